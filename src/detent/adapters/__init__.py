@@ -1,0 +1,1 @@
+"""Plugs for the engine's ports: databases, models, mail, kernels. None knows another."""

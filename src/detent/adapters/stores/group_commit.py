@@ -1,0 +1,138 @@
+"""A writer thread that lets many small writes share one commit.
+
+Each write is a function of the batch. All writes waiting when the thread is free go into one transaction; every caller
+hears only after that transaction is durable. A write that refuses (by a `StoreError`, before touching anything) spoils
+nothing for the others; if the transaction itself fails, the writes are tried one by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from detent.kernel.errors import StoreError, StoreUnavailable
+
+T = TypeVar("T")
+
+LARGEST_BATCH = 4096
+
+
+class Transactions(Protocol):
+    """What the writer needs of a database; called in the writer's thread only."""
+
+    def begin(self) -> Any:
+        """Start a transaction; gives what writes are handed."""
+
+    def commit(self, batch: Any) -> None:
+        """Make it durable."""
+
+    def rollback(self) -> None:
+        """Undo it."""
+
+    def translate(self, error: Exception) -> Exception:
+        """A database error as one of ours."""
+
+    def close(self) -> None:
+        """Let go of the connection."""
+
+
+class _Job:
+    __slots__ = ("error", "future", "loop", "result", "work")
+
+    def __init__(self, work: Callable[[Any], Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.work = work
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.result: Any = None
+        self.error: Exception | None = None
+
+
+class GroupCommit:
+    """Owns the writer thread."""
+
+    def __init__(self, transactions: Transactions, name: str) -> None:
+        self._transactions = transactions
+        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def write(self, work: Callable[[Any], T]) -> asyncio.Future[T]:
+        """Have `work` done in the next transaction; the future is set once that is durable."""
+        if self._closed:
+            raise StoreUnavailable("The store is closed.")
+        job = _Job(work, asyncio.get_running_loop())
+        self._queue.put(job)
+        return job.future
+
+    async def close(self) -> None:
+        """Do what was accepted, then stop."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+            await asyncio.to_thread(self._thread.join)
+
+    def _work(self) -> None:
+        more = True
+        while more:
+            first = self._queue.get()
+            if first is None:
+                break
+            jobs = [first]
+            while len(jobs) < LARGEST_BATCH:
+                try:
+                    job = self._queue.get_nowait()
+                except queue.Empty:
+                    break
+                if job is None:
+                    more = False
+                    break
+                jobs.append(job)
+            if not self._try(jobs) and len(jobs) > 1:
+                for job in jobs:
+                    self._try([job])
+            _deliver(jobs)
+        self._transactions.close()
+
+    def _try(self, jobs: list[_Job]) -> bool:
+        """One transaction for all jobs; False when it failed as a whole."""
+        transactions = self._transactions
+        try:
+            batch = transactions.begin()
+            for job in jobs:
+                job.error = None
+                try:
+                    job.result = job.work(batch)
+                except StoreError as error:
+                    job.error = error
+            transactions.commit(batch)
+        except Exception as error:
+            transactions.rollback()
+            translated = transactions.translate(error)
+            for job in jobs:
+                job.error = translated
+            return False
+        return True
+
+
+def _deliver(jobs: list[_Job]) -> None:
+    """Tell the callers, with one wake-up for each event loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+    for job in jobs:
+        by_loop.setdefault(job.loop, []).append(job)
+    for loop, theirs in by_loop.items():
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_resolve, theirs)
+
+
+def _resolve(jobs: list[_Job]) -> None:
+    for job in jobs:
+        if job.future.done():  # its caller gave up waiting
+            continue
+        if job.error is not None:
+            job.future.set_exception(job.error)
+        else:
+            job.future.set_result(job.result)

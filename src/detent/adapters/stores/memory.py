@@ -1,0 +1,320 @@
+"""A store that forgets everything with the process: for tests, trials and runs not worth keeping."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection
+from typing import Any
+
+from detent.engine.ports import (
+    Blob,
+    Commit,
+    EdgeCount,
+    Lease,
+    LedgerLine,
+    NewRun,
+    Page,
+    RowState,
+    RunQuery,
+    RunRow,
+    Worker,
+)
+from detent.kernel.entries import Entry
+from detent.kernel.errors import Fenced, RunBusy, RunExists, RunNotFound, StoreUnavailable
+from detent.kernel.plain import copied, decode, encode
+from detent.kernel.status import Status
+
+
+class _Run:
+    """One run as this store keeps it."""
+
+    __slots__ = (
+        "asked", "blobs", "created_at", "entries", "epoch", "flow", "fold", "id", "ledger", "machine", "now",
+        "number", "owner", "parent", "tags",
+    )  # fmt: skip
+
+    def __init__(self, number: int, new: NewRun) -> None:
+        self.id = new.run_id
+        self.number = number
+        self.flow = new.flow
+        self.machine = new.machine
+        self.parent = new.parent
+        self.created_at = new.entries[0].at
+        self.entries: list[Entry] = list(new.entries)
+        self.epoch = 1
+        self.owner = new.worker
+        self.asked: str | None = None
+        self.tags: dict[str, None] = dict.fromkeys(new.tags)
+        self.now: RowState = new.now
+        self.ledger: dict[str, LedgerLine] = {line.key: line for line in new.ledger}
+        self.fold: str | None = None
+        self.blobs: set[str] = set()
+
+    def row(self) -> RunRow:
+        return RunRow(
+            self.id, self.number, self.flow, self.machine, self.parent, self.created_at, len(self.entries),
+            self.epoch, self.owner, self.asked, tuple(self.tags), self.now,
+        )  # fmt: skip
+
+
+class MemoryStore:
+    """All in dictionaries, with the same rules as the durable stores."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, _Run] = {}
+        self._numbers = itertools.count(1)
+        self._workers: dict[str, Worker] = {}
+        self._definitions: dict[str, dict[str, Any]] = {}
+        self._blobs: dict[str, bytes] = {}
+        self._marks: dict[str, tuple[str, int]] = {}
+        self._edges: dict[tuple[str, int, str, str], EdgeCount] = {}
+
+    async def open(self) -> None:
+        """Nothing to open."""
+
+    async def close(self) -> None:
+        """Nothing to close; what was kept stays until the object goes."""
+
+    # -- driving --------------------------------------------------------------------------------------------
+
+    async def create(self, new: NewRun) -> Lease:
+        """Keep a new run."""
+        if new.run_id in self._runs:
+            raise RunExists(new.run_id)
+        run = _Run(next(self._numbers), new)
+        if new.blobs_of is not None and new.blobs_of in self._runs:
+            run.blobs = set(self._runs[new.blobs_of].blobs)
+        self._runs[new.run_id] = run
+        self._definitions.setdefault(new.now.fingerprint, new.definition)
+        return Lease(run.id, 1, len(run.entries), run)
+
+    async def append(self, commit: Commit) -> int:
+        """Check the fence, then keep everything."""
+        lease = commit.lease
+        run: _Run = lease.key
+        if run.epoch != lease.epoch or len(run.entries) != commit.after:
+            raise Fenced(lease.run_id, lease.epoch, commit.after)
+        run.entries.extend(commit.entries)
+        run.now = commit.now
+        if commit.park:
+            run.owner = None
+            run.asked = None
+        for edge in commit.edges:
+            self._add_edge(edge)
+        for line in commit.ledger:
+            run.ledger[line.key] = line
+        for tag, on in commit.tags:
+            if on:
+                run.tags[tag] = None
+            else:
+                run.tags.pop(tag, None)
+        for blob in commit.blobs:
+            self._keep(run, blob)
+        if commit.definition is not None:
+            self._definitions.setdefault(commit.now.fingerprint, commit.definition)
+        if commit.fold is not None:
+            run.fold = encode(commit.fold)
+            return len(run.fold)
+        return 0
+
+    def _add_edge(self, edge: EdgeCount) -> None:
+        key = (edge.flow, edge.day, edge.frm, edge.to)
+        there = self._edges.get(key)
+        if there is not None:
+            edge = EdgeCount(
+                *key, there.count + edge.count, there.seconds + edge.seconds, min(there.fastest, edge.fastest),
+                max(there.slowest, edge.slowest), there.tokens + edge.tokens, there.cost_usd + edge.cost_usd,
+            )  # fmt: skip
+        self._edges[key] = edge
+
+    def _keep(self, run: _Run, blob: Blob) -> None:
+        self._blobs[blob.hash] = blob.body
+        run.blobs.add(blob.hash)
+
+    async def claim(self, run_id: str, worker: str, now: float, dead: Collection[str] = ()) -> Lease:
+        """Take a run over if nobody alive has it."""
+        run = self._get(run_id)
+        owner = run.owner
+        if owner is not None and owner != worker and not self._gone(owner, now, dead):
+            raise RunBusy(run_id, owner)
+        run.epoch += 1
+        run.owner = worker
+        lost = owner if owner not in (None, worker) else None
+        return Lease(run_id, run.epoch, len(run.entries), run, lost)
+
+    def _gone(self, worker: str, now: float, dead: Collection[str]) -> bool:
+        known = self._workers.get(worker)
+        return worker in dead or known is None or known.until < now
+
+    async def park(self, lease: Lease) -> None:
+        """Let a run go."""
+        run = self._runs.get(lease.run_id)
+        if run is not None and run.epoch == lease.epoch:
+            run.owner = None
+            run.asked = None
+
+    async def beat(self, worker: Worker) -> None:
+        """Note that a worker is alive."""
+        self._workers[worker.id] = worker
+
+    async def retire(self, worker_id: str) -> None:
+        """Forget a worker."""
+        self._workers.pop(worker_id, None)
+        for run in self._runs.values():
+            if run.owner == worker_id:
+                run.owner = None
+
+    async def workers(self) -> list[Worker]:
+        """All known workers."""
+        return list(self._workers.values())
+
+    async def ask(self, run_id: str, what: str) -> None:
+        """Leave a request."""
+        run = self._get(run_id)
+        if run.owner is not None:
+            run.asked = what
+
+    async def asked(self, worker_id: str) -> list[tuple[str, str]]:
+        """Requests for a worker's runs."""
+        return [(run.id, run.asked) for run in self._runs.values() if run.asked and run.owner == worker_id]
+
+    async def due(self, now: float, limit: int = 100) -> list[str]:
+        """Waiting runs whose time has come."""
+        found = [
+            run
+            for run in self._runs.values()
+            if run.now.status is Status.WAITING and run.now.wake_at is not None and run.now.wake_at <= now
+        ]
+        found.sort(key=lambda run: (run.now.wake_at, run.number))
+        return [run.id for run in found[:limit]]
+
+    async def loose(self, now: float, dead: Collection[str] = (), limit: int = 100) -> list[str]:
+        """Running runs nobody alive drives."""
+        found = [
+            run.id
+            for run in self._runs.values()
+            if run.now.status is Status.RUNNING and (run.owner is None or self._gone(run.owner, now, dead))
+        ]
+        return found[:limit]
+
+    # -- reading --------------------------------------------------------------------------------------------
+
+    def _get(self, run_id: str) -> _Run:
+        try:
+            return self._runs[run_id]
+        except KeyError:
+            raise RunNotFound(run_id) from None
+
+    async def row(self, run_id: str) -> RunRow:
+        """One run's listing line."""
+        return self._get(run_id).row()
+
+    async def rows(self, query: RunQuery) -> Page:
+        """A page of runs, newest first."""
+        found: list[RunRow] = []
+        for run in reversed(self._runs.values()):
+            if (
+                (query.before is not None and run.number >= query.before)
+                or (query.flow is not None and run.flow != query.flow)
+                or (query.status and run.now.status not in query.status)
+                or (query.tag is not None and query.tag not in run.tags)
+                or (query.since is not None and run.created_at < query.since)
+                or (query.until is not None and run.created_at >= query.until)
+                or (query.parent is not None and run.parent != query.parent)
+                or (query.roots_only and run.parent is not None)
+            ):
+                continue
+            if len(found) == query.limit:
+                return Page(found, found[-1].number)
+            found.append(run.row())
+        return Page(found, None)
+
+    async def find(self, prefix: str, limit: int = 10) -> list[str]:
+        """Ids beginning with a text."""
+        return sorted(run_id for run_id in self._runs if run_id.startswith(prefix))[:limit]
+
+    async def entries(self, run_id: str, after: int = 0, limit: int = 1000) -> list[Entry]:
+        """A stretch of a journal."""
+        return self._get(run_id).entries[after : after + limit]
+
+    async def saved_fold(self, run_id: str) -> dict[str, Any] | None:
+        """The saved fold."""
+        fold = self._get(run_id).fold
+        return decode(fold) if fold is not None else None
+
+    async def definition(self, fingerprint: str) -> dict[str, Any] | None:
+        """A definition some run was started under."""
+        there = self._definitions.get(fingerprint)
+        return copied(there) if there is not None else None
+
+    async def effect(self, run_id: str, key: str) -> LedgerLine | None:
+        """Standing of one effect."""
+        return self._get(run_id).ledger.get(key)
+
+    async def effects(self, run_id: str) -> list[LedgerLine]:
+        """Standing of all effects."""
+        return sorted(self._get(run_id).ledger.values(), key=lambda line: line.seq)
+
+    async def edges(self, flow: str, since_day: int | None = None) -> list[EdgeCount]:
+        """Moves of a flow."""
+        return [
+            edge
+            for edge in self._edges.values()
+            if edge.flow == flow and (since_day is None or edge.day >= since_day)
+        ]
+
+    async def flows(self) -> list[tuple[str, Status, int]]:
+        """Runs per flow and status."""
+        counts: dict[tuple[str, Status], int] = {}
+        for run in self._runs.values():
+            key = (run.flow, run.now.status)
+            counts[key] = counts.get(key, 0) + 1
+        return sorted((flow, status, count) for (flow, status), count in counts.items())
+
+    async def facts(self) -> dict[str, Any]:
+        """What people may want to know."""
+        return {
+            "kind": "memory",
+            "place": "this process",
+            "schema": None,
+            "runs": len(self._runs),
+            "entries": sum(len(run.entries) for run in self._runs.values()),
+            "workers": len(self._workers),
+        }
+
+    # -- values beside the journal --------------------------------------------------------------------------
+
+    async def blob(self, hash: str) -> bytes | None:
+        """A kept value."""
+        return self._blobs.get(hash)
+
+    async def purge(self, run_id: str | None = None, before: float | None = None) -> int:
+        """Drop blobs nobody else refers to."""
+        if run_id is None and before is None:
+            raise StoreUnavailable("Say which run's values to purge, or up to what time.")
+        for run in self._runs.values():
+            if (run_id is not None and run.id == run_id) or (
+                before is not None and run.now.status.is_end and run.now.updated_at < before
+            ):
+                run.blobs.clear()
+        wanted = {hash for run in self._runs.values() for hash in run.blobs}
+        gone = [hash for hash in self._blobs if hash not in wanted]
+        for hash in gone:
+            del self._blobs[hash]
+        return len(gone)
+
+    async def mark(self, key: str) -> tuple[Any, int]:
+        """A small durable value."""
+        text, version = self._marks.get(key, ("null", 0))
+        return decode(text), version
+
+    async def set_mark(self, key: str, value: Any, expected: int) -> bool:
+        """Set it if nobody else did."""
+        if self._marks.get(key, ("", 0))[1] != expected:
+            return False
+        self._marks[key] = (encode(value), expected + 1)
+        return True
+
+    async def marks(self, prefix: str) -> dict[str, Any]:
+        """Marks by prefix."""
+        return {key: decode(text) for key, (text, _) in sorted(self._marks.items()) if key.startswith(prefix)}

@@ -1,0 +1,665 @@
+"""The default store: one SQLite file, safe against power loss, shared by as many processes as need it.
+
+Writes go through one thread and share commits; reads have connections of their own and never wait for writers.
+`sync="full"` (the default) waits for the disk at every commit; `sync="normal"` is several times faster and may lose
+the last moments before a power cut, never before a mere crash of the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from detent.adapters.stores import rows as shared
+from detent.adapters.stores.group_commit import GroupCommit
+from detent.engine.ports import (
+    Commit,
+    EdgeCount,
+    Lease,
+    LedgerLine,
+    NewRun,
+    Page,
+    RunQuery,
+    RunRow,
+    Worker,
+)
+from detent.kernel.entries import Entry, body_to_plain
+from detent.kernel.errors import (
+    Fenced,
+    RunBusy,
+    RunExists,
+    RunNotFound,
+    StoreError,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from detent.kernel.plain import decode, encode
+from detent.kernel.status import Status
+
+T = TypeVar("T")
+
+APPLICATION_ID = 0x44544E54
+"""Marks a file as ours (`DTNT`)."""
+SEQ_BITS = 24
+LONGEST_RUN = 1 << SEQ_BITS
+
+_INSERT_RUN = f"""
+INSERT INTO runs (id, flow, machine, parent, created_at, seq, epoch, owner, {", ".join(shared.STATE_COLUMNS)})
+VALUES (?, ?, ?, ?, ?, ?, 1, ?{", ?" * len(shared.STATE_COLUMNS)})
+"""
+_INSERT_ENTRY = "INSERT INTO entries (key, at, epoch, kind, body) VALUES (?, ?, ?, ?, ?)"
+# The fence: nothing is changed unless epoch and sequence are what the driver believes them to be.
+_ADVANCE = f"""
+UPDATE runs SET seq = ?, {", ".join(f"{column} = ?" for column in shared.STATE_COLUMNS)}
+WHERE number = ? AND epoch = ? AND seq = ?
+"""
+_ADVANCE_AND_PARK = _ADVANCE.replace("SET seq = ?", "SET owner = NULL, asked = NULL, seq = ?")
+_UPSERT_EDGE = """
+INSERT INTO edges (flow, day, frm, "to", count, seconds, fastest, slowest, tokens, cost_usd)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET count = count + excluded.count, seconds = seconds + excluded.seconds,
+    fastest = min(fastest, excluded.fastest), slowest = max(slowest, excluded.slowest),
+    tokens = tokens + excluded.tokens, cost_usd = cost_usd + excluded.cost_usd
+"""
+_UPSERT_EFFECT = """
+INSERT INTO effects (run, key, tool, state, seq) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET state = excluded.state, seq = excluded.seq
+"""
+_ALIVE = "SELECT 1 FROM workers WHERE id = ? AND until >= ?"
+_RUN = f"SELECT {', '.join(shared.RUN_COLUMNS)} FROM runs"
+
+
+class Batch:
+    """One transaction under way."""
+
+    __slots__ = ("connection", "edges")
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.edges: dict[tuple[str, int, str, str], EdgeCount] = {}
+
+
+class _Writing:
+    """The writer's side of the file; lives in the writer's thread."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection], translate: Callable[[Exception], Exception]) -> None:
+        self._connect = connect
+        self._connection: sqlite3.Connection | None = None
+        self.translate = translate
+
+    def begin(self) -> Batch:
+        if self._connection is None:
+            self._connection = self._connect()
+        self._connection.execute("BEGIN IMMEDIATE")
+        return Batch(self._connection)
+
+    def commit(self, batch: Batch) -> None:
+        if batch.edges:
+            batch.connection.executemany(_UPSERT_EDGE, batch.edges.values())
+        batch.connection.execute("COMMIT")
+
+    def rollback(self) -> None:
+        if self._connection is not None and self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+class SQLiteStore:
+    """Journals in one SQLite file."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        sync: Literal["full", "normal"] = "full",
+        create: bool = True,
+        busy_timeout: float = 30.0,
+    ) -> None:
+        self.path = Path(path)
+        self.sync = sync
+        self._create = create
+        self._busy_timeout = busy_timeout
+        self._writer: GroupCommit | None = None
+        self._readers: ThreadPoolExecutor | None = None
+        self._local = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+        self._defined: set[str] = set()
+
+    # -- opening --------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Create or migrate the file as needed and start the writer."""
+        if self._writer is not None:
+            return
+        await asyncio.to_thread(self._prepare)
+        self._writer = GroupCommit(_Writing(self._connect, self._translate), f"detent-writer {self.path.name}")
+        self._readers = ThreadPoolExecutor(2, thread_name_prefix=f"detent-reader {self.path.name}")
+
+    async def close(self) -> None:
+        """Finish accepted writes and close."""
+        writer, readers = self._writer, self._readers
+        self._writer = self._readers = None
+        if writer is not None:
+            await writer.close()
+        if readers is not None:
+            await asyncio.to_thread(readers.shutdown)
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+        self._local = threading.local()
+
+    def _prepare(self) -> None:
+        folder = self.path.parent
+        if not self.path.exists():
+            if not self._create:
+                raise StoreUnavailable(f"There is no store at {self.path} yet. The first `detent run` makes one.")
+            if folder.name == ".detent" and not folder.exists() and folder.parent.is_dir():
+                try:
+                    folder.mkdir(exist_ok=True)
+                except OSError as error:
+                    raise StoreUnavailable(f"The folder {folder} cannot be made: {error.strerror}.") from error
+        if not folder.is_dir():
+            raise StoreUnavailable(f"The folder {folder} for the store does not exist.")
+        if self.path.is_dir():
+            raise StoreUnavailable(f"{self.path} is a folder, not a store file.")
+        try:
+            connection = self._connect()
+        except sqlite3.Error as error:
+            raise self._translate(error) from error
+        try:
+            self._migrate(connection)
+        except sqlite3.Error as error:
+            raise self._translate(error) from error
+        finally:
+            connection.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, timeout=self._busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if self.sync == 'full' else 'NORMAL'}")
+        return connection
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """Bring the file to this version's schema; another process may be doing the same."""
+        steps = migrations()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version == len(steps):
+            self._check_ours(connection)
+            return
+        connection.execute("BEGIN EXCLUSIVE")
+        try:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version > len(steps):
+                raise StoreTooNew(
+                    f"The store {self.path} was written by a newer Detent (schema {version}; this one knows "
+                    f"{len(steps)}). Upgrade Detent, or use another store."
+                )
+            if version > 0:
+                self._check_ours(connection)
+            elif connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+                raise StoreUnavailable(f"{self.path} is a SQLite file, but not one of Detent's.")
+            for number in range(version, len(steps)):
+                for statement in steps[number].split(";\n"):
+                    if statement.strip():
+                        connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {len(steps)}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def _check_ours(self, connection: sqlite3.Connection) -> None:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        if application != APPLICATION_ID:
+            raise StoreUnavailable(f"{self.path} is a SQLite file, but not one of Detent's.")
+
+    def _translate(self, error: Exception) -> Exception:
+        """A database error in one sentence."""
+        if isinstance(error, StoreError) or not isinstance(error, sqlite3.Error):
+            return error
+        text = str(error)
+        if "locked" in text or "busy" in text:
+            why = f"is locked by another process for more than {self._busy_timeout:g} seconds"
+        elif "readonly" in text or "read-only" in text:
+            why = "is read-only"
+        elif "not a database" in text or "malformed" in text:
+            why = "is not a SQLite file, or is damaged"
+        elif "full" in text:
+            why = "cannot grow: the disk is full"
+        elif "unable to open" in text:
+            why = "cannot be opened (is the folder there, and may it be written to?)"
+        elif "disk I/O" in text:
+            why = "cannot be read or written: disk error"
+        else:
+            why = f"refused: {text}"
+        return StoreUnavailable(f"The store {self.path} {why}.")
+
+    # -- plumbing -------------------------------------------------------------------------------------------
+
+    def _write(self, work: Callable[[Batch], T]) -> asyncio.Future[T]:
+        if self._writer is None:
+            raise StoreUnavailable("The store is not open.")
+        return self._writer.write(work)
+
+    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        if self._readers is None:
+            raise StoreUnavailable("The store is not open.")
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._reading, work)
+
+    def _reading(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+            if connection is None:
+                connection = self._connect()
+                connection.execute("PRAGMA query_only = 1")
+                self._local.connection = connection
+                self._connections.append(connection)
+            return work(connection)
+        except sqlite3.Error as error:
+            raise self._translate(error) from error
+
+    # -- driving --------------------------------------------------------------------------------------------
+
+    async def create(self, new: NewRun) -> Lease:
+        """Write a run's row and first entries."""
+        bodies = [encode(body_to_plain(entry.body)) for entry in new.entries]
+        definition = None if new.now.fingerprint in self._defined else encode(new.definition)
+
+        def work(batch: Batch) -> Lease:
+            db = batch.connection
+            try:
+                cursor = db.execute(
+                    _INSERT_RUN,
+                    (
+                        new.run_id, new.flow, new.machine, new.parent, new.entries[0].at, len(new.entries),
+                        new.worker, *shared.state_values(new.now),
+                    ),
+                )  # fmt: skip
+            except sqlite3.IntegrityError:
+                raise RunExists(new.run_id) from None
+            number = cursor.lastrowid
+            assert number is not None
+            self._insert_entries(db, number, new.entries, bodies)
+            if new.tags:
+                db.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?)", [(tag, number) for tag in new.tags])
+            for line in new.ledger:
+                db.execute(_UPSERT_EFFECT, (number, *line))
+            if definition is not None:
+                db.execute("INSERT OR IGNORE INTO definitions VALUES (?, ?)", (new.now.fingerprint, definition))
+            if new.blobs_of is not None:
+                db.execute(
+                    "INSERT OR IGNORE INTO blob_refs SELECT ?, hash FROM blob_refs "
+                    "WHERE run = (SELECT number FROM runs WHERE id = ?)",
+                    (number, new.blobs_of),
+                )
+            return Lease(new.run_id, 1, len(new.entries), number)
+
+        lease = await self._write(work)
+        if definition is not None:
+            self._defined.add(new.now.fingerprint)
+        return lease
+
+    @staticmethod
+    def _insert_entries(
+        db: sqlite3.Connection, number: int, entries: Sequence[Entry], bodies: Sequence[str]
+    ) -> None:
+        base = number << SEQ_BITS
+        if len(entries) == 1:
+            entry = entries[0]
+            db.execute(_INSERT_ENTRY, (base | entry.seq, entry.at, entry.epoch, entry.body.kind, bodies[0]))
+        else:
+            db.executemany(
+                _INSERT_ENTRY,
+                [
+                    (base | entry.seq, entry.at, entry.epoch, entry.body.kind, body)
+                    for entry, body in zip(entries, bodies, strict=True)
+                ],
+            )
+
+    async def append(self, commit: Commit) -> int:
+        """Advance the run behind the fence and write everything that goes with it."""
+        lease, entries = commit.lease, commit.entries
+        bodies = [encode(body_to_plain(entry.body)) for entry in entries]
+        fold = encode(commit.fold) if commit.fold is not None else None
+        seq = commit.after + len(entries)
+        if seq >= LONGEST_RUN:
+            raise StoreError(f"Run {lease.run_id} has {seq} entries, more than a run can have.")
+        values = (seq, *shared.state_values(commit.now), lease.key, lease.epoch, commit.after)
+        statement = _ADVANCE_AND_PARK if commit.park else _ADVANCE
+
+        def work(batch: Batch) -> int:
+            db, number = batch.connection, lease.key
+            if db.execute(statement, values).rowcount != 1:
+                raise Fenced(lease.run_id, lease.epoch, commit.after)
+            self._insert_entries(db, number, entries, bodies)
+            for edge in commit.edges:
+                shared.add_edge(batch.edges, edge)
+            for line in commit.ledger:
+                db.execute(_UPSERT_EFFECT, (number, *line))
+            for tag, on in commit.tags:
+                if on:
+                    db.execute("INSERT OR IGNORE INTO tags VALUES (?, ?)", (tag, number))
+                else:
+                    db.execute("DELETE FROM tags WHERE tag = ? AND run = ?", (tag, number))
+            for blob in commit.blobs:
+                db.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", blob)
+                db.execute("INSERT OR IGNORE INTO blob_refs VALUES (?, ?)", (number, blob.hash))
+            if commit.definition is not None:
+                db.execute(
+                    "INSERT OR IGNORE INTO definitions VALUES (?, ?)",
+                    (commit.now.fingerprint, encode(commit.definition)),
+                )
+            if fold is None:
+                return 0
+            db.execute("INSERT OR REPLACE INTO folds VALUES (?, ?)", (number, fold))
+            return len(fold)
+
+        return await self._write(work)
+
+    async def claim(self, run_id: str, worker: str, now: float, dead: Collection[str] = ()) -> Lease:
+        """Raise the epoch if nobody alive has the run."""
+
+        def work(batch: Batch) -> Lease:
+            db = batch.connection
+            found = db.execute("SELECT number, owner, epoch, seq FROM runs WHERE id = ?", (run_id,)).fetchone()
+            if found is None:
+                raise RunNotFound(run_id)
+            number, owner, epoch, seq = found
+            if (
+                owner is not None
+                and owner != worker
+                and owner not in dead
+                and db.execute(_ALIVE, (owner, now)).fetchone()
+            ):
+                raise RunBusy(run_id, owner)
+            db.execute("UPDATE runs SET epoch = ?, owner = ? WHERE number = ?", (epoch + 1, worker, number))
+            return Lease(run_id, epoch + 1, seq, number, owner if owner not in (None, worker) else None)
+
+        return await self._write(work)
+
+    async def park(self, lease: Lease) -> None:
+        """Let the run go if it is still ours."""
+
+        def work(batch: Batch) -> None:
+            batch.connection.execute(
+                "UPDATE runs SET owner = NULL, asked = NULL WHERE number = ? AND epoch = ?", (lease.key, lease.epoch)
+            )
+
+        await self._write(work)
+
+    async def beat(self, worker: Worker) -> None:
+        """Write the worker's beat."""
+
+        def work(batch: Batch) -> None:
+            batch.connection.execute("INSERT OR REPLACE INTO workers VALUES (?, ?, ?, ?, ?)", worker)
+
+        await self._write(work)
+
+    async def retire(self, worker_id: str) -> None:
+        """Forget a worker and free its runs."""
+
+        def work(batch: Batch) -> None:
+            batch.connection.execute("UPDATE runs SET owner = NULL WHERE owner = ?", (worker_id,))
+            batch.connection.execute("DELETE FROM workers WHERE id = ?", (worker_id,))
+
+        await self._write(work)
+
+    async def workers(self) -> list[Worker]:
+        """All workers that did not retire."""
+        return await self._read(
+            lambda db: [Worker(*row) for row in db.execute("SELECT id, host, pid, born, until FROM workers")]
+        )
+
+    async def ask(self, run_id: str, what: str) -> None:
+        """Leave a request for the driver, if there is one."""
+
+        def work(batch: Batch) -> None:
+            db = batch.connection
+            if db.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchone() is None:
+                raise RunNotFound(run_id)
+            db.execute("UPDATE runs SET asked = ? WHERE id = ? AND owner IS NOT NULL", (what, run_id))
+
+        await self._write(work)
+
+    async def asked(self, worker_id: str) -> list[tuple[str, str]]:
+        """Requests for this worker's runs."""
+        return await self._read(
+            lambda db: db.execute(
+                "SELECT id, asked FROM runs WHERE owner = ? AND asked IS NOT NULL", (worker_id,)
+            ).fetchall()
+        )
+
+    async def due(self, now: float, limit: int = 100) -> list[str]:
+        """Waiting runs whose time has come."""
+        return await self._ids(
+            "SELECT id FROM runs WHERE wake_at <= ? AND status = 'waiting' ORDER BY wake_at, number LIMIT ?",
+            (now, limit),
+        )
+
+    async def loose(self, now: float, dead: Collection[str] = (), limit: int = 100) -> list[str]:
+        """Running runs without a live worker."""
+        gone = ", ".join("?" * len(dead))
+        return await self._ids(
+            f"SELECT id FROM runs WHERE status = 'running' AND (owner IS NULL OR owner IN ({gone}) OR owner NOT IN "
+            "(SELECT id FROM workers WHERE until >= ?)) ORDER BY number LIMIT ?",
+            (*dead, now, limit),
+        )
+
+    async def _ids(self, sql: str, values: tuple[Any, ...]) -> list[str]:
+        return await self._read(lambda db: [row[0] for row in db.execute(sql, values)])
+
+    # -- reading --------------------------------------------------------------------------------------------
+
+    async def row(self, run_id: str) -> RunRow:
+        """One run's listing line."""
+
+        def work(db: sqlite3.Connection) -> RunRow:
+            found = db.execute(f"{_RUN} WHERE id = ?", (run_id,)).fetchone()
+            if found is None:
+                raise RunNotFound(run_id)
+            return self._run_row(db, found)
+
+        return await self._read(work)
+
+    @staticmethod
+    def _run_row(db: sqlite3.Connection, values: Sequence[Any]) -> RunRow:
+        tags = [row[0] for row in db.execute("SELECT tag FROM tags WHERE run = ? ORDER BY tag", (values[1],))]
+        return shared.run_row(values, tags)
+
+    async def rows(self, query: RunQuery) -> Page:
+        """A page of runs, newest first."""
+        where, values = shared.conditions(query, "?")
+        sql = f"{_RUN} {where} ORDER BY number DESC LIMIT ?"
+
+        def work(db: sqlite3.Connection) -> Page:
+            found = db.execute(sql, (*values, query.limit + 1)).fetchall()
+            page = [self._run_row(db, row) for row in found[: query.limit]]
+            return Page(page, page[-1].number if len(found) > query.limit else None)
+
+        return await self._read(work)
+
+    async def find(self, prefix: str, limit: int = 10) -> list[str]:
+        """Ids beginning with a text."""
+        return await self._ids(
+            "SELECT id FROM runs WHERE id >= ? AND id < ? ORDER BY id LIMIT ?", (prefix, prefix + "\U0010ffff", limit)
+        )
+
+    async def entries(self, run_id: str, after: int = 0, limit: int = 1000) -> list[Entry]:
+        """A stretch of a journal."""
+
+        def work(db: sqlite3.Connection) -> list[Any]:
+            base = _number(db, run_id) << SEQ_BITS
+            return db.execute(
+                "SELECT key - ?, at, epoch, kind, body FROM entries WHERE key > ? AND key < ? ORDER BY key LIMIT ?",
+                (base, base + after, base + LONGEST_RUN, limit),
+            ).fetchall()
+
+        return [shared.entry(*row) for row in await self._read(work)]
+
+    async def saved_fold(self, run_id: str) -> dict[str, Any] | None:
+        """The latest saved fold."""
+
+        def work(db: sqlite3.Connection) -> Any:
+            return db.execute("SELECT body FROM folds WHERE run = ?", (_number(db, run_id),)).fetchone()
+
+        found = await self._read(work)
+        return decode(found[0]) if found is not None else None
+
+    async def definition(self, fingerprint: str) -> dict[str, Any] | None:
+        """A definition some run was started under."""
+        found = await self._read(
+            lambda db: db.execute("SELECT body FROM definitions WHERE fingerprint = ?", (fingerprint,)).fetchone()
+        )
+        return decode(found[0]) if found is not None else None
+
+    async def effect(self, run_id: str, key: str) -> LedgerLine | None:
+        """Standing of one effect."""
+
+        def work(db: sqlite3.Connection) -> LedgerLine | None:
+            found = db.execute(
+                "SELECT key, tool, state, seq FROM effects WHERE run = ? AND key = ?", (_number(db, run_id), key)
+            ).fetchone()
+            return LedgerLine(*found) if found is not None else None
+
+        return await self._read(work)
+
+    async def effects(self, run_id: str) -> list[LedgerLine]:
+        """Standing of all effects of a run."""
+
+        def work(db: sqlite3.Connection) -> list[LedgerLine]:
+            found = db.execute(
+                "SELECT key, tool, state, seq FROM effects WHERE run = ? ORDER BY seq", (_number(db, run_id),)
+            )
+            return [LedgerLine(*row) for row in found]
+
+        return await self._read(work)
+
+    async def edges(self, flow: str, since_day: int | None = None) -> list[EdgeCount]:
+        """Moves of a flow by day."""
+        return await self._read(
+            lambda db: [
+                EdgeCount(*row)
+                for row in db.execute(
+                    'SELECT flow, day, frm, "to", count, seconds, fastest, slowest, tokens, cost_usd FROM edges '
+                    'WHERE flow = ? AND day >= ? ORDER BY day, frm, "to"',
+                    (flow, since_day if since_day is not None else -(1 << 40)),
+                )
+            ]
+        )
+
+    async def flows(self) -> list[tuple[str, Status, int]]:
+        """Runs per flow and status."""
+        found = await self._read(
+            lambda db: db.execute(
+                "SELECT flow, status, count(*) FROM runs GROUP BY flow, status ORDER BY flow, status"
+            ).fetchall()
+        )
+        return [(flow, Status(status), count) for flow, status, count in found]
+
+    async def facts(self) -> dict[str, Any]:
+        """What people may want to know."""
+
+        def work(db: sqlite3.Connection) -> dict[str, Any]:
+            def one(sql: str) -> Any:
+                return db.execute(sql).fetchone()[0]
+
+            return {
+                "kind": "sqlite",
+                "place": str(self.path),
+                "schema": one("PRAGMA user_version"),
+                "synchronous": {0: "off", 1: "normal", 2: "full", 3: "extra"}[one("PRAGMA synchronous")],
+                "runs": one("SELECT count(*) FROM runs"),
+                "bytes": one("PRAGMA page_count") * one("PRAGMA page_size"),
+                "workers": one("SELECT count(*) FROM workers"),
+            }
+
+        return await self._read(work)
+
+    # -- values beside the journal --------------------------------------------------------------------------
+
+    async def blob(self, hash: str) -> bytes | None:
+        """A kept value."""
+        found = await self._read(
+            lambda db: db.execute("SELECT body FROM blobs WHERE hash = ?", (hash,)).fetchone()
+        )
+        return bytes(found[0]) if found is not None else None
+
+    async def purge(self, run_id: str | None = None, before: float | None = None) -> int:
+        """Drop references, then the blobs nobody refers to any more."""
+        if run_id is None and before is None:
+            raise StoreUnavailable("Say which run's values to purge, or up to what time.")
+
+        def work(batch: Batch) -> int:
+            db = batch.connection
+            if run_id is not None:
+                db.execute("DELETE FROM blob_refs WHERE run = ?", (_number(db, run_id),))
+            if before is not None:
+                db.execute(
+                    "DELETE FROM blob_refs WHERE run IN (SELECT number FROM runs WHERE updated_at < ? "
+                    "AND status NOT IN ('running', 'waiting'))",
+                    (before,),
+                )
+            return db.execute("DELETE FROM blobs WHERE hash NOT IN (SELECT hash FROM blob_refs)").rowcount
+
+        return await self._write(work)
+
+    async def mark(self, key: str) -> tuple[Any, int]:
+        """A small durable value."""
+        found = await self._read(
+            lambda db: db.execute("SELECT value, version FROM marks WHERE key = ?", (key,)).fetchone()
+        )
+        return (decode(found[0]), found[1]) if found is not None else (None, 0)
+
+    async def set_mark(self, key: str, value: Any, expected: int) -> bool:
+        """Set it if nobody else did."""
+        text = encode(value)
+
+        def work(batch: Batch) -> bool:
+            db = batch.connection
+            if expected == 0:
+                changed = db.execute("INSERT OR IGNORE INTO marks VALUES (?, ?, 1)", (key, text))
+            else:
+                changed = db.execute(
+                    "UPDATE marks SET value = ?, version = version + 1 WHERE key = ? AND version = ?",
+                    (text, key, expected),
+                )
+            return changed.rowcount == 1
+
+        return await self._write(work)
+
+    async def marks(self, prefix: str) -> dict[str, Any]:
+        """Marks by prefix."""
+        found = await self._read(
+            lambda db: db.execute(
+                "SELECT key, value FROM marks WHERE key >= ? AND key < ? ORDER BY key",
+                (prefix, prefix + "\U0010ffff"),
+            ).fetchall()
+        )
+        return {key: decode(text) for key, text in found}
+
+
+def _number(db: sqlite3.Connection, run_id: str) -> int:
+    found = db.execute("SELECT number FROM runs WHERE id = ?", (run_id,)).fetchone()
+    if found is None:
+        raise RunNotFound(run_id)
+    return int(found[0])
+
+
+def migrations() -> list[str]:
+    """The schema's steps, in order."""
+    folder = resources.files("detent.adapters.stores") / "sqlite_schema"
+    names = sorted(item.name for item in folder.iterdir() if item.name.endswith(".sql"))
+    return [(folder / name).read_text(encoding="utf-8") for name in names]

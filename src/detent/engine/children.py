@@ -1,0 +1,112 @@
+"""Child runs: loops, sub-workflows and sub-agents as runs of their own, with ids derived from their parent's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from detent.kernel.budget import Budget
+from detent.kernel.entries import ChildEnded
+from detent.kernel.errors import ConfigurationError
+from detent.kernel.run import Run
+from detent.kernel.status import Status
+from detent.kernel.view import View
+
+if TYPE_CHECKING:
+    from detent.engine.driver import Driver
+
+
+class Child(NamedTuple):
+    """How a child run ended."""
+
+    key: str
+    id: str
+    status: Status
+    state: str
+    data: View
+    reason: str | None
+    error: str | None
+
+    @property
+    def ok(self) -> bool:
+        """True when it succeeded."""
+        return self.status is Status.SUCCEEDED
+
+
+class ChildrenWaiting(Exception):  # noqa: N818  a signal to the driver, not an error
+    """Children wait for somebody, so their parent does too. Step code lets this pass."""
+
+    def __init__(self, runs: list[str]) -> None:
+        self.runs = runs
+        super().__init__(f"waiting for {', '.join(runs)}")
+
+
+async def run_children(
+    driver: Driver,
+    flow: str,
+    items: Sequence[tuple[str, Any]],
+    limit: int | None,
+    stop_on_failure: bool,
+    *,
+    tags: Sequence[str] = (),
+    budget: Budget | None = None,
+    config: dict[str, Any] | None = None,
+) -> list[Child]:
+    """Run children to their ends. Those never started (after a failure with `stop_on_failure`) are left out."""
+    keys = [key for key, _ in items]
+    if len(set(keys)) != len(keys):
+        raise ConfigurationError(f"Children of one step need different keys; got {keys}.")
+    if any(not key or len(key) > 200 for key in keys):
+        raise ConfigurationError("A child's key must have 1 to 200 characters.")
+    engine = driver.engine
+    inherited = {**driver.run.config, **(config or {})}
+    gate = asyncio.Semaphore(limit) if limit else None
+    results: dict[str, Child] = {}
+    waiting: list[str] = []
+    failed = False
+
+    async def one(key: str, data: Any) -> None:
+        nonlocal failed
+        if gate is not None:
+            await gate.acquire()
+        try:
+            if stop_on_failure and failed:
+                return
+            child_id = f"{driver.run.id}.{key}"
+            run, counted = await engine.child_run(driver, child_id, flow, data, tags, budget, inherited)
+            if not run.status.is_end:
+                waiting.append(child_id)
+                return
+            if child_id not in driver.run.children:
+                used = run.used()
+                await driver.commit(
+                    ChildEnded(child_id, run.status, run.total_spend, int(used["steps"]), used["seconds"])
+                )
+                if counted:
+                    driver.count_out(used)
+            results[key] = _child(key, run)
+            failed = failed or run.status is not Status.SUCCEEDED
+        finally:
+            if gate is not None:
+                gate.release()
+
+    async with engine.aside():
+        if len(items) == 1:
+            await one(*items[0])
+        else:
+            tasks = [asyncio.ensure_future(one(key, data)) for key, data in items]
+            try:
+                await asyncio.gather(*tasks)
+            except BaseException:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                raise
+    if waiting:
+        raise ChildrenWaiting(waiting)
+    return [results[key] for key in keys if key in results]
+
+
+def _child(key: str, run: Run) -> Child:
+    return Child(key, run.id, run.status, run.state, View(run.data), run.reason, run.error)

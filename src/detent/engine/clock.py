@@ -1,0 +1,17 @@
+"""The real clock."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+
+class SystemClock:
+    """Wall time and monotonic time of this machine."""
+
+    now = staticmethod(time.time)
+    elapsed = staticmethod(time.perf_counter)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, holding no thread."""
+        await asyncio.sleep(seconds)

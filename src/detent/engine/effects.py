@@ -1,0 +1,208 @@
+"""Performs what steps propose: an intent before, a receipt after, and never blindly twice.
+
+The commits of a proposal with effects a and b: [proposed, a begun] [a done, b begun] [b done, moved]. An effect is in
+doubt exactly while it is begun and not settled; after a crash it is probed if its tool can probe, repeated if its
+tool is idempotent, and otherwise a person is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from detent.engine.context import brief, call
+from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, Tool, ToolError
+from detent.kernel import log
+from detent.kernel.entries import Body, EffectBegun, EffectDone, EffectFailed, Held, Proposed
+from detent.kernel.errors import Fenced, StoreUnavailable
+from detent.kernel.guards import dig
+from detent.kernel.plain import to_plain
+
+if TYPE_CHECKING:
+    from detent.engine.driver import Driver
+
+HAPPENED, AGAIN, SKIP = "happened", "again", "skip"
+"""What a person may say about an effect in doubt."""
+
+
+async def perform(driver: Driver, opening: Sequence[Body] = ()) -> None:
+    """Perform the effects of a proposal that are not yet done, then make its move.
+
+    `opening` holds the proposal itself when it is not yet committed. Returns early when the run must wait, retry or
+    think again; the journal then says so.
+    """
+    run = driver.run
+    proposal = run.proposal if not opening else opening[0]
+    assert isinstance(proposal, Proposed)
+    pending: list[Body] = list(opening)
+    for item in proposal.effects:
+        key = item["key"]
+        receipts = _receipts(driver, pending)
+        if key in receipts:
+            continue
+        tool = driver.flow.tools.get(item["tool"], "effect")
+        args = fill(item["args"], receipts)
+        if run.begun == key and not opening:
+            settled = await _settle(driver, tool, key, args)
+        else:
+            earlier = await _earlier(driver, key)
+            if earlier is not None:
+                pending.append(earlier)
+                continue
+            await driver.commit(*pending, EffectBegun(key, tool.name))
+            pending, opening = [], ()
+            await driver.engine.leases.confirm(driver.lease)
+            settled = await _attempt(driver, tool, key, args)
+        if settled is None:
+            return
+        pending.append(settled)
+    seconds = sum(body.duration for body in pending if isinstance(body, EffectDone))
+    try:
+        ending: Body = driver.moving_from(proposal, _receipts(driver, pending), seconds)
+    except Exception as error:
+        kind = type(error).__name__
+        ending = driver.failing(f"{proposal.step} failed: {kind}", f"{kind}: {error}")
+    await driver.commit(*pending, ending)
+
+
+def _receipts(driver: Driver, pending: Sequence[Body]) -> dict[str, Any]:
+    """Receipts known so far, those not yet committed included."""
+    fresh = {body.key: body.receipt for body in pending if isinstance(body, EffectDone)}
+    return {**driver.run.done, **fresh}
+
+
+async def _earlier(driver: Driver, key: str) -> EffectDone | None:
+    """The receipt of an equal effect this run performed before: what is done is not done again."""
+    line = await driver.engine.store.effect(driver.run.id, key)
+    if line is None or line.state not in ("done", "skipped"):
+        return None
+    (entry,) = await driver.engine.store.entries(driver.run.id, after=line.seq - 1, limit=1)
+    receipt = entry.body.receipt if isinstance(entry.body, EffectDone) else None
+    return EffectDone(key, line.tool, receipt, "reused")
+
+
+async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -> EffectDone | None:
+    """Perform once. None when that did not settle it; what follows is committed."""
+    number = driver.run.effect_attempts + 1
+    breakers, name = driver.engine.breakers, f"tool/{tool.name}"
+    began = driver.clock.elapsed()
+    try:
+        if tool.breaker is not None and await breakers.open_until(name, tool.breaker) is not None:
+            raise ToolError("breaker_open", f"'{tool.name}' failed too often and is left alone", transient=True)
+        call_args = (EffectCall(driver.run.id, key, number),) if tool.wants_call else ()
+        async with asyncio.timeout(tool.timeout):
+            receipt = to_plain(await call(tool.perform, tool.blocking, *call_args, **args))
+    except ToolError as error:
+        if tool.breaker is not None and error.transient and error.code != "breaker_open":
+            await breakers.failed(name, tool.breaker)
+        await _did_not_happen(driver, tool, key, error.code, error.message, error.transient, number)
+        return None
+    except (Fenced, StoreUnavailable):
+        raise
+    except Exception as error:
+        if tool.breaker is not None:
+            await breakers.failed(name, tool.breaker)
+        log.warning(
+            "effect.in_doubt", run_id=driver.run.id, tool=tool.name, key=key, error=type(error).__name__
+        )
+        return await _settle(driver, tool, key, args, number, error)
+    if tool.breaker is not None:
+        await breakers.succeeded(name)
+    return EffectDone(key, tool.name, receipt, "performed", driver.clock.elapsed() - began)
+
+
+async def _did_not_happen(
+    driver: Driver, tool: Tool, key: str, code: str, message: str, transient: bool, number: int
+) -> None:
+    """Write down that an effect certainly did not happen; try again later, or have the step think again."""
+    again = transient and number < tool.retry.max_attempts
+    retry_at = driver.clock.now() + tool.retry.wait_before(number + 1) if again else None
+    log.warning(
+        "effect.failed", run_id=driver.run.id, tool=tool.name, code=code, attempt=number, will_retry=again
+    )
+    await driver.commit(EffectFailed(key, tool.name, code, message[:2000], number, retry_at))
+
+
+async def _settle(
+    driver: Driver,
+    tool: Tool,
+    key: str,
+    args: dict[str, Any],
+    number: int | None = None,
+    error: Exception | None = None,
+) -> EffectDone | None:
+    """Find out what became of an effect in doubt. `number` is set when it became so in this process."""
+    attempts = driver.run.effect_attempts + 1 if number is None else number
+    if tool.probe is not None:
+        found = await _probe(driver, tool, args)
+        if found is NOT_DONE:
+            if number is None:  # the worker died before doing it: that was no failed attempt
+                return await _attempt(driver, tool, key, args)
+            await _did_not_happen(driver, tool, key, type(error).__name__, str(error), True, attempts)
+            return None
+        if found is not UNKNOWN:
+            return EffectDone(key, tool.name, to_plain(found), "probed")
+    elif tool.idempotent:
+        if number is None:
+            await driver.engine.leases.confirm(driver.lease)
+            return await _attempt(driver, tool, key, args)
+        if attempts < tool.retry.max_attempts:
+            await _did_not_happen(driver, tool, key, type(error).__name__, str(error), True, attempts)
+            return None
+    await driver.commit(
+        Held(
+            f"effect:{key}",
+            "attention",
+            f"It is not known whether '{tool.name}' happened. Did it?",
+            [HAPPENED, AGAIN, SKIP],
+            about={
+                "effect": key,
+                "tool": tool.name,
+                "args": brief(args, tool.private),
+                "error": f"{type(error).__name__}: {error}"[:500] if error else "the worker died",
+            },
+        )
+    )
+    return None
+
+
+async def _probe(driver: Driver, tool: Tool, args: dict[str, Any]) -> Any:
+    """Ask the outside world, patiently; UNKNOWN when it does not answer."""
+    assert tool.probe is not None
+    for number in range(1, tool.retry.max_attempts + 1):
+        await driver.clock.sleep(tool.retry.wait_before(number))
+        try:
+            async with asyncio.timeout(tool.timeout):
+                return await call(tool.probe, tool.blocking, **args)
+        except Exception as error:
+            log.warning(
+                "effect.probe_failed", run_id=driver.run.id, tool=tool.name, attempt=number,
+                error=type(error).__name__,
+            )  # fmt: skip
+    return UNKNOWN
+
+
+# -- receipts in data and arguments ---------------------------------------------------------------------------
+
+
+def mentions_receipt(value: Any) -> bool:
+    """True when a plain value has a stand-in for a receipt somewhere in it."""
+    if isinstance(value, dict):
+        return "$receipt" in value or any(mentions_receipt(item) for item in value.values())
+    return isinstance(value, list) and any(mentions_receipt(item) for item in value)
+
+
+def fill(value: Any, receipts: Mapping[str, Any]) -> Any:
+    """A plain value with its stand-ins replaced by what the receipts say."""
+    if isinstance(value, dict):
+        if "$receipt" in value:
+            key, _, path = str(value["$receipt"]).partition(".")
+            if key not in receipts:
+                raise KeyError(f"No effect with the key {key} has been performed, so its receipt is not known.")
+            receipt = receipts[key]
+            return dig(receipt, path) if path else receipt
+        return {name: fill(item, receipts) for name, item in value.items()}
+    if isinstance(value, list):
+        return [fill(item, receipts) for item in value]
+    return value

@@ -1,0 +1,462 @@
+"""The engine: start runs, finish them, follow them, and take up what was left lying.
+
+What is asked of a run that is not under way here (release, resolve, cancel, fork, reopen) is in `interventions`;
+finding what dead processes left is in `recovery`; one run's work is in `driver`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any
+
+from detent.engine import interventions, recovery
+from detent.engine.breaker import Breakers
+from detent.engine.clock import SystemClock
+from detent.engine.driver import Driver, row_of
+from detent.engine.flow import Flow
+from detent.engine.journals import load
+from detent.engine.leases import Leases
+from detent.engine.observers import Observers
+from detent.engine.ports import Clock, NewRun, RunRow, Store
+from detent.engine.timekeeper import Timekeeper
+from detent.kernel import log
+from detent.kernel.budget import Budget
+from detent.kernel.entries import ChildEnded, Entry, Held, Moved, Started
+from detent.kernel.errors import (
+    ConfigurationError,
+    Fenced,
+    FlowNotFound,
+    RunBusy,
+    RunExists,
+    RunStateError,
+)
+from detent.kernel.plain import to_plain
+from detent.kernel.run import Run
+from detent.kernel.status import Status
+
+
+class Engine:
+    """Drives runs of its flows in a store. Use as `async with Engine(store, [flow]) as engine`."""
+
+    def __init__(
+        self,
+        store: Store,
+        flows: Iterable[Flow] = (),
+        *,
+        observers: Iterable[Any] = (),
+        concurrency: int = 1000,
+        clock: Clock | None = None,
+        lease: float = 15.0,
+        takeover_limit: int = 10,
+        park_after: float = 30.0,
+        worker_id: str | None = None,
+    ) -> None:
+        if concurrency < 1:
+            raise ConfigurationError(f"concurrency is {concurrency}; at least one run must be able to work.")
+        self.store = store
+        self.clock: Clock = clock or SystemClock()
+        self.flows: dict[str, Flow] = {}
+        for flow in flows:
+            self.add_flow(flow)
+        self.observers = Observers(observers)
+        self.leases = Leases(store, self.clock, lease, worker_id)
+        self.breakers = Breakers(store, self.clock)
+        self.takeover_limit = takeover_limit
+        """Take-overs without progress after which a run asks for attention instead of killing one more worker."""
+        self.park_after = park_after
+        """Seconds of waiting for a retry above which the run is put down instead of kept at hand."""
+        self.stopping = False
+        self._slots = asyncio.Semaphore(concurrency)
+        self._tasks: dict[str, asyncio.Task[Run | None]] = {}
+        self._drivers: dict[str, Driver] = {}
+        self._listeners: dict[str, set[asyncio.Event]] = {}
+        self._helpers: set[asyncio.Task[None]] = set()
+        self._told: set[tuple[str, str]] = set()
+        self._time = Timekeeper(self.clock, self._wake)
+        self._opened = False
+
+    # -- life -----------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Engine:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def open(self) -> None:
+        """Open the store. Nothing is resumed by itself; see `resume_all` and `serve`."""
+        if not self._opened:
+            await self.store.open()
+            self._opened = True
+
+    async def stop(self, grace: float = 30.0) -> None:
+        """Finish the steps under way (at most `grace` seconds), put every run down, and close the store.
+
+        Runs stay resumable.
+        """
+        self.stopping = True
+        self._time.stop()
+        tasks = list(self._tasks.values())
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=grace)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for helper in list(self._helpers):
+            helper.cancel()
+        await asyncio.gather(*self._helpers, return_exceptions=True)
+        if self._opened:
+            self._opened = False
+            try:
+                await self.leases.retire()
+            finally:
+                await self.store.close()
+
+    def add_flow(self, flow: Flow) -> None:
+        """Make a flow known; it is checked when first used."""
+        there = self.flows.get(flow.name)
+        if there is not None and there is not flow:
+            raise ConfigurationError(f"Two flows are named '{flow.name}'.")
+        self.flows[flow.name] = flow
+
+    def flow(self, name: str) -> Flow:
+        """A flow by name, checked."""
+        found = self.flows.get(name)
+        if found is None:
+            raise FlowNotFound(name, self.flows)
+        found.check()
+        return found
+
+    def add_observer(self, observer: Any) -> None:
+        """Tell somebody more about every committed entry."""
+        self.observers.add(observer)
+
+    # -- runs -----------------------------------------------------------------------------------------------
+
+    async def start(
+        self,
+        flow: str | Flow,
+        data: Any = None,
+        *,
+        run_id: str | None = None,
+        tags: Sequence[str] = (),
+        budget: Budget | None = None,
+        config: Mapping[str, Any] | None = None,
+        drive: bool = True,
+    ) -> str:
+        """Start a run and give its id; it is durable from here on and under way unless `drive` is False."""
+        if isinstance(flow, Flow):
+            self.add_flow(flow)
+            flow = flow.name
+        driver = await self._create(
+            self.flow(flow), data, run_id or os.urandom(8).hex(), None, tags, budget, config or {}, drive
+        )
+        if drive:
+            self._launch(driver)
+        return driver.run.id
+
+    async def run(self, flow: str | Flow, data: Any = None, **options: Any) -> Run:
+        """Start a run and finish it."""
+        return await self.finish(await self.start(flow, data, **options))
+
+    async def finish(self, run_id: str, *, patience: float | None = None) -> Run:
+        """The run once it has ended, or once it waits for more than the clock.
+
+        With `patience`, a wait for the clock longer than so many seconds is not waited for either. A run nobody
+        drives is taken up.
+        """
+        while True:
+            task = self._tasks.get(run_id)
+            if task is not None:
+                run = await asyncio.shield(task)
+                if run is not None and run.status.is_end:
+                    return run
+            row = await self.store.row(run_id)
+            if row.now.status.is_end:
+                return await self.get(run_id)
+            if row.now.status is Status.WAITING:
+                wake_at = row.now.wake_at
+                if wake_at is None and not _for_children(row):
+                    return await self.get(run_id)
+                left = (wake_at - self.clock.now()) if wake_at is not None else 0.0
+                if patience is not None and (left > patience or wake_at is None):
+                    return await self.get(run_id)
+                if wake_at is not None:
+                    self._time.at(wake_at, run_id)
+                await self._changed(run_id, max(0.02, min(left, 1.0)))
+            elif run_id in self._tasks:
+                continue
+            elif self.stopping:
+                return await self.get(run_id)
+            else:
+                try:
+                    await self.resume(run_id)
+                except RunBusy:
+                    await self._changed(run_id, 0.1)
+                except RunStateError:
+                    continue
+
+    async def follow(self, run_id: str, after: int = 0, *, poll: float = 0.2) -> AsyncIterator[Entry]:
+        """Entries as they are committed, by whatever process, until the run ends."""
+        while True:
+            row = await self.store.row(run_id)
+            page = await self.store.entries(run_id, after)
+            for entry in page:
+                yield entry
+                after = entry.seq
+            if not page and row.now.status.is_end and row.seq <= after:
+                return
+            if not page:
+                await self._changed(run_id, poll)
+
+    async def get(self, run_id: str) -> Run:
+        """The run as its journal says now."""
+        return await load(self.store, run_id)
+
+    async def resume(self, run_id: str) -> str:
+        """Take up a run that is under way nowhere. Gives its id; `RunBusy` while somebody else drives it."""
+        return await recovery.resume(self, run_id)
+
+    async def resume_all(self, *, flows: Iterable[str] | None = None) -> list[str]:
+        """Take up everything dead processes left and everything whose time has come; gives the ids."""
+        return await recovery.resume_all(self, flows)
+
+    async def serve(self, *, poll: float = 1.0) -> None:
+        """Keep taking up what is left lying or due, until `stop`."""
+        await recovery.serve(self, poll)
+
+    async def cancel(self, run_id: str, *, reason: str = "cancelled", by: str = "person") -> None:
+        """End a run and its children as cancelled, here or wherever it is under way."""
+        await interventions.cancel(self, run_id, reason, by)
+
+    async def release(
+        self, run_id: str, answer: Any = None, *, hold: str | None = None, by: str = "person", drive: bool = True
+    ) -> None:
+        """Answer a hold; the run goes on."""
+        await interventions.release(self, run_id, answer, hold, by, drive)
+
+    async def resolve(
+        self,
+        run_id: str,
+        how: str,
+        *,
+        effect: str | None = None,
+        receipt: Any = None,
+        by: str = "person",
+        drive: bool = True,
+    ) -> None:
+        """Settle an effect in doubt: `happened` (with its receipt), `again`, or `skip`."""
+        await interventions.resolve(self, run_id, how, effect, receipt, by, drive)
+
+    async def fork(
+        self,
+        run_id: str,
+        at: int | None = None,
+        *,
+        set: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
+        new_id: str | None = None,
+        drive: bool = True,
+    ) -> str:
+        """A new run from the first `at` entries of another, optionally with changed data, settings or budget."""
+        return await interventions.fork(
+            self, run_id, at, set or {}, config or {}, budget, new_id or os.urandom(8).hex(), drive
+        )
+
+    async def reopen(
+        self, run_id: str, *, budget: Budget | None = None, reason: str = "", drive: bool = True
+    ) -> None:
+        """Send a run on that ended failed, degraded, cancelled or out of budget."""
+        await interventions.reopen(self, run_id, budget, reason, drive)
+
+    # -- what drivers and neighbours use --------------------------------------------------------------------
+
+    async def _create(
+        self,
+        flow: Flow,
+        data: Any,
+        run_id: str,
+        parent: Driver | None,
+        tags: Sequence[str],
+        budget: Budget | None,
+        config: Mapping[str, Any],
+        drive: bool = True,
+    ) -> Driver:
+        """Make a run durable."""
+        machine = flow.machine
+        budget = budget or flow.budget
+        started = Started(
+            flow.name, machine.named(machine.start), machine.name, machine.version, flow.fingerprint,
+            flow.read_input(data), parent.run.id if parent else None, budget.to_plain() if budget else None,
+            to_plain(dict(config)), list(dict.fromkeys(tags)),
+        )  # fmt: skip
+        entry = Entry(1, self.clock.now(), 1, started)
+        run = Run(run_id)
+        run.apply(entry)
+        if drive and not self.leases.registered:
+            await self._register()
+        lease = await self.store.create(
+            NewRun(
+                run_id, flow.name, machine.name, started.parent, (entry,), row_of(run), tuple(run.tags),
+                self.leases.me.id if drive else None, flow.definition,
+            )
+        )  # fmt: skip
+        driver = Driver(self, flow, run, lease, parent)
+        self.committed(driver, (entry,))
+        return driver
+
+    async def _register(self) -> None:
+        await self.leases.register()
+        if not any(helper.get_name() == "beat" for helper in self._helpers):
+            self._helper(self.leases.keep(), "beat")
+            self._helper(recovery.heed(self), "heed")
+
+    async def child_run(
+        self,
+        parent: Driver,
+        child_id: str,
+        flow: str,
+        data: Any,
+        tags: Sequence[str],
+        budget: Budget | None,
+        config: Mapping[str, Any],
+    ) -> tuple[Run, bool]:
+        """A child run as far as it can be taken now, and whether its use was counted while under way."""
+        task = self._tasks.get(child_id)
+        if task is None and child_id not in parent.run.children:
+            try:
+                driver = await self._create(
+                    self.flow(flow), data, child_id, parent, tags, budget, config
+                )
+                task = self._launch(driver)
+            except RunExists:
+                row = await self.store.row(child_id)
+                if row.now.status is Status.RUNNING:
+                    with contextlib.suppress(RunBusy):
+                        await recovery.resume(self, child_id, parent=parent)
+                    task = self._tasks.get(child_id)
+        if task is None:
+            return await self.get(child_id), False
+        driver_here = self._drivers[child_id]
+        run = await asyncio.shield(task)
+        return (run, driver_here.parent is parent) if run is not None else (await self.get(child_id), False)
+
+    def _launch(self, driver: Driver) -> asyncio.Task[Run | None]:
+        """Have a driver work in the background."""
+        run_id = driver.run.id
+        task = asyncio.create_task(self._work(driver), name=f"run {run_id}")
+        self._tasks[run_id] = task
+        self._drivers[run_id] = driver
+        task.add_done_callback(lambda done: self._done(run_id, done))
+        return task
+
+    def _done(self, run_id: str, task: asyncio.Task[Run | None]) -> None:
+        if self._tasks.get(run_id) is task:
+            del self._tasks[run_id]
+            del self._drivers[run_id]
+        self._announce(run_id)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("run.driver_failed", run_id=run_id, error=type(error).__name__, message=str(error))
+
+    async def _work(self, driver: Driver) -> Run | None:
+        """Drive in a slot; None when the run was taken over by somebody else."""
+        async with self._slots:
+            try:
+                await driver.drive()
+            except Fenced as error:
+                log.warning("run.fenced", run_id=driver.run.id, epoch=error.epoch)
+                return None
+            except asyncio.CancelledError:
+                with contextlib.suppress(Exception):
+                    await asyncio.shield(self.store.park(driver.lease))
+                raise
+        return driver.run
+
+    @contextlib.asynccontextmanager
+    async def aside(self) -> AsyncIterator[None]:
+        """Give the slot up while waiting for something, and queue for one again afterwards."""
+        self._slots.release()
+        try:
+            yield
+        finally:
+            await self._slots.acquire()
+
+    def committed(self, driver: Driver, entries: Sequence[Entry]) -> None:
+        """After every commit: tell observers and followers, arrange what follows from it."""
+        run = driver.run
+        if self.observers:
+            for entry in entries:
+                self.observers.tell(run, driver.flow.machine, entry)
+        if self._listeners:
+            self._announce(run.id)
+        last = entries[-1].body
+        if type(last) is Moved:
+            if log.wants(log.INFO):
+                log.info(
+                    "step.completed", run_id=run.id, step=last.frm, next=last.to,
+                    ms=round(last.duration * 1000, 1), by=last.by, attempt=last.attempt,
+                )  # fmt: skip
+            if last.status is None:
+                return
+        elif type(last) is Held:
+            log.info("run.waiting", run_id=run.id, hold=last.name, why=last.why)
+            if last.wake_at is not None:
+                self._time.at(last.wake_at, run.id)
+            if last.why == "children":
+                self._helper(recovery.recheck_children(self, run.id, list(last.about["runs"])))
+        if run.status.is_end and not isinstance(last, ChildEnded):
+            log.info("run.ended", run_id=run.id, flow=run.flow, status=run.status.value, steps=run.steps)
+            if run.parent is not None and driver.parent is None:
+                self._helper(recovery.wake_parent(self, run.parent))
+
+    def _helper(self, work: Any, name: str | None = None) -> None:
+        """Run something beside the runs, kept track of."""
+        task: asyncio.Task[None] = asyncio.create_task(work, name=name)
+        self._helpers.add(task)
+        task.add_done_callback(self._helper_done)
+
+    def _helper_done(self, task: asyncio.Task[None]) -> None:
+        self._helpers.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("engine.helper_failed", task=task.get_name(), error=f"{type(error).__name__}: {error}")
+
+    def _wake(self, run_id: str) -> None:
+        """The clock says that a run's time has come."""
+        self._helper(recovery.wake(self, run_id))
+
+    def under_way(self, run_id: str) -> asyncio.Task[Run | None] | None:
+        """The task driving a run in this process."""
+        return self._tasks.get(run_id)
+
+    def tell_once(self, event: str, about: str, **facts: Any) -> None:
+        """Log a warning once per subject in this process."""
+        if (event, about) not in self._told:
+            self._told.add((event, about))
+            log.warning(event, **facts)
+
+    def _announce(self, run_id: str) -> None:
+        for event in self._listeners.get(run_id, ()):
+            event.set()
+
+    async def _changed(self, run_id: str, seconds: float) -> None:
+        """Wait until the run changed in this process, at most so long (another process may have changed it)."""
+        event = asyncio.Event()
+        self._listeners.setdefault(run_id, set()).add(event)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await event.wait()
+        finally:
+            listeners = self._listeners[run_id]
+            listeners.discard(event)
+            if not listeners:
+                del self._listeners[run_id]
+
+
+def _for_children(row: RunRow) -> bool:
+    return bool(row.now.waits) and all(wait["why"] == "children" for wait in row.now.waits or ())

@@ -1,0 +1,151 @@
+"""A flow: a machine, the step for each of its states, and the tools those steps may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from detent.engine.step import Handler, Step
+from detent.engine.tools import Tool, Toolbox
+from detent.kernel.budget import Budget
+from detent.kernel.errors import ConfigurationError, DefinitionError, name_of, nearest
+from detent.kernel.machine import Machine, Problem
+from detent.kernel.plain import digest, to_plain
+from detent.kernel.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """How a run goes on under a changed definition."""
+
+    state: Any = None
+    """Where it stands now; None keeps its state, which must still exist."""
+    set: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
+
+
+Migrate = Callable[[Run], Migration]
+
+
+class Flow:
+    """One kind of run. Steps are given as a mapping, or added with the `step` decorator."""
+
+    def __init__(
+        self,
+        machine: Machine[Any],
+        steps: Mapping[Any, Step | Handler] | None = None,
+        *,
+        name: str | None = None,
+        description: str = "",
+        tools: Iterable[Tool] = (),
+        data: Any = None,
+        budget: Budget | None = None,
+        migrations: Mapping[int | str, Migrate] | None = None,
+        counts: Callable[[Any, Any], bool] | None = None,
+        exhausted: Mapping[str, Any] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.machine = machine
+        self.name = name or machine.name
+        self.description = description
+        self.tools = Toolbox(tools)
+        self.data = data
+        """Model class the input is checked against; None takes any mapping."""
+        self.budget = budget
+        """Budget of a run that is started without one."""
+        self.migrations = dict(migrations or {})
+        """From an old version number or fingerprint to the function that carries a run over."""
+        self.counts = counts
+        """Which moves start a new iteration."""
+        self.exhausted = {limit: machine.state(state) for limit, state in (exhausted or {}).items()}
+        """Where to go when a limit is reached: limit name to state."""
+        self.definition: dict[str, Any] = dict(machine.describe())
+        if extra:
+            self.definition["extra"] = to_plain(dict(extra))
+        self.fingerprint = digest(self.definition, 16) if extra else machine.fingerprint
+        self._steps: dict[str, Step] = {}
+        self._checked = False
+        for state, value in (steps or {}).items():
+            self._add(state, value)
+
+    def __repr__(self) -> str:
+        return f"Flow({self.name!r}, version={self.machine.version}, steps={len(self._steps)})"
+
+    def step(
+        self, state: Any, *, intent: str = "", name: str | None = None, **options: Any
+    ) -> Callable[[Handler], Handler]:
+        """Make the decorated function the step of `state`."""
+
+        def wrap(handler: Handler) -> Handler:
+            said = intent or (getattr(handler, "__doc__", None) or "").strip().split("\n")[0]
+            self._add(state, Step(name or name_of(state), handler, said, **options))
+            return handler
+
+        return wrap
+
+    def _add(self, state: Any, value: Step | Handler) -> None:
+        key = name_of(state)
+        if key in self._steps:
+            raise ConfigurationError(f"Flow '{self.name}': state '{key}' has two steps.")
+        self._steps[key] = Step.of(key, value)
+        self._checked = False
+
+    @property
+    def steps(self) -> Mapping[str, Step]:
+        """Steps by the state they are done in."""
+        return self._steps
+
+    def step_for(self, state: str) -> Step:
+        """The step of a state."""
+        return self._steps[state]
+
+    def problems(self) -> list[Problem]:
+        """Everything that keeps this flow from being run."""
+        machine = self.machine
+        names = {machine.named(state): state for state in machine.states}
+        found = [
+            Problem("F01", f"'{name}'", "has no step.")
+            for name, state in names.items()
+            if not machine.is_end(state) and name not in self._steps
+        ]
+        for name in self._steps:
+            if name not in names:
+                found.append(Problem("F02", f"'{name}'", f"has a step but is no state.{nearest(name, names)}"))
+            elif machine.is_end(names[name]):
+                found.append(Problem("F03", f"'{name}'", "is an end, so its step would never be done."))
+        for step in self._steps.values():
+            for kind, wanted in (("effect", step.effects), ("query", step.queries)):
+                for tool_name in wanted or ():
+                    try:
+                        self.tools.get(tool_name, kind)  # type: ignore[arg-type]
+                    except ConfigurationError as error:
+                        found.append(Problem("F04", f"step '{step.name}'", str(error)))
+        return found
+
+    def check(self) -> None:
+        """Raise `DefinitionError` with all problems, once per change."""
+        if self._checked:
+            return
+        problems = self.problems()
+        if problems:
+            raise DefinitionError(f"Flow '{self.name}'", problems)
+        self._checked = True
+
+    def read_input(self, data: Any) -> dict[str, Any]:
+        """The data a run starts with, checked against the flow's model if it has one."""
+        validate = getattr(self.data, "model_validate", None)
+        if validate is not None and not isinstance(data, self.data):
+            try:
+                data = validate(to_plain(data if data is not None else {}))
+            except ValueError as error:
+                raise ConfigurationError(f"The input does not fit flow '{self.name}': {error}") from error
+        try:
+            plain = to_plain(data if data is not None else {})
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(f"The input of flow '{self.name}' cannot be kept: {error}") from error
+        if not isinstance(plain, dict):
+            raise ConfigurationError(
+                f"Flow '{self.name}' starts from a mapping of names to values, not from {type(data).__name__}."
+            )
+        return plain

@@ -1,0 +1,34 @@
+"""Reading runs back from a store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from detent.engine.ports import Store
+from detent.kernel.entries import Entry
+from detent.kernel.errors import RunNotFound
+from detent.kernel.run import Run
+
+PAGE = 2000
+
+
+async def load(store: Store, run_id: str) -> Run:
+    """The run as its journal says: the saved fold, then the entries after it."""
+    saved = await store.saved_fold(run_id)
+    run = Run.from_plain(saved) if saved is not None else Run(run_id)
+    async for entry in read(store, run_id, run.seq):
+        run.apply(entry)
+    if run.seq == 0:
+        raise RunNotFound(run_id)
+    return run
+
+
+async def read(store: Store, run_id: str, after: int = 0) -> AsyncIterator[Entry]:
+    """A whole journal, page by page."""
+    while True:
+        page = await store.entries(run_id, after, PAGE)
+        for entry in page:
+            yield entry
+        if len(page) < PAGE:
+            return
+        after = page[-1].seq

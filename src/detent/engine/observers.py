@@ -1,0 +1,124 @@
+"""Those who are told, after the commit, what happened. Nothing they do can harm a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from detent.kernel import entries as journal
+from detent.kernel import log
+from detent.kernel.entries import Entry, Moved
+from detent.kernel.errors import name_of
+from detent.kernel.machine import Machine
+from detent.kernel.run import Run
+from detent.kernel.state_machine import StateTransition
+
+
+@runtime_checkable
+class StateMachineObserver(Protocol):
+    """Told about every transition, then about the totals after it."""
+
+    def on_state_transition(self, transition: StateTransition[Any]) -> None:
+        """A transition was committed."""
+
+    def on_metrics_update(self, metrics: dict[str, Any]) -> None:
+        """Totals after the transition."""
+
+
+class Observers:
+    """The observers of an engine, told in the order in which they were added."""
+
+    def __init__(self, observers: Iterable[Any] = ()) -> None:
+        self._all: list[tuple[Any, Any, Any, Any]] = []
+        for observer in observers:
+            self.add(observer)
+
+    def add(self, observer: Any) -> None:
+        """Add one: anything with `on_entry`, `on_state_transition`, `on_metrics_update` or `on_end`."""
+        methods = tuple(
+            getattr(observer, name, None)
+            for name in ("on_entry", "on_state_transition", "on_metrics_update")
+        )
+        if not any(methods):
+            raise TypeError(
+                f"{type(observer).__name__} observes nothing: it has neither on_entry, on_state_transition nor "
+                f"on_metrics_update."
+            )
+        self._all.append((observer, *methods))
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def tell(self, run: Run, machine: Machine[Any], entry: Entry) -> None:
+        """Tell everybody; a failing observer is logged and the others still hear."""
+        body = entry.body
+        for observer, on_entry, on_transition, on_metrics in self._all:
+            if on_entry is not None:
+                self._call(observer, entry, on_entry, run.id, run.flow, entry)
+            if type(body) is Moved:
+                if on_transition is not None:
+                    self._call(observer, entry, on_transition, transition_of(machine, entry, body))
+                if on_metrics is not None:
+                    self._call(observer, entry, on_metrics, run.total_metrics())
+
+    @staticmethod
+    def _call(observer: Any, entry: Entry, method: Callable[..., None], *args: Any) -> None:
+        try:
+            method(*args)
+        except Exception as error:
+            log.error(
+                "observer.failed",
+                observer=type(observer).__name__,
+                transition=entry.seq,
+                error=type(error).__name__,
+            )
+
+
+def transition_of(machine: Machine[Any], entry: Entry, body: Moved) -> StateTransition[Any]:
+    """The record of a committed move."""
+    return StateTransition(
+        machine.state(body.frm) if machine.has(body.frm) else body.frm,
+        machine.state(body.to) if machine.has(body.to) else body.to,
+        entry.at,
+        {},
+        body.reason,
+        body.duration,
+        body.spend.tokens,
+    )
+
+
+class MetricsLogger:
+    """Logs one line per transition: from, to, duration, tokens."""
+
+    def on_state_transition(self, transition: StateTransition[Any]) -> None:
+        """One INFO line."""
+        log.info(
+            "transition.metrics",
+            frm=name_of(transition.from_state),
+            to=name_of(transition.to_state),
+            duration_s=round(transition.duration_seconds, 3),
+            tokens=transition.tokens_consumed,
+        )
+
+    def on_metrics_update(self, metrics: dict[str, Any]) -> None:
+        """Totals are at DEBUG."""
+        log.debug("transition.totals", **metrics)
+
+
+class JsonLines:
+    """Appends every committed entry to a file, one JSON object a line."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115  kept open for the observer's life
+
+    def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
+        """Write one line."""
+        line = {"run": run_id, "flow": flow, **journal.to_plain(entry)}
+        self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

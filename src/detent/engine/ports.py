@@ -1,0 +1,295 @@
+"""What the engine needs from outside: a store, a clock, observers. Adapters plug in here.
+
+The store is the only durable thing. Every write to a run goes through `append`, which must refuse (`Fenced`) unless
+the run still has the lease's epoch and stands at the expected entry; everything in one `Commit` becomes durable
+together or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from detent.kernel.entries import Entry
+from detent.kernel.status import Status
+
+
+class Worker(NamedTuple):
+    """A process that drives runs. Alive while its beat is fresh and its process exists."""
+
+    id: str
+    host: str
+    """Identity of machine, boot and process namespace: within one host, pids can be looked up."""
+    pid: int
+    born: float
+    """When the process started, to tell a reused pid apart."""
+    until: float = 0.0
+    """The beat is good until then."""
+
+
+class Lease(NamedTuple):
+    """The right to write to one run, until somebody raises its epoch."""
+
+    run_id: str
+    epoch: int
+    seq: int
+    """Last entry at the time of claiming."""
+    key: Any
+    """The store's own handle of the run."""
+    lost: str | None = None
+    """The worker it was taken from, when it was taken from one that died."""
+
+
+class RowState(NamedTuple):
+    """What lists and look-ups show of a run; kept in step with the journal by every commit."""
+
+    status: Status
+    state: str
+    updated_at: float
+    wake_at: float | None
+    steps: int
+    tokens: int
+    cost_usd: float
+    reason: str | None
+    error: str | None
+    waits: list[dict[str, Any]] | None
+    """Open holds: `{name, why, question, choices, wake_at}`."""
+    version: int
+    fingerprint: str
+
+
+class RunRow(NamedTuple):
+    """One run in a listing."""
+
+    id: str
+    number: int
+    """Order of creation in this store."""
+    flow: str
+    machine: str
+    parent: str | None
+    created_at: float
+    seq: int
+    epoch: int
+    owner: str | None
+    asked: str | None
+    """`cancel` when somebody asked the driver to stop."""
+    tags: tuple[str, ...]
+    now: RowState
+
+
+class LedgerLine(NamedTuple):
+    """Standing of one effect of a run."""
+
+    key: str
+    tool: str
+    state: str
+    """begun, done, failed, skipped."""
+    seq: int
+    """The entry that says so."""
+
+
+class EdgeCount(NamedTuple):
+    """How often and how expensively one move was made in one flow on one day."""
+
+    flow: str
+    day: int
+    """Days since the epoch, UTC."""
+    frm: str
+    to: str
+    count: int
+    seconds: float
+    fastest: float
+    slowest: float
+    tokens: int
+    cost_usd: float
+
+
+class Blob(NamedTuple):
+    """A large or private value kept beside the journal, addressed by its hash."""
+
+    hash: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """Everything that comes into being with a run."""
+
+    run_id: str
+    flow: str
+    machine: str
+    parent: str | None
+    entries: tuple[Entry, ...]
+    now: RowState
+    tags: tuple[str, ...] = ()
+    worker: str | None = None
+    """Who drives it from the start; None leaves it for anybody."""
+    definition: dict[str, Any] = field(default_factory=dict)
+    ledger: tuple[LedgerLine, ...] = ()
+    blobs_of: str | None = None
+    """Run whose blobs this one refers to as well (a fork)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What becomes durable together."""
+
+    lease: Lease
+    after: int
+    """The entry the run must stand at."""
+    entries: tuple[Entry, ...]
+    now: RowState
+    park: bool = False
+    """Give the run up in the same breath: it ended or waits."""
+    ledger: tuple[LedgerLine, ...] = ()
+    edges: tuple[EdgeCount, ...] = ()
+    tags: tuple[tuple[str, bool], ...] = ()
+    """Tags put on (True) or taken off (False)."""
+    fold: dict[str, Any] | None = None
+    """The run as of the last entry, saved so that resuming need not read everything."""
+    blobs: tuple[Blob, ...] = ()
+    definition: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunQuery:
+    """Which runs to list, newest first."""
+
+    flow: str | None = None
+    status: Collection[Status] = ()
+    tag: str | None = None
+    since: float | None = None
+    until: float | None = None
+    parent: str | None = None
+    """Children of this run."""
+    roots_only: bool = False
+    before: int | None = None
+    """Only runs created before this number: the cursor of the previous page."""
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a listing."""
+
+    rows: list[RunRow]
+    next: int | None
+    """Cursor of the next page, or None when this was the last."""
+
+
+class Store(Protocol):
+    """Where journals live."""
+
+    async def open(self) -> None:
+        """Make the store usable; raise `StoreUnavailable` or `StoreTooNew` in one clear sentence."""
+
+    async def close(self) -> None:
+        """Finish what was accepted and let go of files and connections."""
+
+    # Driving
+    async def create(self, new: NewRun) -> Lease:
+        """Make a run durable with its first entries; `RunExists` if the id is taken."""
+
+    async def append(self, commit: Commit) -> int:
+        """Make a commit durable, or raise `Fenced` and write nothing. Gives the size of the fold saved with it."""
+
+    async def claim(self, run_id: str, worker: str, now: float, dead: Collection[str] = ()) -> Lease:
+        """Take the run and raise its epoch; `RunBusy` while another worker with a fresh beat, not in `dead`, has it."""
+
+    async def park(self, lease: Lease) -> None:
+        """Give the run up if it is still ours."""
+
+    async def beat(self, worker: Worker) -> None:
+        """Say that a worker is alive until `worker.until`."""
+
+    async def retire(self, worker_id: str) -> None:
+        """Forget a worker and free the runs it still holds."""
+
+    async def workers(self) -> list[Worker]:
+        """All workers that ever beat and did not retire."""
+
+    async def ask(self, run_id: str, what: str) -> None:
+        """Leave a request for whoever drives the run."""
+
+    async def asked(self, worker_id: str) -> list[tuple[str, str]]:
+        """Requests left for runs of this worker."""
+
+    async def due(self, now: float, limit: int = 100) -> list[str]:
+        """Waiting runs whose time has come, earliest first."""
+
+    async def loose(self, now: float, dead: Collection[str] = (), limit: int = 100) -> list[str]:
+        """Running runs nobody alive drives, oldest first."""
+
+    # Reading
+    async def row(self, run_id: str) -> RunRow:
+        """One run's listing line; `RunNotFound` if there is none."""
+
+    async def rows(self, query: RunQuery) -> Page:
+        """A page of runs."""
+
+    async def find(self, prefix: str, limit: int = 10) -> list[str]:
+        """Ids that begin with `prefix`."""
+
+    async def entries(self, run_id: str, after: int = 0, limit: int = 1000) -> list[Entry]:
+        """The next lines of a journal after entry number `after`."""
+
+    async def saved_fold(self, run_id: str) -> dict[str, Any] | None:
+        """The latest saved fold."""
+
+    async def definition(self, fingerprint: str) -> dict[str, Any] | None:
+        """The description of a definition some run was started under."""
+
+    async def effect(self, run_id: str, key: str) -> LedgerLine | None:
+        """Standing of one effect."""
+
+    async def effects(self, run_id: str) -> list[LedgerLine]:
+        """Standing of all effects of a run, in order of their last entry."""
+
+    async def edges(self, flow: str, since_day: int | None = None) -> list[EdgeCount]:
+        """Moves of a flow added up over its runs; days are kept apart only as far as `since_day` needs."""
+
+    async def flows(self) -> list[tuple[str, Status, int]]:
+        """How many runs each flow has in each status."""
+
+    async def facts(self) -> dict[str, Any]:
+        """Kind, place, schema version, size and counts, for people."""
+
+    # Values beside the journal
+    async def blob(self, hash: str) -> bytes | None:
+        """A kept value, or None when it was purged or never there."""
+
+    async def purge(self, run_id: str | None = None, before: float | None = None) -> int:
+        """Drop the blobs of one run, or of all ended runs last changed before a time; how many went."""
+
+    async def mark(self, key: str) -> tuple[Any, int]:
+        """A small durable value and its version; `(None, 0)` when unset."""
+
+    async def set_mark(self, key: str, value: Any, expected: int) -> bool:
+        """Set a mark if its version is still `expected`; True when it was."""
+
+    async def marks(self, prefix: str) -> dict[str, Any]:
+        """All marks whose key begins with `prefix`."""
+
+
+class Clock(Protocol):
+    """Time, so that tests can turn it by hand."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+
+    def elapsed(self) -> float:
+        """Seconds on a clock that never goes back, for durations."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+class Observer(Protocol):
+    """Somebody who is told about every committed entry. All methods are optional in practice; see observers."""
+
+    def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
+        """An entry was committed."""
+
+
+Entries = Sequence[Entry]

@@ -1,0 +1,123 @@
+"""Tools: the named things steps may look up (queries) and want done (effects).
+
+A query only reads; it may be called while deciding and is remembered for the attempt. An effect is performed by the
+engine through the ledger. How it can be settled after a crash is declared here: a probe, idempotence, or neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from detent.kernel.errors import ConfigurationError, DetentError, nearest
+from detent.kernel.policy import BreakerPolicy, RetryPolicy
+
+Kind = Literal["query", "effect"]
+
+
+class EffectCall(NamedTuple):
+    """What a tool may know about the call it serves."""
+
+    run_id: str
+    key: str
+    """Identity of the effect within its run."""
+    attempt: int
+
+    @property
+    def idempotency_key(self) -> str:
+        """One text for this effect of this run, the same on every attempt: for services that deduplicate."""
+        return f"{self.run_id}:{self.key}"
+
+
+class ToolError(DetentError):
+    """A tool says that what it was asked for did **not** happen.
+
+    Any other exception leaves an effect in doubt: it may have happened.
+    """
+
+    def __init__(self, code: str, message: str = "", *, transient: bool = False) -> None:
+        self.code = code
+        self.message = message or code
+        self.transient = transient
+        super().__init__(f"{code}: {self.message}" if message else code)
+
+
+NOT_DONE = object()
+"""What a probe returns when it is sure that the effect did not happen."""
+
+UNKNOWN = object()
+"""What a probe returns when it cannot tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A named query or effect."""
+
+    name: str
+    perform: Callable[..., Any]
+    """`(**args) -> answer`, sync or async. With `wants_call`, an `EffectCall` comes first."""
+    kind: Kind = "effect"
+    probe: Callable[..., Any] | None = None
+    """Effects: same arguments; gives the receipt if it happened, NOT_DONE, or UNKNOWN."""
+    idempotent: bool = False
+    """Effects: performing twice is the same as once."""
+    wants_call: bool = False
+    retry: RetryPolicy = RetryPolicy()
+    timeout: float | None = None
+    breaker: BreakerPolicy | None = None
+    private: bool = False
+    """Arguments and answers are kept out of the journal; hashes stand in their place."""
+    description: str = ""
+    blocking: bool = False
+    """A sync function that waits for something: run in a thread."""
+
+
+def tool(name: str, *, kind: Kind = "effect", **options: Any) -> Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a function: `@tool("crm.open_ticket", probe=find_ticket)`."""
+
+    def wrap(function: Callable[..., Any]) -> Tool:
+        options.setdefault("description", (function.__doc__ or "").strip().split("\n")[0])
+        return Tool(name, function, kind, **options)
+
+    return wrap
+
+
+def query(name: str, **options: Any) -> Callable[[Callable[..., Any]], Tool]:
+    """Make a query of a function: `@query("crm.find_device")`."""
+    return tool(name, kind="query", **options)
+
+
+class Toolbox:
+    """Tools by name."""
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        for item in tools:
+            self.add(item)
+
+    def add(self, item: Tool) -> None:
+        """Add a tool; a name registered twice is an error."""
+        there = self._tools.get(item.name)
+        if there is not None and there is not item:
+            raise ConfigurationError(f"Two tools are named '{item.name}'.")
+        self._tools[item.name] = item
+
+    def get(self, name: str, kind: Kind) -> Tool:
+        """The tool of this name and kind, or a `ConfigurationError` that names the nearest."""
+        found = self._tools.get(name)
+        if found is None:
+            there = ", ".join(sorted(self._tools)) or "none"
+            raise ConfigurationError(f"There is no tool '{name}'.{nearest(name, self._tools)} Tools: {there}.")
+        if found.kind != kind:
+            raise ConfigurationError(f"Tool '{name}' is a {found.kind}, not a {kind}.")
+        return found
+
+    def __iter__(self) -> Any:
+        return iter(self._tools.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+
+Performer = Callable[..., Awaitable[Any]]

@@ -1,0 +1,1 @@
+"""The kinds of workflow. Each stands alone: no kind knows another."""

@@ -1,0 +1,163 @@
+"""Everything that can be refused, as exceptions whose facts are attributes.
+
+An error says where we are, what would have been right and what to do. `exit_code` is what the command line
+ends with when the error reaches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+
+def name_of(state: Any) -> str:
+    """The text a state goes by in journals, tables and messages."""
+    value = getattr(state, "value", state)
+    return value if isinstance(value, str) else str(value)
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """` Did you mean 'x'?` for the closest of `names`, or nothing."""
+    close = get_close_matches(name, list(names), n=1, cutoff=0.5)
+    return f" Did you mean '{close[0]}'?" if close else ""
+
+
+class DetentError(Exception):
+    """Base of every error Detent raises on purpose."""
+
+    exit_code = 1
+
+
+class ConfigurationError(DetentError):
+    """Something the user wrote cannot be used as it stands."""
+
+    exit_code = 2
+
+
+class IntegrationMissing(DetentError):
+    """A component needed at start-up is not there."""
+
+    exit_code = 3
+
+
+class InvalidTransitionError(DetentError):
+    """A move the table does not list was asked for; nothing changed."""
+
+    def __init__(self, from_state: Any, to_state: Any, valid: Sequence[Any], why: str = "") -> None:
+        self.from_state = from_state
+        self.to_state = to_state
+        self.valid = list(valid)
+        self.why = why
+        names = [name_of(state) for state in self.valid]
+        text = f"Invalid transition: {name_of(from_state)} → {name_of(to_state)}. Valid transitions: {names}"
+        super().__init__(f"{text}. {why}" if why else text)
+
+
+class GuardRefusedError(InvalidTransitionError):
+    """The table lists the move, but the condition on it does not hold on the run's data."""
+
+
+class DefinitionError(ConfigurationError):
+    """A definition is wrong; all problems are listed at once."""
+
+    def __init__(self, subject: str, problems: Sequence[Any]) -> None:
+        self.subject = subject
+        self.problems = list(problems)
+        count = len(self.problems)
+        lines = "\n".join(f"  {problem}" for problem in self.problems)
+        super().__init__(f"{subject} has {count} problem{'s' if count != 1 else ''}:\n{lines}")
+
+
+class DefinitionChanged(ConfigurationError):
+    """A run was started under another definition than the one at hand."""
+
+    def __init__(self, run_id: str, flow: str, difference: Sequence[str]) -> None:
+        self.run_id = run_id
+        self.flow = flow
+        self.difference = list(difference)
+        lines = "\n".join(f"  {line}" for line in self.difference)
+        super().__init__(
+            f"Run {run_id} was started under another definition of '{flow}':\n{lines}\n"
+            f"Give the flow a migration from the old version, or cancel the run and start a new one."
+        )
+
+
+class BudgetExceededError(DetentError):
+    """Something was asked for that the budget no longer covers."""
+
+    def __init__(self, limit: str, allowed: float, spent: float) -> None:
+        self.limit = limit
+        self.allowed = allowed
+        self.spent = spent
+        super().__init__(f"The {limit} budget is used up: {spent:g} of {allowed:g}.")
+
+
+class StoreError(DetentError):
+    """The store could not do what was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be opened, read or written at all."""
+
+    exit_code = 2
+
+
+class StoreTooNew(StoreUnavailable):
+    """The store was written by a newer Detent."""
+
+
+class RunNotFound(StoreError):
+    """No run goes by this id."""
+
+    exit_code = 2
+
+    def __init__(self, run_id: str, hint: str = "") -> None:
+        self.run_id = run_id
+        super().__init__(f"There is no run '{run_id}' in this store.{hint}")
+
+
+class RunExists(StoreError):
+    """A run of this id is already there."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"Run '{run_id}' already exists.")
+
+
+class RunBusy(StoreError):
+    """Another driver is alive and holds the run."""
+
+    def __init__(self, run_id: str, owner: str) -> None:
+        self.run_id = run_id
+        self.owner = owner
+        super().__init__(f"Run {run_id} is being driven by worker {owner}, which is alive.")
+
+
+class Fenced(StoreError):
+    """The run was taken over: its epoch or sequence moved, so this append was refused."""
+
+    def __init__(self, run_id: str, epoch: int, expected_seq: int) -> None:
+        self.run_id = run_id
+        self.epoch = epoch
+        self.expected_seq = expected_seq
+        super().__init__(
+            f"Run {run_id} moved on without this driver (held epoch {epoch}, expected entry {expected_seq}). "
+            f"Nothing was written."
+        )
+
+
+class RunStateError(DetentError):
+    """The run is not in a condition in which this can be done."""
+
+    exit_code = 2
+
+
+class FlowNotFound(ConfigurationError):
+    """No flow goes by this name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        self.known = sorted(known)
+        there = f" Known flows: {', '.join(self.known)}." if self.known else " No flow is registered."
+        super().__init__(f"There is no flow '{name}'.{nearest(name, self.known)}{there}")

@@ -1,0 +1,84 @@
+"""How pure code says what happened: an event named `noun.verb` and its facts, to whoever listens.
+
+When the program has configured structlog, events go there; otherwise to the standard logger `detent`, which
+is silent until somebody gives it a handler. Nothing here chooses formats, files or levels: that is for the
+program to do.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from types import ModuleType
+from typing import Any
+
+DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
+
+NAME = "detent"
+
+_standard = logging.getLogger(NAME)
+# A library that nobody asked to speak stays quiet, warnings included.
+_standard.addHandler(logging.NullHandler())
+
+
+def wants(level: int) -> bool:
+    """True when an event of this level would reach anybody. Cheap: ask it before gathering facts."""
+    structlog = _configured_structlog()
+    if structlog is None:
+        return _standard.isEnabledFor(level)
+    logger = structlog.get_logger(NAME).bind()
+    if isinstance(logger, structlog.stdlib.BoundLogger):
+        return True  # it hands every event to its processors, and they decide
+    # Looked up on the class: some structlog loggers take any attribute of an instance for a level's name.
+    enabled = getattr(type(logger), "is_enabled_for", None)
+    return enabled is None or bool(enabled(logger, level))
+
+
+def debug(event: str, **facts: Any) -> None:
+    """Say something only a developer wants to know. Text from outside belongs here and nowhere above."""
+    _say(DEBUG, "debug", event, facts)
+
+
+def info(event: str, **facts: Any) -> None:
+    """Say that something happened as it should."""
+    _say(INFO, "info", event, facts)
+
+
+def warning(event: str, **facts: Any) -> None:
+    """Say that something was refused or went another way than wished."""
+    _say(WARNING, "warning", event, facts)
+
+
+def error(event: str, **facts: Any) -> None:
+    """Say that something failed."""
+    _say(ERROR, "error", event, facts)
+
+
+def _configured_structlog() -> ModuleType | None:
+    """structlog, if the program has both loaded and configured it. It is never loaded from here."""
+    structlog = sys.modules.get("structlog")
+    if structlog is None:
+        return None
+    # Another thread may be half-way through importing it.
+    is_configured = getattr(structlog, "is_configured", None)
+    return structlog if is_configured is not None and is_configured() else None
+
+
+def _say(level: int, method: str, event: str, facts: dict[str, Any]) -> None:
+    structlog = _configured_structlog()
+    if structlog is not None:
+        # A fresh logger each time, so that a later configuration, or one lent to a test, is heeded.
+        getattr(structlog.get_logger(NAME), method)(event, **facts)
+    elif _standard.isEnabledFor(level):
+        # Level 3 is whoever called info() and its like.
+        _standard.log(level, _line(event, facts), extra={NAME: facts}, stacklevel=3)
+
+
+def _line(event: str, facts: dict[str, Any]) -> str:
+    return " ".join([event, *(f"{key}={_word(value)}" for key, value in facts.items())])
+
+
+def _word(value: Any) -> str:
+    """The value as one word: text that is none is quoted, so a line break in it cannot forge a line."""
+    text = str(value)
+    return text if text.isprintable() and text and not any(char in text for char in ' "=') else repr(text)

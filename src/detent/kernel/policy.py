@@ -1,0 +1,52 @@
+"""How often to try again, and when to stop trying: retry and circuit-breaker rules as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from detent.kernel.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Attempts at one piece of work, with growing waits between them."""
+
+    max_attempts: int = 3
+    """All attempts together, the first included."""
+    wait_min: float = 1.0
+    wait_max: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 1:
+            raise ConfigurationError(f"max_attempts is {self.max_attempts}; at least 1 attempt is made.")
+        if not 0 <= self.wait_min <= self.wait_max:
+            raise ConfigurationError(
+                f"Retry waits must satisfy 0 <= wait_min <= wait_max; "
+                f"got {self.wait_min} and {self.wait_max}."
+            )
+
+    @classmethod
+    def retries(cls, max_retries: int, wait_min: float = 1.0, wait_max: float = 10.0) -> RetryPolicy:
+        """The policy that makes `max_retries` attempts after the first."""
+        return cls(max_retries + 1, wait_min, wait_max)
+
+    def wait_before(self, attempt: int) -> float:
+        """Seconds to wait before attempt number `attempt` (the first is 1 and waits for nothing)."""
+        if attempt <= 1:
+            return 0.0
+        return float(min(self.wait_max, self.wait_min * 2 ** min(attempt - 2, 62)))
+
+
+ONCE = RetryPolicy(max_attempts=1)
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerPolicy:
+    """After `failures` in a row a step or tool is left alone for `cooldown` seconds, then tried once."""
+
+    failures: int = 5
+    cooldown: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.failures < 1 or self.cooldown <= 0:
+            raise ConfigurationError("A breaker needs at least 1 failure and a cooldown above 0 seconds.")

@@ -1,0 +1,1 @@
+"""Side-by-side benchmarks of Detent and its peers; run with ``python -m benchmarks``."""

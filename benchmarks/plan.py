@@ -1,0 +1,311 @@
+"""What is measured: the workloads, who takes part in each, who cannot and why, and the targets."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.protocol import Param
+
+Medians = Mapping[str, Mapping[str, float]]
+"""The median figures of the contestants that finished, by contestant."""
+
+OURS = "detent"
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Someone who runs a workload: a module, and which environment it runs in."""
+
+    name: str
+    module: str
+    peer: bool = True
+    extra: Param = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A figure beyond the seconds that a workload reports."""
+
+    key: str
+    heading: str
+    form: str = "{:.2f}"
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """A stated aim in words, and the check that returns whether it is met and the measured value."""
+
+    words: str
+    check: Callable[[Medians], tuple[bool, str]]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One table of the report."""
+
+    group: str
+    name: str
+    title: str
+    script: str
+    full: Param
+    quick: Param
+    contestants: tuple[Contestant, ...]
+    targets: tuple[Target, ...] = ()
+    absent: tuple[str, ...] = ()
+    floor: str | None = None
+    rate: str | None = "steps/s"
+    columns: tuple[Column, ...] = ()
+    full_only: bool = False
+    repeats: int | None = None
+
+
+class Undecided(Exception):
+    """A target that cannot be judged because someone it names did not finish."""
+
+
+def figure(medians: Medians, name: str, key: str = "seconds") -> float:
+    """Return a contestant's median figure, or say that the target cannot be judged."""
+    if name not in medians:
+        raise Undecided(f"{name} gave no figure")
+    return medians[name][key]
+
+
+def at_most(factor: float, other: str) -> Callable[[Medians], tuple[bool, str]]:
+    """Detent's time is at most a factor times another's."""
+
+    def check(medians: Medians) -> tuple[bool, str]:
+        ratio = figure(medians, OURS) / max(figure(medians, other), 1e-9)
+        return ratio <= factor, f"{ratio:.2f} times {other}"
+
+    return check
+
+
+def within(limit: float, key: str = "seconds", unit: str = " s") -> Callable[[Medians], tuple[bool, str]]:
+    """Detent's figure is at most a limit."""
+
+    def check(medians: Medians) -> tuple[bool, str]:
+        value = figure(medians, OURS, key)
+        return value <= limit, f"{value:.3g}{unit}"
+
+    return check
+
+
+def faster_than_all(factor: float, expected: tuple[str, ...]) -> Callable[[Medians], tuple[bool, str]]:
+    """Detent is more than a factor faster than the fastest of all the peers, who must all have finished."""
+
+    def check(medians: Medians) -> tuple[bool, str]:
+        own = figure(medians, OURS)
+        times: dict[str, float] = {name: figure(medians, name) for name in expected}
+        best = min(times, key=times.__getitem__)
+        ratio = times[best] / own
+        met = ratio >= factor if factor > 1 else ratio > 1
+        return met, f"{ratio:.2f} times as fast as {best}, the fastest peer"
+
+    return check
+
+
+def peer(name: str, module: str, **extra: Any) -> Contestant:
+    """Name a contestant from the peers' environment."""
+    return Contestant(name, f"benchmarks.peers.{module}", extra=extra)
+
+
+DETENT = Contestant(OURS, "benchmarks.ours", peer=False)
+SQLITE = Contestant("raw sqlite", "benchmarks.raw", peer=False)
+SLEEP = Contestant("ideal sleep", "benchmarks.raw", peer=False)
+
+LIBRARIES = (peer("transitions", "transitions"), peer("python-statemachine", "statemachine"))
+ENGINES = (
+    peer("pydantic-graph", "pydantic_graph"),
+    peer("langgraph", "langgraph"),
+    peer("langgraph + memory saver", "langgraph", saver=True),
+    peer("burr", "burr"),
+    peer("burr + memory saver", "burr", saver=True),
+)
+DURABLE = (peer("langgraph", "langgraph"), peer("burr", "burr"), peer("dbos", "dbos"))
+GROWERS = (
+    peer("langgraph", "langgraph"),
+    peer("langgraph + delta", "langgraph", delta=True),
+    peer("burr", "burr"),
+    peer("dbos", "dbos"),
+)
+
+NO_STORE = (
+    "pydantic-graph: keeps no store of its own, so nothing is committed",
+    "python-statemachine, transitions: bare objects without a store",
+)
+IN_OWN_HOUSE = "the peers: the question is about Detent's own promises"
+
+
+ANSWERS = tuple(
+    Column(key, f"{heading} s", "{:.4f}")
+    for key, heading in (
+        ("list", "list"),
+        ("last_page", "last page"),
+        ("show", "show"),
+        ("metrics", "metrics"),
+    )
+)
+
+
+def names(contestants: tuple[Contestant, ...]) -> tuple[str, ...]:
+    """Return the names of contestants."""
+    return tuple(contestant.name for contestant in contestants)
+
+
+WORKLOADS: tuple[Workload, ...] = (
+    Workload(
+        "object",
+        "object",
+        "validated, recorded transitions on a 4-state cycle with the bare object",
+        "object",
+        {"steps": 5000},
+        {"steps": 1000},
+        (DETENT, *LIBRARIES),
+        (Target("faster than every peer", faster_than_all(1, names(LIBRARIES))),),
+        ("langgraph, burr, dbos, pydantic-graph: engines without a bare state-machine object",),
+    ),
+    Workload(
+        "engine",
+        "engine",
+        "the same steps through the whole engine in memory, one run",
+        "engine",
+        {"steps": 5000},
+        {"steps": 1000},
+        (DETENT, *ENGINES),
+        (Target("at least 5 times as fast as the fastest engine", faster_than_all(5, names(ENGINES))),),
+        (
+            "python-statemachine, transitions: bare objects, measured under object",
+            "dbos: always writes to a database, it has no engine in memory",
+        ),
+    ),
+    Workload(
+        "durable",
+        "durable",
+        "runs one after another, each step committed at full sync",
+        "durable",
+        {"runs": 100, "steps": 8},
+        {"runs": 25, "steps": 8},
+        (SQLITE, DETENT, *DURABLE),
+        (Target("at most 1.5 times raw SQLite", at_most(1.5, "raw sqlite")),),
+        NO_STORE,
+        floor="raw sqlite",
+    ),
+    Workload(
+        "fanout",
+        "fanout",
+        "concurrent runs of 4 steps, each awaiting 50 ms, committed at full sync (ideal 0.2 s)",
+        "fanout",
+        {"runs": 300, "steps": 4, "wait": 0.05},
+        {"runs": 100, "steps": 4, "wait": 0.05},
+        (SLEEP, DETENT, *DURABLE),
+        (Target("at most 1.5 times the ideal 0.2 s", within(0.3)),),
+        NO_STORE,
+        floor="ideal sleep",
+    ),
+    Workload(
+        "fanout",
+        "fanout-many",
+        "5,000 concurrent runs of the same work, Detent alone",
+        "fanout",
+        {"runs": 5000, "steps": 4, "wait": 0.05},
+        {"runs": 5000, "steps": 4, "wait": 0.05},
+        (SLEEP, DETENT),
+        (Target("within 2 s", within(2.0)),),
+        ("the peers: compared at 300 runs above",),
+        floor="ideal sleep",
+        full_only=True,
+    ),
+    Workload(
+        "growth",
+        "growth",
+        "one run whose data grows by 200 bytes a step, each step committed at full sync",
+        "growth",
+        {"steps": 1000, "bytes": 200},
+        {"steps": 300, "bytes": 200},
+        (SQLITE, DETENT, *GROWERS),
+        (
+            Target("at most 1,024 bytes stored a step on top of the data", within(1024, "overhead", " B")),
+            Target(
+                "linear time: the last tenth takes at most 1.5 times the first",
+                within(1.5, "last_over_first", " times"),
+            ),
+        ),
+        NO_STORE,
+        floor="raw sqlite",
+        columns=(
+            Column("bytes", "MB stored", "{:.2f}", 1e-6),
+            Column("overhead", "B/step over data", "{:,.0f}"),
+            Column("last_over_first", "last/first tenth"),
+        ),
+    ),
+    Workload(
+        "growth",
+        "resume",
+        "resuming a run with a long journal, Detent alone",
+        "resume",
+        {"entries": 10_000},
+        {"entries": 10_000},
+        (DETENT,),
+        (Target("a 10,000-entry run resumes in under 100 ms", within(0.1)),),
+        (IN_OWN_HOUSE,),
+        rate=None,
+        full_only=True,
+    ),
+    Workload(
+        "start",
+        "import",
+        "importing in a fresh interpreter, best of several, less the bare interpreter",
+        "start",
+        {"times": 10},
+        {"times": 3},
+        (Contestant("pydantic", "benchmarks.start", peer=False), DETENT),
+        (Target("at most twice the import of pydantic", at_most(2, "pydantic")),),
+        ("the peers: pydantic sets the scale",),
+        floor="pydantic",
+        rate=None,
+        repeats=3,
+    ),
+    Workload(
+        "start",
+        "help",
+        "python -m PROGRAM --help, best of several, interpreter included",
+        "help",
+        {"times": 10},
+        {"times": 3},
+        (Contestant("bare typer", "benchmarks.start", peer=False), DETENT),
+        (Target("under twice a bare typer program", at_most(2, "bare typer")),),
+        ("the peers: a bare typer program sets the scale",),
+        floor="bare typer",
+        rate=None,
+        repeats=3,
+    ),
+    Workload(
+        "scale",
+        "scale-small",
+        "questions to a store of many runs, Detent alone",
+        "scale",
+        {"runs": 10_000, "entries": 100_000},
+        {"runs": 1_000, "entries": 10_000},
+        (DETENT,),
+        absent=(IN_OWN_HOUSE,),
+        rate=None,
+        repeats=1,
+        columns=ANSWERS,
+    ),
+    Workload(
+        "scale",
+        "scale-large",
+        "the same questions to a store ten times as large, Detent alone",
+        "scale",
+        {"runs": 100_000, "entries": 1_000_000},
+        {"runs": 10_000, "entries": 100_000},
+        (DETENT,),
+        absent=(IN_OWN_HOUSE,),
+        rate=None,
+        repeats=1,
+        columns=ANSWERS,
+    ),
+)
+
+GROUPS = tuple(dict.fromkeys(workload.group for workload in WORKLOADS))

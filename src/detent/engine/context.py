@@ -33,12 +33,13 @@ class StepContext:
 
     def __init__(self, driver: Driver, step: Step, attempt: int) -> None:
         self._driver = driver
-        self._memo: dict[str, Any] = {}
+        self._memo: dict[str, Any] | None = None
         self.step = step
         self.attempt = attempt
         """1 for the first try of this visit."""
-        self.looked: list[dict[str, Any]] = []
-        self.proposed: list[Effect] = []
+        self.looked: Sequence[dict[str, Any]] = ()
+        """Queries asked so far, as the journal keeps them."""
+        self.proposed: Sequence[Effect] = ()
 
     # -- looking --------------------------------------------------------------------------------------------
 
@@ -120,13 +121,13 @@ class StepContext:
         found = self._driver.flow.tools.get(tool, "query")
         plain = to_plain(args)
         key = canonical([tool, plain])
-        if key not in self._memo:
-            asking = asyncio.ensure_future(self._ask(found, plain))
-            self._memo[key] = asking
+        memo = self._memo = self._memo if self._memo is not None else {}
+        if key not in memo:
+            memo[key] = asyncio.ensure_future(self._ask(found, plain))
         try:
-            answer = await self._memo[key]
+            answer = await memo[key]
         except Exception:
-            self._memo.pop(key, None)
+            memo.pop(key, None)
             raise
         return copied(answer)
 
@@ -140,13 +141,13 @@ class StepContext:
         except Exception as error:
             if tool.breaker is not None and not (isinstance(error, ToolError) and not error.transient):
                 await breakers.failed(name, tool.breaker)
-            self.looked.append(_line(tool, args, {"$error": type(error).__name__}))
+            self.looked = [*self.looked, _line(tool, args, {"$error": type(error).__name__})]
             if isinstance(error, ToolError) and error.transient:
                 raise Transient(str(error)) from error
             raise
         if tool.breaker is not None:
             await breakers.succeeded(name)
-        self.looked.append(_line(tool, args, answer))
+        self.looked = [*self.looked, _line(tool, args, answer)]
         return answer
 
     async def once(
@@ -166,7 +167,7 @@ class StepContext:
     def propose(self, tool: str, /, *, effect_key: str | None = None, **args: Any) -> Receipt:
         """Ask for an effect; it is performed when the outcome is accepted. Gives a stand-in for its receipt."""
         effect = Effect(tool, args, effect_key)
-        self.proposed.append(effect)
+        self.proposed = [*self.proposed, effect]
         return Receipt(effect.identity(self.step.name))
 
     async def child(self, flow: str, data: Any = None, *, key: str, **options: Any) -> Child:

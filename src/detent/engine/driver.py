@@ -45,6 +45,8 @@ FOLD_EVERY = 256
 """Entries between saved folds, while folds are small."""
 FOLD_BYTES_PER_ENTRY = 1024
 """A large fold is saved so seldom that it costs at most this much per entry."""
+BREATHE_EVERY = 32
+"""Entries after which a driver lets others run, should the store never make it wait."""
 LONGEST_REASON = 200
 
 
@@ -61,7 +63,8 @@ class Driver:
     """One run under way in this process."""
 
     __slots__ = (
-        "_blobs", "_lock", "_next_fold", "budgeted", "clock", "engine", "flow", "lease", "live", "parent", "run",
+        "_blobs", "_next_fold", "_turns", "_waiters", "_writing", "budgeted", "cancelling", "clock", "engine", "flow", "lease", "live",
+        "parent", "run",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, flow: Flow, run: Run, lease: Lease, parent: Driver | None = None) -> None:
@@ -76,7 +79,11 @@ class Driver:
         """What descendants under way have used that is not yet rolled up into this run."""
         self.budgeted = run.budget is not None or (parent is not None and parent.budgeted)
         self._blobs: list[Blob] = []
-        self._lock = asyncio.Lock()
+        self._writing = False
+        self._turns: list[asyncio.Future[None]] = []
+        self._waiters: list[asyncio.Future[Run | None]] = []
+        self.cancelling: tuple[str, str] | None = None
+        """Reason and by whom, once the run is to be cancelled."""
         self._next_fold = run.seq + FOLD_EVERY
 
     # -- the loop -------------------------------------------------------------------------------------------
@@ -150,7 +157,7 @@ class Driver:
             return [
                 self.moving(
                     outcome.next, outcome.event, outcome.end, outcome.reason, plain_set, plain_append, duration,
-                    outcome.spend, outcome.by, ctx.attempt, ctx.looked, outcome.detail,
+                    outcome.spend, outcome.by, ctx.attempt, list(ctx.looked), outcome.detail,
                 )
             ], False  # fmt: skip
         chosen: list[dict[str, Any]] = []
@@ -169,7 +176,7 @@ class Driver:
                 chosen.append({"key": key, "tool": item.tool, "args": to_plain(item.args)})
         proposal = Proposed(
             step.name, outcome.to_plain(), chosen, duration, outcome.spend, outcome.by, ctx.attempt,
-            ctx.looked, to_plain(outcome.detail),
+            list(ctx.looked), to_plain(outcome.detail),
         )  # fmt: skip
         # Checked now, with what is known now, so that nothing is performed for a move that is not allowed.
         if not effects.mentions_receipt(proposal.outcome):
@@ -346,6 +353,23 @@ class Driver:
             await self.clock.sleep(wait)
         return True
 
+    def put_down(self) -> asyncio.Future[Run | None]:
+        """Done when the run is no longer under way here: the run, or None when another driver or a person has it."""
+        waiter: asyncio.Future[Run | None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        return waiter
+
+    def tell_waiters(self, result: Run | Exception | None) -> None:
+        """Tell those who waited for the run to be put down."""
+        for waiter in self._waiters:
+            if waiter.done():
+                continue
+            if isinstance(result, Exception):
+                waiter.set_exception(result)
+            else:
+                waiter.set_result(result)
+        self._waiters.clear()
+
     # -- money ----------------------------------------------------------------------------------------------
 
     def used(self) -> dict[str, float]:
@@ -384,47 +408,64 @@ class Driver:
 
     async def commit(self, *bodies: Body) -> None:
         """Append entries, then take them in and tell. Raises `Fenced` when the run was taken over."""
-        async with self._lock:
-            run, lease = self.run, self.lease
-            now = self.clock.now()
-            after = run.seq
-            before = self._own() if self.parent is not None else None
-            committed = tuple(
-                Entry(after + index, now, lease.epoch, body) for index, body in enumerate(bodies, 1)
-            )
-            edges: tuple[EdgeCount, ...] = ()
-            ledger: tuple[LedgerLine, ...] = ()
-            tags: tuple[tuple[str, bool], ...] = ()
-            definition = None
-            for entry in committed:
-                run.apply(entry)
-                body = entry.body
-                kind = type(body)
-                if kind is Moved:
-                    edges = (edge_of(run.flow, entry.at, body),)  # type: ignore[arg-type]
-                elif kind in _LEDGER:
-                    ledger = (*ledger, _ledger_line(entry, run))
-                elif kind is Tagged:
-                    tags = (*((tag, True) for tag in body.add), *((tag, False) for tag in body.remove))  # type: ignore[union-attr]
-                elif kind is Migrated:
-                    definition = self.flow.definition
-            fold = None
-            if run.seq >= self._next_fold:
-                fold = run.to_plain()
-                self._next_fold = run.seq + FOLD_EVERY
-            blobs = tuple(self._blobs) if self._blobs else ()
-            commit = Commit(
+        while self._writing:  # commits of one run go one after another
+            turn = asyncio.get_running_loop().create_future()
+            self._turns.append(turn)
+            await turn
+        self._writing = True
+        try:
+            await self._commit(bodies)
+        finally:
+            self._writing = False
+            while self._turns:
+                turn = self._turns.pop(0)
+                if not turn.done():
+                    turn.set_result(None)
+                    break
+
+    async def _commit(self, bodies: tuple[Body, ...]) -> None:
+        run, lease = self.run, self.lease
+        now = self.clock.now()
+        after = run.seq
+        before = self._own() if self.parent is not None else None
+        edges: tuple[EdgeCount, ...] = ()
+        ledger: tuple[LedgerLine, ...] = ()
+        tags: tuple[tuple[str, bool], ...] = ()
+        definition = None
+        committed: list[Entry] = []
+        for body in bodies:
+            entry = Entry(run.seq + 1, now, lease.epoch, body)
+            committed.append(entry)
+            run.apply(entry)
+            kind = type(body)
+            if kind is Moved:
+                edges = (edge_of(run.flow, now, body),)  # type: ignore[arg-type]
+            elif kind in _LEDGER_STATE:
+                ledger = (*ledger, _ledger_line(entry))
+            elif kind is Tagged:
+                tags = (*((tag, True) for tag in body.add), *((tag, False) for tag in body.remove))  # type: ignore[union-attr]
+            elif kind is Migrated:
+                definition = self.flow.definition
+        fold = None
+        if run.seq >= self._next_fold:
+            fold = run.to_plain()
+            self._next_fold = run.seq + FOLD_EVERY
+        blobs = tuple(self._blobs) if self._blobs else ()
+        size = await self.engine.store.append(
+            Commit(
                 lease, after, committed, row_of(run), run.status is not Status.RUNNING, ledger, edges, tags,
-                fold, blobs, definition,
-            )  # fmt: skip
-            size = await self.engine.store.append(commit)
-            if blobs:
-                del self._blobs[: len(blobs)]
-            if size:
-                self._next_fold = run.seq + max(FOLD_EVERY, size // FOLD_BYTES_PER_ENTRY)
-            if before is not None:
-                self._roll_up(before)
-            self.engine.committed(self, committed)
+                fold, blobs, definition, self.engine.alone,
+            )
+        )  # fmt: skip
+        if not run.seq % BREATHE_EVERY:  # a store may answer without ever letting others run
+            await asyncio.sleep(0)
+        if blobs:
+            del self._blobs[: len(blobs)]
+        if size:
+            self._next_fold = run.seq + max(FOLD_EVERY, size // FOLD_BYTES_PER_ENTRY)
+        if before is not None:
+            self._roll_up(before)
+        self.engine.committed(self, committed)
 
     def _roll_up(self, before: tuple[float, float, float, float]) -> None:
         """Count what this commit used against the ancestors under way."""
@@ -462,11 +503,15 @@ class _After(Mapping[str, Any]):
 
 
 _ABSENT = object()
-_LEDGER = frozenset({EffectBegun, EffectDone, EffectFailed, EffectSkipped})
-_LEDGER_STATE = {EffectBegun: "begun", EffectDone: "done", EffectFailed: "failed", EffectSkipped: "skipped"}
+_LEDGER_STATE: dict[type, str] = {
+    EffectBegun: "begun",
+    EffectDone: "done",
+    EffectFailed: "failed",
+    EffectSkipped: "skipped",
+}
 
 
-def _ledger_line(entry: Entry, run: Run) -> LedgerLine:
+def _ledger_line(entry: Entry) -> LedgerLine:
     body: Any = entry.body
     return LedgerLine(body.key, body.tool, _LEDGER_STATE[type(body)], entry.seq)
 

@@ -70,7 +70,7 @@ class Engine:
         """Seconds of waiting for a retry above which the run is put down instead of kept at hand."""
         self.stopping = False
         self._slots = asyncio.Semaphore(concurrency)
-        self._tasks: dict[str, asyncio.Task[Run | None]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._drivers: dict[str, Driver] = {}
         self._listeners: dict[str, set[asyncio.Event]] = {}
         self._helpers: set[asyncio.Task[None]] = set()
@@ -170,9 +170,9 @@ class Engine:
         drives is taken up.
         """
         while True:
-            task = self._tasks.get(run_id)
-            if task is not None:
-                run = await asyncio.shield(task)
+            driver = self._drivers.get(run_id)
+            if driver is not None:
+                run = await driver.put_down()
                 if run is not None and run.status.is_end:
                     return run
             row = await self.store.row(run_id)
@@ -188,7 +188,7 @@ class Engine:
                 if wake_at is not None:
                     self._time.at(wake_at, run_id)
                 await self._changed(run_id, max(0.02, min(left, 1.0)))
-            elif run_id in self._tasks:
+            elif run_id in self._drivers:
                 continue
             elif self.stopping:
                 return await self.get(run_id)
@@ -303,7 +303,7 @@ class Engine:
         lease = await self.store.create(
             NewRun(
                 run_id, flow.name, machine.name, started.parent, (entry,), row_of(run), tuple(run.tags),
-                self.leases.me.id if drive else None, flow.definition,
+                self.leases.me.id if drive else None, flow.definition, alone=not self._drivers,
             )
         )  # fmt: skip
         driver = Driver(self, flow, run, lease, parent)
@@ -327,55 +327,57 @@ class Engine:
         config: Mapping[str, Any],
     ) -> tuple[Run, bool]:
         """A child run as far as it can be taken now, and whether its use was counted while under way."""
-        task = self._tasks.get(child_id)
-        if task is None and child_id not in parent.run.children:
+        if child_id not in self._drivers and child_id not in parent.run.children:
             try:
-                driver = await self._create(
-                    self.flow(flow), data, child_id, parent, tags, budget, config
-                )
-                task = self._launch(driver)
+                self._launch(await self._create(self.flow(flow), data, child_id, parent, tags, budget, config))
             except RunExists:
                 row = await self.store.row(child_id)
                 if row.now.status is Status.RUNNING:
                     with contextlib.suppress(RunBusy):
                         await recovery.resume(self, child_id, parent=parent)
-                    task = self._tasks.get(child_id)
-        if task is None:
+        driver = self._drivers.get(child_id)
+        run = await driver.put_down() if driver is not None else None
+        if driver is None or run is None:
             return await self.get(child_id), False
-        driver_here = self._drivers[child_id]
-        run = await asyncio.shield(task)
-        return (run, driver_here.parent is parent) if run is not None else (await self.get(child_id), False)
+        return run, driver.parent is parent
 
-    def _launch(self, driver: Driver) -> asyncio.Task[Run | None]:
+    def _launch(self, driver: Driver) -> None:
         """Have a driver work in the background."""
         run_id = driver.run.id
-        task = asyncio.create_task(self._work(driver), name=f"run {run_id}")
-        self._tasks[run_id] = task
         self._drivers[run_id] = driver
-        task.add_done_callback(lambda done: self._done(run_id, done))
-        return task
+        self._tasks[run_id] = asyncio.create_task(self._work(driver), name=f"run {run_id}")
 
-    def _done(self, run_id: str, task: asyncio.Task[Run | None]) -> None:
-        if self._tasks.get(run_id) is task:
-            del self._tasks[run_id]
-            del self._drivers[run_id]
-        self._announce(run_id)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("run.driver_failed", run_id=run_id, error=type(error).__name__, message=str(error))
-
-    async def _work(self, driver: Driver) -> Run | None:
-        """Drive in a slot; None when the run was taken over by somebody else."""
-        async with self._slots:
-            try:
+    async def _work(self, driver: Driver) -> None:
+        """Drive in a slot until the run is put down, and tell those who wait for that."""
+        run_id = driver.run.id
+        result: Run | Exception | None = None
+        try:
+            async with self._slots:
                 await driver.drive()
-            except Fenced as error:
-                log.warning("run.fenced", run_id=driver.run.id, epoch=error.epoch)
-                return None
-            except asyncio.CancelledError:
+            result = driver.run
+        except Fenced as error:
+            log.warning("run.fenced", run_id=run_id, epoch=error.epoch)
+        except asyncio.CancelledError:
+            if driver.cancelling is None:
                 with contextlib.suppress(Exception):
                     await asyncio.shield(self.store.park(driver.lease))
                 raise
-        return driver.run
+            await asyncio.shield(recovery.end(self, run_id, *driver.cancelling))
+        except Exception as error:
+            result = error
+            log.error("run.driver_failed", run_id=run_id, error=type(error).__name__, message=str(error))
+        finally:
+            self.forget(driver, result)
+
+    def forget(self, driver: Driver, result: Run | Exception | None = None) -> None:
+        """A run is no longer under way here."""
+        run_id = driver.run.id
+        if self._drivers.get(run_id) is driver:
+            del self._tasks[run_id]
+            del self._drivers[run_id]
+        driver.tell_waiters(result)
+        if self._listeners:
+            self._announce(run_id)
 
     @contextlib.asynccontextmanager
     async def aside(self) -> AsyncIterator[None]:
@@ -429,9 +431,15 @@ class Engine:
         """The clock says that a run's time has come."""
         self._helper(recovery.wake(self, run_id))
 
-    def under_way(self, run_id: str) -> asyncio.Task[Run | None] | None:
-        """The task driving a run in this process."""
-        return self._tasks.get(run_id)
+    def under_way(self, run_id: str) -> tuple[Driver, asyncio.Task[None]] | None:
+        """The driver of a run in this process and the task it works in."""
+        driver = self._drivers.get(run_id)
+        return (driver, self._tasks[run_id]) if driver is not None else None
+
+    @property
+    def alone(self) -> bool:
+        """True while at most one run is under way in this process."""
+        return len(self._drivers) < 2
 
     def tell_once(self, event: str, about: str, **facts: Any) -> None:
         """Log a warning once per subject in this process."""

@@ -129,16 +129,17 @@ class NewRun:
     ledger: tuple[LedgerLine, ...] = ()
     blobs_of: str | None = None
     """Run whose blobs this one refers to as well (a fork)."""
+    alone: bool = False
+    """No other run is under way in this process: a store may write at once instead of gathering writes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """What becomes durable together."""
 
     lease: Lease
     after: int
     """The entry the run must stand at."""
-    entries: tuple[Entry, ...]
+    entries: Sequence[Entry]
     now: RowState
     park: bool = False
     """Give the run up in the same breath: it ended or waits."""
@@ -147,9 +148,11 @@ class Commit:
     tags: tuple[tuple[str, bool], ...] = ()
     """Tags put on (True) or taken off (False)."""
     fold: dict[str, Any] | None = None
-    """The run as of the last entry, saved so that resuming need not read everything."""
+    """The run as of the last entry, saved so that resuming need not read everything. Encode it before waiting."""
     blobs: tuple[Blob, ...] = ()
     definition: dict[str, Any] | None = None
+    alone: bool = False
+    """As in `NewRun`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,15 +232,18 @@ async def heed(engine: Engine) -> None:
                 await cancel_here(engine, run_id, "cancelled", "person")
 
 
-async def cancel_here(engine: Engine, run_id: str, reason: str, by: str) -> bool:
-    """Stop the task that drives a run in this process and end the run; False when it had ended by itself."""
-    task = engine.under_way(run_id)
-    driver = engine._drivers.get(run_id)
-    if task is None or driver is None:
-        return False
+async def cancel_here(engine: Engine, run_id: str, reason: str, by: str) -> None:
+    """Stop the task that drives a run in this process; it ends the run before it goes."""
+    under_way = engine.under_way(run_id)
+    if under_way is None:
+        return
+    driver, task = under_way
+    driver.cancelling = (reason, by)
     task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    return await end(engine, run_id, reason, by)
+    await asyncio.wait({task})
+    if engine.under_way(run_id) == under_way:  # cancelled before it had begun
+        await end(engine, run_id, reason, by)
+        engine.forget(driver)
 
 
 async def end(engine: Engine, run_id: str, reason: str, by: str) -> bool:

@@ -38,6 +38,8 @@ BY_TYPE = {
     "bool": st.booleans(),
     "Any": ANY,
     "Plain": PLAIN,
+    "Mapping[str, Any]": PLAIN,
+    "Sequence[Plain]": st.lists(PLAIN, max_size=3),
     "Plain | None": st.none() | PLAIN,
     "list[str]": st.lists(TEXT, max_size=3),
     "list[Plain]": st.lists(PLAIN, max_size=3),
@@ -47,14 +49,33 @@ BY_TYPE = {
 }
 
 
+def layout(cls: type[Body]) -> list[tuple[str, str, object]]:
+    """Name, type and default of every field, for dataclasses and named tuples alike."""
+    if issubclass(cls, tuple):
+        return [
+            (
+                name,
+                getattr(cls.__annotations__[name], "__forward_arg__", cls.__annotations__[name]),
+                cls._field_defaults.get(name, MISSING),
+            )
+            for name in cls._fields
+        ]
+    return [
+        (
+            field.name,
+            str(field.type),
+            field.default if field.default_factory is MISSING else field.default_factory(),
+        )
+        for field in fields(cls)
+    ]
+
+
 def bodies(cls: type[Body]) -> st.SearchStrategy:
     """Bodies of one kind, each optional field said or left out."""
     required: dict[str, st.SearchStrategy] = {}
     optional: dict[str, st.SearchStrategy] = {}
-    for field in fields(cls):
-        strategy = BY_TYPE[str(field.type)]
-        is_required = field.default is field.default_factory is MISSING
-        (required if is_required else optional)[field.name] = strategy
+    for name, type_, default in layout(cls):
+        (required if default is MISSING else optional)[name] = BY_TYPE[type_]
     return st.fixed_dictionaries(required, optional=optional).map(lambda values: cls(**values))
 
 
@@ -76,10 +97,9 @@ def test_what_is_written_are_plain_values_and_nothing_that_goes_without_saying(k
     encode(plain)
     assert body_from_plain(kind, plain) == body
     assert body_to_plain(body_from_plain(kind, plain)) == plain
-    for field in fields(body):
-        if field.name not in plain:
-            default = field.default if field.default_factory is MISSING else field.default_factory()
-            assert getattr(body, field.name) == default
+    for name, _, default in layout(type(body)):
+        if name not in plain:
+            assert getattr(body, name) == default
 
 
 def test_a_bare_move_costs_only_what_it_says():
@@ -130,4 +150,4 @@ def test_bodies_cannot_be_changed():
 
 def test_no_body_has_a_field_that_the_line_itself_needs():
     for cls in KINDS.values():
-        assert not {"seq", "at", "epoch", "kind"} & {field.name for field in fields(cls)}
+        assert not {"seq", "at", "epoch", "kind"} & {name for name, _, _ in layout(cls)}

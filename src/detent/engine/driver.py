@@ -6,13 +6,13 @@ A step begins only after the one before it is committed. Whatever goes wrong, th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import effects
 from detent.engine.children import ChildrenWaiting
 from detent.engine.context import StepContext, brief
-from detent.engine.outcome import Effect, Hold, Outcome
+from detent.engine.outcome import Effect, Hold, Outcome, additions
 from detent.engine.ports import Blob, Commit, EdgeCount, Lease, LedgerLine, RowState
 from detent.engine.step import Step, Transient
 from detent.kernel import log
@@ -33,7 +33,7 @@ from detent.kernel.entries import (
     Tagged,
 )
 from detent.kernel.errors import ConfigurationError, DetentError, Fenced, InvalidTransitionError, StoreUnavailable, name_of
-from detent.kernel.plain import to_plain
+from detent.kernel.plain import to_plain, writable
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 
@@ -113,15 +113,11 @@ class Driver:
         began = self.clock.elapsed()
         try:
             if step.timeout is None:
-                value = step.handler(ctx) if not step.blocking else await asyncio.to_thread(step.handler, ctx)
-                if isinstance(value, Awaitable):
-                    value = await value
+                value = await step.handler(ctx) if step.is_async else await step.call(ctx)
             else:
                 async with asyncio.timeout(step.timeout):
-                    value = step.handler(ctx) if not step.blocking else await asyncio.to_thread(step.handler, ctx)
-                    if isinstance(value, Awaitable):
-                        value = await value
-            outcome = Outcome.of(value)
+                    value = await step.call(ctx)
+            outcome = value if type(value) is Outcome else Outcome.of(value)
             bodies, proposes = self._decided(step, ctx, outcome, self.clock.elapsed() - began)
         except ChildrenWaiting as waiting:
             await self._hold(
@@ -149,15 +145,16 @@ class Driver:
         """The entries an outcome amounts to, checked; and whether it has effects to perform first."""
         run = self.run
         if outcome.hold is not None:
+            _check_hold(outcome, ctx)
             return [], False
         wanted = [*ctx.proposed, *outcome.effects] if (ctx.proposed or outcome.effects) else ()
         if not wanted:
             plain_set = to_plain(outcome.set) if outcome.set else {}
-            plain_append = {k: to_plain(list(v)) for k, v in outcome.append.items()} if outcome.append else {}
+            plain_append = additions(outcome.append) if outcome.append else {}
             return [
                 self.moving(
                     outcome.next, outcome.event, outcome.end, outcome.reason, plain_set, plain_append, duration,
-                    outcome.spend, outcome.by, ctx.attempt, list(ctx.looked), outcome.detail,
+                    outcome.spend, outcome.by, ctx.attempt, ctx.looked, outcome.detail,
                 )
             ], False  # fmt: skip
         chosen: list[dict[str, Any]] = []
@@ -210,7 +207,7 @@ class Driver:
         spend: Spend,
         by: str,
         attempt: int,
-        looked: list[dict[str, Any]],
+        looked: Sequence[dict[str, Any]],
         detail: Any,
     ) -> Moved | Ended:
         """The entry a decision amounts to; raises when the table or a condition forbids it."""
@@ -220,8 +217,10 @@ class Driver:
             if there is not None and type(there) is not list:
                 raise TypeError(f"'{key}' is no list, so nothing can be appended to it.")
         here = machine.state(run.state)
-        if reason is not None and len(reason) > LONGEST_REASON:
-            reason = reason[: LONGEST_REASON - 1] + "…"
+        if reason is not None:
+            reason = writable(reason)
+            if len(reason) > LONGEST_REASON:
+                reason = reason[: LONGEST_REASON - 1] + "…"
         if end is not None:
             if here not in machine.may_end or not end.is_end:
                 may = ", ".join(sorted(name_of(state) for state in machine.may_end)) or "no working state"
@@ -263,7 +262,7 @@ class Driver:
         transient = isinstance(error, step.retry_on)
         if step.breaker is not None and transient:
             await self.engine.breakers.failed(f"step/{self.flow.name}/{step.name}", step.breaker)
-        kind, message = type(error).__name__, str(error)
+        kind, message = type(error).__name__, writable(str(error))
         again = transient and attempt < step.retry.max_attempts
         wait = step.retry.wait_before(attempt + 1)
         if isinstance(error, Transient) and error.retry_after is not None:
@@ -278,18 +277,28 @@ class Driver:
         if again:
             await self.commit(failed)
         else:
-            await self.commit(failed, self.failing(f"{step.name} failed: {kind}", f"{kind}: {message}"[:2000]))
+            ending = self.failing(f"{step.name} failed: {kind}", f"{kind}: {message}"[:2000], seconds=duration)
+            await self.commit(failed, ending)
 
-    def failing(self, reason: str, error: str, status: Status = Status.FAILED) -> Body:
-        """The entry that ends the run badly: a move into an end of that status where the table has one, else an end."""
+    def failing(
+        self,
+        reason: str,
+        error: str,
+        status: Status = Status.FAILED,
+        seconds: float = 0.0,
+        spend: Spend = NOTHING,
+    ) -> Body:
+        """The entry that ends the run badly: a move into an end of that status where the table has one, else an end.
+
+        `seconds` and `spend` are what the entries committed along with it add to the visit.
+        """
         run, machine = self.run, self.flow.machine
-        here = machine.state(run.state)
-        to = machine.route_to(here, status)
+        to = machine.route_to(machine.state(run.state), status, run.data)
         if to is None:
-            return Ended(status, reason[:LONGEST_REASON], error)
+            return Ended(status, reason[:LONGEST_REASON], error or None)
         return Moved(
-            run.state, machine.named(to), None, reason[:LONGEST_REASON], duration=run.visit_seconds,
-            spend=run.visit_spend, by="engine", attempt=max(1, run.attempts), status=status,
+            run.state, machine.named(to), None, reason[:LONGEST_REASON], duration=run.visit_seconds + seconds,
+            spend=run.visit_spend + spend, by="engine", attempt=max(1, run.attempts), status=status,
             detail={"error": error} if error else {},
         )  # fmt: skip
 
@@ -502,6 +511,23 @@ class _After(Mapping[str, Any]):
         return sum(1 for _ in self)
 
 
+def _check_hold(outcome: Outcome, ctx: StepContext) -> None:
+    """A step that waits changes nothing yet, and its wait is not mistaken for one of the engine's."""
+    hold = outcome.hold
+    assert hold is not None
+    if hold.name in _OUR_HOLDS or hold.name.startswith("effect:"):
+        raise ConfigurationError(f"A hold of step '{ctx.step.name}' may not be named '{hold.name}': the engine uses it.")
+    if (
+        outcome.set or outcome.append or outcome.effects or ctx.proposed
+        or outcome.next is not None or outcome.event is not None or outcome.end is not None
+    ):  # fmt: skip
+        raise ConfigurationError(
+            f"Step '{ctx.step.name}' asks for the hold '{hold.name}' and for a change at once. "
+            f"Ask for the hold alone; the step is done again when it is answered."
+        )
+
+
+_OUR_HOLDS = frozenset({"children", "takeovers", "retry", "breaker"})
 _ABSENT = object()
 _LEDGER_STATE: dict[type, str] = {
     EffectBegun: "begun",

@@ -8,7 +8,7 @@ from typing import Any
 
 from detent.engine.step import Handler, Step
 from detent.engine.tools import Tool, Toolbox
-from detent.kernel.budget import Budget
+from detent.kernel.budget import LIMITS, Budget
 from detent.kernel.errors import ConfigurationError, DefinitionError, name_of, nearest
 from detent.kernel.machine import Machine, Problem
 from detent.kernel.plain import digest, to_plain
@@ -121,6 +121,13 @@ class Flow:
                         self.tools.get(tool_name, kind)  # type: ignore[arg-type]
                     except ConfigurationError as error:
                         found.append(Problem("F04", f"step '{step.name}'", str(error)))
+        for limit, state in self.exhausted.items():
+            if limit not in LIMITS:
+                found.append(Problem("F05", f"limit '{limit}'", f"is no limit of a budget.{nearest(limit, LIMITS)}"))
+            elif not machine.is_end(state):
+                found.append(
+                    Problem("F06", f"limit '{limit}'", f"leads into '{machine.named(state)}', which is no end.")
+                )
         return found
 
     def check(self) -> None:
@@ -138,7 +145,7 @@ class Flow:
         if validate is not None and not isinstance(data, self.data):
             try:
                 data = validate(to_plain(data if data is not None else {}))
-            except ValueError as error:
+            except (TypeError, ValueError) as error:
                 raise ConfigurationError(f"The input does not fit flow '{self.name}': {error}") from error
         try:
             plain = to_plain(data if data is not None else {})

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.errors import name_of
@@ -83,15 +84,17 @@ class Hold:
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+NO_CHANGE: Mapping[str, Any] = MappingProxyType({})
+
+
+class Outcome(NamedTuple):
     """What a step decided. Leave out `next` and the conditions on the table's edges choose."""
 
     next: Any = None
     """The state to go to; checked against the table and the conditions, whoever names it."""
     event: str | None = None
-    set: Mapping[str, Any] = field(default_factory=dict)
-    append: Mapping[str, Iterable[Any]] = field(default_factory=dict)
+    set: Mapping[str, Any] = NO_CHANGE
+    append: Mapping[str, Iterable[Any]] = NO_CHANGE
     effects: Sequence[Any] = ()
     reason: str | None = None
     spend: Spend = NOTHING
@@ -100,12 +103,12 @@ class Outcome:
     end: Status | None = None
     """Declare the run over, where the machine says a run may end in this state."""
     by: str = "handler"
-    detail: Mapping[str, Any] = field(default_factory=dict)
+    detail: Mapping[str, Any] = NO_CHANGE
 
     @classmethod
     def of(cls, value: Any) -> Outcome:
         """An outcome from what handlers may return: an Outcome, a Hold, a state, data to set, or nothing."""
-        if type(value) is cls:
+        if isinstance(value, cls):
             return value
         if value is None:
             return _NOTHING
@@ -127,10 +130,20 @@ class Outcome:
         if self.set:
             plain["set"] = to_plain(self.set)
         if self.append:
-            plain["append"] = {key: to_plain(list(items)) for key, items in self.append.items()}
+            plain["append"] = additions(self.append)
         if self.end is not None:
             plain["end"] = self.end.value
         return plain
+
+
+def additions(append: Mapping[str, Iterable[Any]]) -> dict[str, list[Any]]:
+    """The items to append, per key, as plain values."""
+    plain: dict[str, list[Any]] = {}
+    for key, items in append.items():
+        if isinstance(items, str | bytes | Mapping):
+            raise TypeError(f"'{key}' is to be appended to with a list of items, not with a {type(items).__name__}.")
+        plain[key] = to_plain(list(items), key)
+    return plain
 
 
 _NOTHING = Outcome()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +49,18 @@ class Step:
     blocking: bool = False
     """A sync handler that waits for something: run in a thread so that other runs go on."""
     metadata: dict[str, Any] = field(default_factory=dict)
+    is_async: bool = field(init=False, default=False)
+    """The handler is a coroutine function, as most are."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_async", inspect.iscoroutinefunction(self.handler))
+
+    async def call(self, ctx: StepContext) -> Any:
+        """Have the handler decide, whatever kind of function it is."""
+        if self.is_async:
+            return await self.handler(ctx)
+        value = await asyncio.to_thread(self.handler, ctx) if self.blocking else self.handler(ctx)
+        return await value if isinstance(value, Awaitable) else value
 
     @classmethod
     def of(cls, name: str, value: Any) -> Step:

@@ -6,14 +6,16 @@ form: a mapping with the kind and every field that differs from its default, so 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.status import Status
 
 Plain = dict[str, Any]
+NOTHING_SAID: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +38,20 @@ class Started:
     """`{run, seq}` of the journal this one was copied from."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(NamedTuple):
     """A step was done and the machine moved.
 
     Duration and spend belong to the state being left and cover the whole visit: every attempt, every recorded
-    answer, the performing of effects.
+    answer, the performing of effects. (A named tuple, unlike its siblings: one is made at every step.)
     """
 
-    kind: ClassVar[str] = "moved"
+    kind = "moved"  # type: ignore[misc]
     frm: str
     to: str
     event: str | None = None
     reason: str | None = None
-    set: Plain = field(default_factory=dict)
-    append: Plain = field(default_factory=dict)
+    set: Mapping[str, Any] = NOTHING_SAID
+    append: Mapping[str, Any] = NOTHING_SAID
     """Per key, the items added to the list there."""
     duration: float = 0.0
     spend: Spend = NOTHING
@@ -61,9 +62,9 @@ class Moved:
     """True when the move starts a new iteration, as the flow counts them."""
     status: Status | None = None
     """Set when the move ends the run."""
-    looked: list[Plain] = field(default_factory=list)
+    looked: Sequence[Plain] = ()
     """Queries asked while deciding: `{tool, args, answer}` with long answers as hashes."""
-    detail: Plain = field(default_factory=dict)
+    detail: Mapping[str, Any] = NOTHING_SAID
     """What dispatch and gate have to say about the decision."""
 
 
@@ -310,6 +311,8 @@ KINDS: Mapping[str, type[Body]] = {
 
 def _layout(cls: type[Body]) -> tuple[tuple[str, Any], ...]:
     """Field names with what counts as "not said"."""
+    if issubclass(cls, tuple):
+        return tuple((name, cls._field_defaults.get(name, MISSING)) for name in cls._fields)
     rows: list[tuple[str, Any]] = []
     for item in fields(cls):
         if item.default is not MISSING:

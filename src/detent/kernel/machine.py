@@ -216,9 +216,12 @@ class Machine(Generic[S]):
         events = dict.fromkeys(move.event for move in self.moves.get(state, ()) if move.event)
         return ", ".join(events) or "none"
 
-    def route_to(self, state: S, status: Status) -> S | None:
-        """An end of this status that `state` may go to directly, if the table has one."""
-        return next((to for to in self._allowed[state] if self.ends.get(to) is status), None)
+    def route_to(self, state: S, status: Status, data: Mapping[str, Any] | None = None) -> S | None:
+        """An end of this status that `state` may go to directly on this data, if the table has one."""
+        for to, moves in self._allowed[state].items():
+            if self.ends.get(to) is status and any(move.when is None or move.when(data or {}) for move in moves):
+                return to
+        return None
 
     # -- identity -------------------------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ class Run:
         "children_steps", "config", "created_at", "data", "done", "effect_attempts", "entered_at", "epoch", "error",
         "failure", "fingerprint", "flow", "forked_from", "holds", "id", "iterations", "machine", "parent",
         "proposal", "reason", "records", "retry_at", "seconds", "seq", "side_spend", "spend", "state", "status",
-        "steps", "tags", "takeovers", "updated_at", "version", "visit_seconds", "visit_spend", "visits",
+        "steps", "tags", "takeovers", "touched", "updated_at", "version", "visit_seconds", "visit_spend", "visits",
     )  # fmt: skip
 
     def __init__(self, run_id: str) -> None:
@@ -103,6 +103,8 @@ class Run:
         self.holds: dict[str, Held] = {}
         self.answers: dict[str, Any] = {}
         self.records: dict[str, Any] = {}
+        self.touched = True
+        """Something of the above may be set."""
         self.children: dict[str, str] = {}
         """Ended children of this visit: id to status."""
 
@@ -114,6 +116,8 @@ class Run:
     @property
     def total_spend(self) -> Spend:
         """Everything spent so far, ended children included."""
+        if self.children_spend is NOTHING and self.side_spend is NOTHING and self.visit_spend is NOTHING:
+            return self.spend
         return self.spend + self.visit_spend + self.side_spend + self.children_spend
 
     def used(self) -> dict[str, float]:
@@ -152,7 +156,11 @@ class Run:
         if entry.seq != self.seq + 1:
             raise ValueError(f"Journal of {self.id}: entry {entry.seq} cannot follow entry {self.seq}.")
         body = entry.body
-        _APPLY[type(body)](self, body, entry.at)
+        if type(body) is Moved:
+            self._moved(body, entry.at)
+        else:
+            self.touched = True
+            _APPLY[type(body)](self, body, entry.at)
         self.seq = entry.seq
         self.epoch = entry.epoch
         self.updated_at = entry.at
@@ -173,7 +181,8 @@ class Run:
         self.entered_at = at
 
     def _moved(self, body: Moved, at: float) -> None:
-        self._change(body.set, body.append)
+        if body.set or body.append:
+            self._change(body.set, body.append)
         self.state = body.to
         self.steps += 1
         self.seconds += body.duration
@@ -183,8 +192,10 @@ class Run:
         if body.iteration:
             self.iterations += 1
         self.entered_at = at
-        self.takeovers = 0
-        self._leave()
+        if self.touched:  # an undisturbed visit leaves nothing to forget
+            self.takeovers = 0
+            self._leave()
+            self.touched = False
         self.reason = body.reason
         if body.status is not None:
             self.status = body.status

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Collection
 from typing import Any
 
+from detent.adapters.stores import rows as shared
 from detent.engine.ports import (
     Blob,
     Commit,
@@ -23,6 +24,10 @@ from detent.kernel.entries import Entry
 from detent.kernel.errors import Fenced, RunBusy, RunExists, RunNotFound, StoreUnavailable
 from detent.kernel.plain import copied, decode, encode
 from detent.kernel.status import Status
+
+
+UNCOUNTED = 10_000
+"""Moves kept as they are before they are added up."""
 
 
 class _Run:
@@ -53,7 +58,7 @@ class _Run:
     def row(self) -> RunRow:
         return RunRow(
             self.id, self.number, self.flow, self.machine, self.parent, self.created_at, len(self.entries),
-            self.epoch, self.owner, self.asked, tuple(self.tags), self.now,
+            self.epoch, self.owner, self.asked, tuple(sorted(self.tags)), self.now,
         )  # fmt: skip
 
 
@@ -67,7 +72,8 @@ class MemoryStore:
         self._definitions: dict[str, dict[str, Any]] = {}
         self._blobs: dict[str, bytes] = {}
         self._marks: dict[str, tuple[str, int]] = {}
-        self._edges: dict[tuple[str, int, str, str], EdgeCount] = {}
+        self._edges: dict[shared.EdgeKey, EdgeCount] = {}
+        self._moves: list[EdgeCount] = []
 
     async def open(self) -> None:
         """Nothing to open."""
@@ -94,13 +100,16 @@ class MemoryStore:
         run: _Run = lease.key
         if run.epoch != lease.epoch or len(run.entries) != commit.after:
             raise Fenced(lease.run_id, lease.epoch, commit.after)
+        fold = encode(commit.fold) if commit.fold is not None else None  # may refuse: before anything is kept
         run.entries.extend(commit.entries)
         run.now = commit.now
         if commit.park:
             run.owner = None
             run.asked = None
-        for edge in commit.edges:
-            self._add_edge(edge)
+        if commit.edges:
+            self._moves += commit.edges
+            if len(self._moves) > UNCOUNTED:
+                self._count()
         for line in commit.ledger:
             run.ledger[line.key] = line
         for tag, on in commit.tags:
@@ -112,20 +121,16 @@ class MemoryStore:
             self._keep(run, blob)
         if commit.definition is not None:
             self._definitions.setdefault(commit.now.fingerprint, commit.definition)
-        if commit.fold is not None:
-            run.fold = encode(commit.fold)
-            return len(run.fold)
-        return 0
+        if fold is None:
+            return 0
+        run.fold = fold
+        return len(fold)
 
-    def _add_edge(self, edge: EdgeCount) -> None:
-        key = (edge.flow, edge.day, edge.frm, edge.to)
-        there = self._edges.get(key)
-        if there is not None:
-            edge = EdgeCount(
-                *key, there.count + edge.count, there.seconds + edge.seconds, min(there.fastest, edge.fastest),
-                max(there.slowest, edge.slowest), there.tokens + edge.tokens, there.cost_usd + edge.cost_usd,
-            )  # fmt: skip
-        self._edges[key] = edge
+    def _count(self) -> None:
+        """Add the moves made since the last look to the counts."""
+        for edge in self._moves:
+            shared.add_edge(self._edges, edge)
+        self._moves.clear()
 
     def _keep(self, run: _Run, blob: Blob) -> None:
         self._blobs[blob.hash] = blob.body
@@ -225,7 +230,7 @@ class MemoryStore:
             ):
                 continue
             if len(found) == query.limit:
-                return Page(found, found[-1].number)
+                return Page(found, found[-1].number if found else None)
             found.append(run.row())
         return Page(found, None)
 
@@ -257,9 +262,10 @@ class MemoryStore:
 
     async def edges(self, flow: str, since_day: int | None = None) -> list[EdgeCount]:
         """Moves of a flow."""
+        self._count()
         return [
             edge
-            for edge in self._edges.values()
+            for _, edge in sorted(self._edges.items())
             if edge.flow == flow and (since_day is None or edge.day >= since_day)
         ]
 
@@ -292,6 +298,8 @@ class MemoryStore:
         """Drop blobs nobody else refers to."""
         if run_id is None and before is None:
             raise StoreUnavailable("Say which run's values to purge, or up to what time.")
+        if run_id is not None:
+            self._get(run_id)
         for run in self._runs.values():
             if (run_id is not None and run.id == run_id) or (
                 before is not None and run.now.status.is_end and run.now.updated_at < before

@@ -78,9 +78,9 @@ class Driver:
         self.live: dict[str, float] = dict.fromkeys(LIMITS, 0)
         """What descendants under way have used that is not yet rolled up into this run."""
         self.budgeted = run.budget is not None or (parent is not None and parent.budgeted)
-        self._blobs: list[Blob] = []
+        self._blobs: tuple[Blob, ...] = ()
         self._writing = False
-        self._turns: list[asyncio.Future[None]] = []
+        self._turns: list[asyncio.Future[None]] | None = None
         self._waiters: list[asyncio.Future[Run | None]] = []
         self.cancelling: tuple[str, str] | None = None
         """Reason and by whom, once the run is to be cancelled."""
@@ -408,7 +408,7 @@ class Driver:
 
     def keep(self, blob: Blob) -> None:
         """Write a blob with the next commit."""
-        self._blobs.append(blob)
+        self._blobs = (*self._blobs, blob)
 
     async def blob(self, hash: str) -> bytes | None:
         """A blob of this run, written or about to be."""
@@ -419,7 +419,7 @@ class Driver:
         """Append entries, then take them in and tell. Raises `Fenced` when the run was taken over."""
         while self._writing:  # commits of one run go one after another
             turn = asyncio.get_running_loop().create_future()
-            self._turns.append(turn)
+            self._turns = [*(self._turns or ()), turn]
             await turn
         self._writing = True
         try:
@@ -459,7 +459,7 @@ class Driver:
         if run.seq >= self._next_fold:
             fold = run.to_plain()
             self._next_fold = run.seq + FOLD_EVERY
-        blobs = tuple(self._blobs) if self._blobs else ()
+        blobs = self._blobs
         size = await self.engine.store.append(
             Commit(
                 lease, after, committed, row_of(run), run.status is not Status.RUNNING, ledger, edges, tags,
@@ -469,7 +469,7 @@ class Driver:
         if not run.seq % BREATHE_EVERY:  # a store may answer without ever letting others run
             await asyncio.sleep(0)
         if blobs:
-            del self._blobs[: len(blobs)]
+            self._blobs = self._blobs[len(blobs) :]
         if size:
             self._next_fold = run.seq + max(FOLD_EVERY, size // FOLD_BYTES_PER_ENTRY)
         if before is not None:

@@ -161,7 +161,10 @@ class Engine:
 
     async def run(self, flow: str | Flow, data: Any = None, **options: Any) -> Run:
         """Start a run and finish it."""
-        return await self.finish(await self.start(flow, data, **options))
+        run_id = await self.start(flow, data, **options)
+        driver = self._drivers.get(run_id)
+        run = await driver.put_down() if driver is not None else None
+        return run if run is not None and run.status.is_end else await self.finish(run_id)
 
     async def finish(self, run_id: str, *, patience: float | None = None) -> Run:
         """The run once it has ended, or once it waits for more than the clock.

@@ -60,14 +60,15 @@ class Leases:
 
     async def register(self) -> None:
         """Beat for the first time, before anything is claimed."""
-        if self._registered is None:
+        if self._registered is None or (self._registered.done() and not self.registered):
             self._registered = asyncio.ensure_future(self.beat())
         await asyncio.shield(self._registered)
 
     @property
     def registered(self) -> bool:
         """True once this worker is known to the store."""
-        return self._registered is not None and self._registered.done()
+        done = self._registered
+        return done is not None and done.done() and not done.cancelled() and done.exception() is None
 
     async def beat(self) -> None:
         """Say that this worker is alive."""

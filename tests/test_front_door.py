@@ -1,0 +1,64 @@
+"""What a newcomer meets first: the import, the README's example, the demo."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import detent
+
+ROOT = Path(__file__).parent.parent
+HEAVY = {"pydantic", "structlog", "typer", "rich", "yaml", "psycopg", "opentelemetry", "asyncio", "sqlite3"}
+
+
+def test_importing_detent_loads_nothing_heavy():
+    code = "import detent, sys; print(*sorted(name.split('.')[0] for name in sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not HEAVY & set(loaded.split())
+
+
+def test_importing_the_engine_loads_no_library_of_a_window_or_an_extra():
+    code = "from detent import Engine, SQLiteStore, Machine, Flow; import sys; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    tops = {name.split(".")[0] for name in loaded.split()}
+    assert not {"typer", "rich", "psycopg", "opentelemetry", "yaml", "pydantic"} & tops
+
+
+@pytest.mark.parametrize("name", sorted(detent.__all__))
+def test_every_name_at_the_front_door_opens(name):
+    assert getattr(detent, name) is not None
+
+
+def test_an_unknown_name_is_refused_with_those_there_are():
+    with pytest.raises(AttributeError, match=r"has no 'Mashine'.*Machine"):
+        _ = detent.Mashine
+
+
+def test_the_readme_shows_the_first_example_as_it_is():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for path, code in re.findall(r"<!-- example: (\S+) -->\n```python\n(.*?)```", readme, re.DOTALL):
+        assert code == (ROOT / path).read_text(encoding="utf-8")
+
+
+def test_the_first_example_has_under_thirty_lines_of_code():
+    lines = (ROOT / "examples/first/flow.py").read_text(encoding="utf-8").splitlines()
+    assert len([line for line in lines if line.strip()]) < 30
+
+
+def test_every_page_the_readme_links_to_exists():
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for link in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_the_demo_kills_its_worker_and_loses_nothing():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples/demo/batch.py")], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "killed with SIGKILL" in done.stdout
+    assert "each exactly once" in done.stdout

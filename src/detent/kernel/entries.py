@@ -45,7 +45,6 @@ class Moved(NamedTuple):
     answer, the performing of effects. (A named tuple, unlike its siblings: one is made at every step.)
     """
 
-    kind = "moved"  # type: ignore[misc]
     frm: str
     to: str
     event: str | None = None
@@ -66,6 +65,11 @@ class Moved(NamedTuple):
     """Queries asked while deciding: `{tool, args, answer}` with long answers as hashes."""
     detail: Mapping[str, Any] = NOTHING_SAID
     """What dispatch and gate have to say about the decision."""
+
+    @property
+    def kind(self) -> str:
+        """Name of what happened."""
+        return "moved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +278,8 @@ class Ended:
     spend: Spend = NOTHING
     by: str = "engine"
     attempt: int = 1
+    looked: list[Plain] = field(default_factory=list)
+    detail: Plain = field(default_factory=dict)
 
 
 Body = (
@@ -301,20 +307,23 @@ class Entry(NamedTuple):
 
 
 KINDS: Mapping[str, type[Body]] = {
-    cls.kind: cls
-    for cls in (
-        Started, Moved, AttemptFailed, Proposed, EffectBegun, EffectDone, EffectFailed, EffectSkipped,
-        Recorded, ChildEnded, Held, Released, Claimed, Noted, Tagged, Migrated, Forked, Reopened, Ended,
-    )
+    "moved": Moved,
+    **{
+        cls.kind: cls
+        for cls in (
+            Started, AttemptFailed, Proposed, EffectBegun, EffectDone, EffectFailed, EffectSkipped, Recorded,
+            ChildEnded, Held, Released, Claimed, Noted, Tagged, Migrated, Forked, Reopened, Ended,
+        )
+    },
 }  # fmt: skip
 
 
 def _layout(cls: type[Body]) -> tuple[tuple[str, Any], ...]:
     """Field names with what counts as "not said"."""
-    if issubclass(cls, tuple):
-        return tuple((name, cls._field_defaults.get(name, MISSING)) for name in cls._fields)
+    if cls is Moved:
+        return tuple((name, Moved._field_defaults.get(name, MISSING)) for name in Moved._fields)
     rows: list[tuple[str, Any]] = []
-    for item in fields(cls):
+    for item in fields(cls):  # type: ignore[arg-type]
         if item.default is not MISSING:
             rows.append((item.name, item.default))
         elif item.default_factory is not MISSING:

@@ -17,7 +17,7 @@ from typing import Any
 
 def _encoder() -> Callable[[Any], str]:
     """Compact JSON at the speed of the C encoder, built once instead of at every call."""
-    make = json.encoder.c_make_encoder
+    make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 

@@ -45,7 +45,7 @@ class Run:
     __slots__ = (
         "answers", "attempts", "begun", "budget", "children", "children_seconds", "children_spend",
         "children_steps", "config", "created_at", "data", "done", "effect_attempts", "entered_at", "epoch", "error",
-        "failure", "fingerprint", "flow", "forked_from", "holds", "id", "iterations", "machine", "parent",
+        "failure", "fingerprint", "flow", "forked_from", "holds", "id", "iterations", "let_in", "machine", "parent",
         "proposal", "reason", "records", "retry_at", "seconds", "seq", "side_spend", "spend", "state", "status",
         "steps", "tags", "takeovers", "touched", "updated_at", "version", "visit_seconds", "visit_spend", "visits",
     )  # fmt: skip
@@ -103,10 +103,12 @@ class Run:
         self.holds: dict[str, Held] = {}
         self.answers: dict[str, Any] = {}
         self.records: dict[str, Any] = {}
+        self.let_in = False
+        """An attempt at the step has written something: it passed the budget when it began, and need not again."""
         self.touched = True
         """Something of the above may be set."""
         self.children: dict[str, str] = {}
-        """Ended children of this visit: id to status."""
+        """Ended children, id to status: whoever asks for one again gets it as it is, and pays for it once."""
 
     def __repr__(self) -> str:
         return f"Run({self.id}: {self.flow} in {self.state!r}, {self.status.value}, {self.seq} entries)"
@@ -226,10 +228,9 @@ class Run:
             self.answers = {}
         if self.records:
             self.records = {}
-        if self.children:
-            self.children = {}
 
     def _settle(self) -> None:
+        self.let_in = False
         self.proposal = None
         self.begun = None
         self.effect_attempts = 0
@@ -237,6 +238,7 @@ class Run:
             self.done = {}
 
     def _attempt_failed(self, body: AttemptFailed, at: float) -> None:
+        self.let_in = False
         self.attempts = body.attempt
         self.retry_at = body.retry_at
         self._spent(body.spend, body.duration)
@@ -270,6 +272,7 @@ class Run:
         if body.retry_at is None:
             # The proposal did not come about: the step is asked once more and told why.
             performed = sorted(self.done)
+            failed = self.failure["failed"] if self.failure else []
             self._settle()
             self.failure = {
                 "function": body.tool,
@@ -278,6 +281,7 @@ class Run:
                 "attempts": body.attempts,
                 "key": body.key,
                 "performed": performed,
+                "failed": [*failed, body.key],
             }
 
     def _effect_skipped(self, body: EffectSkipped, at: float) -> None:
@@ -287,6 +291,7 @@ class Run:
 
     def _recorded(self, body: Recorded, at: float) -> None:
         self.records[body.key] = copied(body.value)
+        self.let_in = True
         self.visit_spend += body.spend
 
     def _child_ended(self, body: ChildEnded, at: float) -> None:
@@ -295,16 +300,19 @@ class Run:
             self.children_steps += body.steps
             self.children_seconds += body.seconds
         self.children[body.run] = body.status.value
+        self.let_in = True
         self.takeovers = 0
 
     def _held(self, body: Held, at: float) -> None:
         self.holds[body.name] = body
         self.status = Status.WAITING
         self.retry_at = None
+        self.let_in = False
         self._spent(body.spend, body.duration)
 
     def _released(self, body: Released, at: float) -> None:
         self.holds.pop(body.name, None)
+        self.let_in = False
         self.answers[body.name] = copied(body.answer)
         self.takeovers = 0
         if not self.holds:
@@ -315,6 +323,7 @@ class Run:
 
     def _noted(self, body: Noted, at: float) -> None:
         self.side_spend += body.spend
+        self.let_in = True
 
     def _tagged(self, body: Tagged, at: float) -> None:
         kept = [tag for tag in self.tags if tag not in body.remove]
@@ -349,6 +358,7 @@ class Run:
         self.error = None
 
     def _reopened(self, body: Reopened, at: float) -> None:
+        self.let_in = False
         self.status = Status.RUNNING
         self.reason = None
         self.error = None
@@ -363,6 +373,8 @@ class Run:
             self.entered_at = at
             self.side_spend += self.visit_spend
             self._leave()
+        elif self.begun is None:
+            self._settle()  # the step decides anew; an effect in doubt is settled first
 
     def _ended(self, body: Ended, at: float) -> None:
         self._change(body.set, body.append)
@@ -423,6 +435,7 @@ class Run:
             "holds": [body_to_plain(hold) for hold in self.holds.values()],
             "answers": self.answers,
             "records": self.records,
+            "let_in": self.let_in,
             "children": self.children,
         }
 
@@ -453,7 +466,7 @@ _AS_IS = (
     "flow", "machine", "version", "fingerprint", "parent", "forked_from", "config", "tags", "state", "reason",
     "error", "data", "seq", "epoch", "created_at", "updated_at", "entered_at", "steps", "seconds", "visits",
     "iterations", "children_steps", "children_seconds", "takeovers", "attempts", "retry_at", "done", "begun",
-    "effect_attempts", "failure", "answers", "records", "children", "visit_seconds",
+    "effect_attempts", "failure", "answers", "records", "let_in", "children", "visit_seconds",
 )  # fmt: skip
 
 _APPLY: dict[type[Body], Callable[[Run, Any, float], None]] = {

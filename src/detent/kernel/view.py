@@ -54,7 +54,7 @@ class View(Mapping[str, Any]):
     def __eq__(self, other: object) -> bool:
         if isinstance(other, View):
             return bool(self._inner == other._inner)
-        return self._inner == other
+        return bool(self._inner == other)
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -1,0 +1,270 @@
+"""Commands that answer, change or end a run: `release`, `resolve`, `reopen`, `cancel`, `fork`, `purge`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from detent.cli import options
+
+if TYPE_CHECKING:
+    from detent.cli.workspace import Workspace
+    from detent.engine.engine import Engine
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    for command in (release, resolve, reopen, cancel, fork, purge):
+        app.command(rich_help_panel="Act on runs")(command)
+
+
+def release(
+    run: options.RunId,
+    answer: Annotated[
+        str | None, typer.Argument(metavar="[ANSWER]", help="The answer: JSON where it is JSON, else text.")
+    ] = None,
+    hold: Annotated[
+        str | None, typer.Option("--hold", metavar="NAME", help="Which hold, if there are several.")
+    ] = None,
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who answers, for the record.")] = "person",
+    detach: options.Detach = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    verbose: options.Verbose = 0,
+    log_level: options.LogLevel = None,
+) -> int:
+    """Answer what a run waits for; it goes on."""
+    from detent.cli.driving import see_through
+    from detent.cli.values import read_answer
+    from detent.cli.workspace import Workspace, run_async
+
+    workspace = Workspace(store, config, plugin)
+    workspace.log(verbose, log_level)
+
+    async def act(engine: Engine, run_id: str) -> None:
+        value = None if answer is None else read_answer(answer)
+        wanted = (await engine.get(run_id)).holds
+        choices = [choice for held in wanted.values() for choice in held.choices]
+        if answer in choices:  # a choice that looks like JSON is still the choice
+            value = answer
+        await engine.release(run_id, value, hold=hold, by=by, drive=not detach)
+
+    return run_async(
+        see_through(workspace, run, act, drive=not detach, json=json, quiet=quiet, told="released")
+    )
+
+
+def resolve(
+    run: options.RunId,
+    how: Annotated[str, typer.Argument(metavar="HOW", help="happened, again or skip.")],
+    effect: Annotated[
+        str | None, typer.Option("--effect", metavar="KEY", help="Which effect, if several are in doubt.")
+    ] = None,
+    receipt: Annotated[
+        str | None, typer.Option("--receipt", metavar="JSON", help="What its tool would have given back.")
+    ] = None,
+    by: Annotated[
+        str, typer.Option("--by", metavar="NAME", help="Who settles it, for the record.")
+    ] = "person",
+    detach: options.Detach = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    verbose: options.Verbose = 0,
+    log_level: options.LogLevel = None,
+) -> int:
+    """Settle an effect in doubt.
+
+    It happened, it is to be done again, or it is skipped.
+    """
+    from detent.cli.driving import see_through
+    from detent.cli.values import read_json
+    from detent.cli.workspace import Workspace, run_async
+
+    given = None if receipt is None else read_json(receipt, "--receipt")
+    workspace = Workspace(store, config, plugin)
+    workspace.log(verbose, log_level)
+
+    async def act(engine: Engine, run_id: str) -> None:
+        await engine.resolve(run_id, how, effect=effect, receipt=given, by=by, drive=not detach)
+
+    return run_async(
+        see_through(workspace, run, act, drive=not detach, json=json, quiet=quiet, told="settled")
+    )
+
+
+def reopen(
+    run: options.RunId,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")] = "",
+    budget_tokens: options.BudgetTokens = None,
+    budget_usd: options.BudgetUsd = None,
+    budget_steps: options.BudgetSteps = None,
+    budget_seconds: options.BudgetSeconds = None,
+    detach: options.Detach = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    verbose: options.Verbose = 0,
+    log_level: options.LogLevel = None,
+) -> int:
+    """Send a run on that failed or ran out of budget."""
+    from detent.cli.driving import see_through
+    from detent.cli.values import read_budget
+    from detent.cli.workspace import Workspace, run_async
+
+    workspace = Workspace(store, config, plugin)
+    workspace.log(verbose, log_level)
+    budget = read_budget(budget_tokens, budget_usd, budget_steps, budget_seconds)
+
+    async def act(engine: Engine, run_id: str) -> None:
+        await engine.reopen(run_id, budget=budget, reason=reason, drive=not detach)
+
+    return run_async(
+        see_through(workspace, run, act, drive=not detach, json=json, quiet=quiet, told="reopened")
+    )
+
+
+def cancel(
+    run: options.RunId,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")
+    ] = "cancelled",
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who cancels, for the record.")] = "person",
+    json: options.Json = False,
+    store: options.Store = None,
+    config: options.Config = None,
+) -> None:
+    """End a run and everything it started."""
+    from detent.cli.workspace import Workspace, run_async
+
+    run_async(_cancel(Workspace(store, config), run, reason, by, json))
+
+
+async def _cancel(workspace: Workspace, said: str, reason: str, by: str, json: bool) -> None:
+    from detent.cli import standing
+    from detent.cli.output import say, say_json
+    from detent.runtime.wiring import engine_for
+
+    # No flows are needed to end a run, so a broken one cannot keep it alive.
+    async with engine_for(workspace.settings, create=False) as engine:
+        run_id = await workspace.run_id(engine.store, said)
+        await engine.cancel(run_id, reason=reason, by=by)
+        result = await engine.get(run_id)
+    if json:
+        say_json(standing.run_plain(result))
+    else:
+        say(f"{run_id} {standing.summary(result)}")
+
+
+def fork(
+    run: options.RunId,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="N|STATE", help="Keep the first N entries, or up to a state."),
+    ] = None,
+    set_: options.Set = None,
+    id_: Annotated[str | None, typer.Option("--id", metavar="ID", help="Id of the new run.")] = None,
+    budget_tokens: options.BudgetTokens = None,
+    budget_usd: options.BudgetUsd = None,
+    budget_steps: options.BudgetSteps = None,
+    budget_seconds: options.BudgetSeconds = None,
+    detach: options.Detach = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    verbose: options.Verbose = 0,
+    log_level: options.LogLevel = None,
+) -> int:
+    """Start a new run from the first part of another."""
+    from detent.cli.driving import see_through
+    from detent.cli.values import read_budget, read_sets
+    from detent.cli.workspace import Workspace, run_async
+
+    workspace = Workspace(store, config, plugin)
+    workspace.log(verbose, log_level)
+    changes = read_sets(set_)
+    budget = read_budget(budget_tokens, budget_usd, budget_steps, budget_seconds)
+
+    new_id = id_ or os.urandom(8).hex()
+
+    async def act(engine: Engine, run_id: str) -> None:
+        entry = None if at is None else await _entry_at(engine, run_id, at)
+        await engine.fork(run_id, entry, set=changes, budget=budget, new_id=new_id, drive=not detach)
+
+    return run_async(
+        see_through(
+            workspace, run, act, drive=not detach, json=json, quiet=quiet, told="forked", new_id=new_id
+        )
+    )
+
+
+async def _entry_at(engine: Engine, run_id: str, said: str) -> int:
+    """The entry a text means: a number, or the last time a state was entered."""
+    from detent.engine.journals import read
+    from detent.kernel.errors import ConfigurationError, nearest
+
+    if said.lstrip("-").isdigit():
+        return int(said)
+    machine = engine.flow((await engine.store.row(run_id)).flow).machine
+    names = [machine.named(state) for state in machine.states]
+    if said not in names:
+        raise ConfigurationError(
+            f"Machine '{machine.name}' has no state '{said}'.{nearest(said, names)} "
+            f"States: {', '.join(names)}."
+        )
+    found = None
+    async for entry in read(engine.store, run_id):
+        body: Any = entry.body
+        if (entry.kind == "moved" and body.to == said) or (entry.kind == "started" and body.state == said):
+            found = entry.seq
+    if found is None:
+        raise ConfigurationError(f"Run {run_id} was never in '{said}'.")
+    return found
+
+
+def purge(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="The run whose values are dropped.")
+    ] = None,
+    older: Annotated[
+        str | None, typer.Option("--older", metavar="AGE", help="All ended runs unchanged for so long: 30d.")
+    ] = None,
+    json: options.Json = False,
+    store: options.Store = None,
+    config: options.Config = None,
+) -> None:
+    """Drop values kept beside journals.
+
+    Large or private values go; the runs stay readable.
+    """
+    from detent.cli.values import read_time
+    from detent.cli.workspace import Workspace, run_async
+    from detent.kernel.errors import ConfigurationError
+
+    if (run is None) == (older is None):
+        raise ConfigurationError("Say which run's values to drop, or --older AGE.")
+    run_async(_purge(Workspace(store, config), run, read_time(older, "--older"), json))
+
+
+async def _purge(workspace: Workspace, said: str | None, before: float | None, json: bool) -> None:
+    from detent.cli.output import say, say_json
+    from detent.insight.words import count
+
+    async with workspace.store() as store:
+        run_id = None if said is None else await workspace.run_id(store, said)
+        dropped = await store.purge(run_id, before)
+    if json:
+        say_json({"dropped": dropped})
+    else:
+        say(f"{count(dropped, 'value')} dropped.")

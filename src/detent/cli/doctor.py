@@ -1,0 +1,211 @@
+"""The command `doctor`: what is installed, whether the store is well, what needs somebody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from detent.cli import options
+
+if TYPE_CHECKING:
+    from detent.cli.workspace import Workspace
+    from detent.engine.ports import Store
+
+CORE = ("typer", "rich", "structlog", "pydantic", "pyyaml")
+EXTRAS = {
+    "postgres": (("psycopg", "psycopg_pool"), "runs in PostgreSQL"),
+    "telemetry": (("opentelemetry.sdk",), "OpenTelemetry spans"),
+}
+"""Extra to the modules it brings and what it is for."""
+LOOK_AT = 1000
+"""Waiting runs that are looked through for those that need somebody."""
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command(rich_help_panel="This installation")(doctor)
+
+
+def doctor(
+    json: options.Json = False,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+) -> int:
+    """Say what is installed, what is missing, what needs you."""
+    from detent.cli.output import say_json
+    from detent.cli.workspace import Workspace, run_async
+    from detent.kernel.errors import DetentError
+
+    report: dict[str, Any] = {"installed": _installed(), "extras": _extras(), "problems": []}
+    code = 0
+    try:
+        workspace = Workspace(store, config, plugin)
+        report["settings"] = str(workspace.settings.file) if workspace.settings.file else None
+        report["flows"] = {name: found.place for name, found in workspace.catalog.all().items()}
+        for name, found in workspace.catalog.all().items():
+            report["problems"] += [f"Flow '{name}': {problem}" for problem in found.flow.problems()]
+    except DetentError as error:
+        report["problems"].append(str(error))
+        code = error.exit_code
+    else:
+        try:
+            report["store"] = run_async(_store(workspace))
+        except DetentError as error:
+            report["problems"].append(str(error))
+            code = error.exit_code
+    report["healthy"] = not report["problems"]
+    if json:
+        say_json(report)
+    else:
+        _print(report)
+    return code or (2 if report["problems"] else 0)
+
+
+def _installed() -> dict[str, str]:
+    import platform
+    import sqlite3
+    from importlib.metadata import PackageNotFoundError, version
+
+    from detent import __version__
+
+    found = {"detent": __version__, "python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
+    for name in CORE:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "missing"
+    return found
+
+
+def _extras() -> dict[str, dict[str, Any]]:
+    from importlib.util import find_spec
+
+    def there(module: str) -> bool:
+        try:
+            return find_spec(module) is not None
+        except ModuleNotFoundError:
+            return False
+
+    return {
+        name: {
+            "for": purpose,
+            "present": all(there(module) for module in modules),
+            "get": f"pip install 'detent[{name}]'",
+        }
+        for name, (modules, purpose) in EXTRAS.items()
+    }
+
+
+async def _store(workspace: Workspace) -> dict[str, Any]:
+    """The store's health."""
+    from pathlib import Path
+
+    from detent.runtime.wiring import shown_url, store_for, store_url
+
+    place = getattr(store_for(workspace.settings, create=False), "path", None)
+    if isinstance(place, Path) and not place.exists() and place.parent.name == ".detent":
+        return {
+            "place": shown_url(store_url(workspace.settings)),
+            "reachable": False,
+            "note": "none yet; `detent run` makes one",
+        }
+    async with workspace.store() as store:
+        return {"reachable": True, **await store.facts(), **await _standing(store)}
+
+
+async def _standing(store: Store) -> dict[str, Any]:
+    """What the store says about workers and runs."""
+    from detent.engine.clock import SystemClock
+    from detent.engine.leases import Leases
+    from detent.engine.ports import RunQuery
+    from detent.kernel.status import Status
+
+    clock = SystemClock()
+    dead = await Leases(store, clock).dead()
+    workers = await store.workers()
+    page = await store.rows(RunQuery(status=[Status.WAITING], limit=LOOK_AT))
+    attention = [
+        row.id for row in page.rows if any(wait["why"] == "attention" for wait in row.now.waits or ())
+    ]
+    statuses: dict[str, int] = {}
+    for _, status, number in await store.flows():
+        statuses[status.value] = statuses.get(status.value, 0) + number
+    return {
+        "statuses": statuses,
+        "workers_alive": sorted(worker.id for worker in workers if worker.id not in dead),
+        "workers_dead": sorted(dead),
+        "loose_runs": await store.loose(clock.now(), dead, LOOK_AT),
+        "due_runs": await store.due(clock.now(), LOOK_AT),
+        "attention_runs": attention,
+    }
+
+
+def _print(report: dict[str, Any]) -> None:
+    from detent.cli.output import clean, fields, paint, say, size
+    from detent.insight.words import count
+
+    good, bad = paint("ok", "green"), paint("problem", "red")
+    say(paint("installed", bold=True))
+    fields((f"  {name}", version) for name, version in report["installed"].items())
+    say()
+    say(paint("extras", bold=True))
+    fields(
+        (
+            f"  {name}",
+            f"{good}, {extra['for']}" if extra["present"] else f"missing, {extra['for']}: {extra['get']}",
+        )
+        for name, extra in report["extras"].items()
+    )
+    if "flows" in report:
+        say()
+        say(paint("project", bold=True))
+        flows = ", ".join(report["flows"]) or "none"
+        fields([("  settings", report["settings"] or "none"), ("  flows", clean(flows))])
+    store = report.get("store")
+    if store is not None:
+        say()
+        say(paint("store", bold=True))
+        if not store["reachable"]:
+            fields([("  place", clean(store["place"])), ("  state", store["note"])])
+        else:
+            counts = ", ".join(
+                f"{number:,} {name.replace('_', ' ')}" for name, number in store["statuses"].items()
+            )
+            alive = len(store["workers_alive"])
+            fields(
+                [
+                    ("  place", clean(store.get("place", ""))),
+                    (
+                        "  kind",
+                        f"{store.get('kind')}, schema {store.get('schema')}, sync {store.get('synchronous')}",
+                    ),
+                    ("  size", size(store["bytes"]) if "bytes" in store else ""),
+                    ("  runs", counts or "none"),
+                    ("  workers", f"{alive} alive" + _listed(", dead", store["workers_dead"])),
+                    ("  left lying", _with(store["loose_runs"], "detent resume --all")),
+                    ("  due", _with(store["due_runs"], "detent resume --all")),
+                    ("  attention", _with(store["attention_runs"], "detent show RUN")),
+                ]
+            )
+    say()
+    if not report["problems"]:
+        say(f"{good}: nothing is wrong.")
+        return
+    say(f"{bad}: {count(len(report['problems']), 'thing')} to put right")
+    for problem in report["problems"]:
+        for line in problem.splitlines():
+            say(f"  {clean(line)}")
+
+
+def _with(runs: list[str], command: str) -> str:
+    """How many runs, the first few, and what to do about them."""
+    if not runs:
+        return "none"
+    more = f" and {len(runs) - 3:,} more" if len(runs) > 3 else ""
+    return f"{', '.join(runs[:3])}{more}   ({command})"
+
+
+def _listed(label: str, names: list[str]) -> str:
+    return f"{label}: {', '.join(names[:5])}" if names else ""

@@ -1,0 +1,248 @@
+"""Commands that take runs up: `resume`, `serve`; and how every command sees a run through."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from detent.cli import options
+
+if TYPE_CHECKING:
+    from detent.cli.workspace import Workspace
+    from detent.engine.engine import Engine
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    for command in (resume, serve):
+        app.command(rich_help_panel="Start work")(command)
+
+
+Act = Callable[["Engine", str], Awaitable[object]]
+"""Does something to a run."""
+
+
+async def see_through(
+    workspace: Workspace,
+    said: str,
+    act: Act,
+    *,
+    drive: bool,
+    json: bool,
+    quiet: bool,
+    told: str = "",
+    new_id: str | None = None,
+) -> int:
+    """Do something to a run, then see it through as `run` would. `new_id` is that of a run made by it."""
+    from contextlib import nullcontext
+
+    from detent.cli import standing
+    from detent.cli.output import paint, say, say_json, warn
+    from detent.cli.progress import StepLines
+    from detent.cli.signals import INTERRUPTED, graceful, until_stopped
+    from detent.cli.starting import PATIENCE
+
+    async with workspace.engine() as engine:
+        run_id = await workspace.run_id(engine.store, said)
+        target = new_id or run_id
+        flow = (await engine.store.row(run_id)).flow
+        await workspace.know(engine, flow)
+        lines = None if json or quiet or not drive else StepLines(target, engine.flows[flow].machine)
+        go_on = workspace.command("resume", target)
+        with graceful(lambda: f"Go on with: {go_on}") as stop, lines or nullcontext():
+            if lines is not None:
+                engine.add_observer(lines)
+            await act(engine, run_id)
+            if lines is not None and new_id is not None:
+                say(f"{paint(flow, bold=True)} {new_id}")
+            if drive:
+                await until_stopped(engine, stop, engine.finish(target, patience=PATIENCE), lambda: [target])
+        result = await engine.get(target)
+    if json:
+        say_json(standing.run_plain(result))
+    if stop.asked.is_set() and not result.status.is_end:
+        warn(f"Stopped. The run is kept and can go on: {go_on}")
+        return INTERRUPTED
+    if not json and not drive:
+        say(f"{target} {told}".rstrip())
+        say(f"  {go_on}   (or leave it to: detent serve)")
+    elif not json and quiet:
+        say(target)
+    elif not json:
+        standing.tell(workspace, result)
+    return standing.exit_code(result.status) if drive else 0
+
+
+# -- going on -----------------------------------------------------------------------------------------------
+
+
+def resume(
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="The run to take up.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Everything that was left lying or is due.")] = False,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs at work side by side.")
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    verbose: options.Verbose = 0,
+    log_level: options.LogLevel = None,
+) -> int:
+    """Take up a run, or everything left lying, and see it through."""
+    from detent.cli.workspace import Workspace, run_async
+    from detent.kernel.errors import ConfigurationError
+
+    if (run is None) == (not all_):
+        raise ConfigurationError("Say which run to resume, or --all.")
+    workspace = Workspace(store, config, plugin)
+    workspace.log(verbose, log_level)
+    if run is not None:
+
+        async def act(engine: Engine, run_id: str) -> None:
+            await engine.resume(run_id)
+
+        return run_async(see_through(workspace, run, act, drive=True, json=json, quiet=quiet))
+    return run_async(_resume_all(workspace, concurrency, json, quiet))
+
+
+async def _resume_all(workspace: Workspace, concurrency: int | None, json: bool, quiet: bool) -> int:
+    import asyncio
+    from contextlib import nullcontext
+
+    from detent.cli import standing
+    from detent.cli.output import say, say_json, warn
+    from detent.cli.progress import BatchProgress
+    from detent.cli.signals import INTERRUPTED, graceful, until_stopped
+    from detent.cli.starting import PATIENCE
+    from detent.insight.words import count
+    from detent.kernel.status import Status
+
+    progress = BatchProgress(0)
+    shown = not (json or quiet)
+    results: list[Any] = []
+    taken: list[str] = []
+    async with workspace.engine(observers=[progress] if shown else [], concurrency=concurrency) as engine:
+        missing = await _recall_open(workspace, engine)
+
+        async def work() -> None:
+            taken.extend(await engine.resume_all())
+            progress.total = len(taken)
+
+            async def finish(run_id: str) -> None:
+                result = await engine.finish(run_id, patience=PATIENCE)
+                if result.status is not Status.RUNNING:  # it is, when this process was told to stop
+                    results.append(result)
+                    progress.done(result.status.value)
+
+            async with asyncio.TaskGroup() as group:
+                for run_id in taken:
+                    group.create_task(finish(run_id))
+
+        again = f"Go on with: {workspace.command('resume', '--all')}"
+        with graceful(lambda: again) as stop, progress if shown else nullcontext():
+            await until_stopped(engine, stop, work(), lambda: list(taken))
+        left = [run_id for run_id in taken if not (await engine.store.row(run_id)).now.status.is_end]
+    for name, number in missing.items():
+        warn(
+            f"{count(number, 'run')} of flow '{name}' left alone: the flow is not known here (see --plugin)."
+        )
+    if json:
+        say_json([standing.run_plain(result) for result in results])
+    elif quiet:
+        for run_id in taken:
+            say(run_id)
+    elif not taken:
+        say("Nothing was left lying.")
+    else:
+        say(f"Resumed {progress.line()}")
+        for result in results:
+            if result.status.value != "succeeded":
+                say(f"  {result.id}  {standing.summary(result)}")
+                for command in standing.next_commands(workspace, result)[:1]:
+                    say(f"    {command}")
+    if stop.asked.is_set() and left:
+        warn(f"Stopped. {count(len(left), 'run')} can go on: {workspace.command('resume', '--all')}")
+        return INTERRUPTED
+    return max((standing.exit_code(result.status) for result in results), default=0)
+
+
+async def _recall_open(workspace: Workspace, engine: Engine) -> dict[str, int]:
+    """Make the flows of open runs known; gives those that cannot be found, with how many runs need them."""
+    from detent.kernel.status import OPEN
+
+    counts: dict[str, int] = {}
+    for name, status, number in await engine.store.flows():
+        if status in OPEN:
+            counts[name] = counts.get(name, 0) + number
+    return {name: counts[name] for name in await workspace.recall(engine, counts)}
+
+
+def serve(
+    poll: Annotated[
+        float, typer.Option("--poll", metavar="SECONDS", min=0.05, help="How often to look for work.")
+    ] = 1.0,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs at work side by side.")
+    ] = None,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    verbose: options.Verbose = 0,
+    log_level: options.LogLevel = None,
+) -> int:
+    """Drive whatever is left lying or due, until stopped."""
+    from detent.cli.workspace import Workspace, run_async
+
+    workspace = Workspace(store, config, plugin)
+    workspace.log(verbose, log_level, default="info")
+    return run_async(_serve(workspace, poll, concurrency))
+
+
+async def _serve(workspace: Workspace, poll: float, concurrency: int | None) -> int:
+    import asyncio
+    import signal
+
+    from detent.cli.output import say
+    from detent.cli.signals import GRACE, INTERRUPTED, graceful
+    from detent.runtime.wiring import shown_url, store_url
+
+    async with workspace.engine(concurrency=concurrency, create=True) as engine:
+        with graceful(lambda: "Runs are kept and go on with the next worker.") as stop:
+            missing = await _recall_open(workspace, engine)
+            known = ", ".join(sorted(engine.flows)) or "none yet"
+            place = shown_url(store_url(workspace.settings))
+            say(f"Serving {place} as worker {engine.leases.me.id}. Flows: {known}.")
+            for name, number in missing.items():
+                say(f"Left alone: {number} of flow '{name}', which is not known here.")
+            serving = asyncio.ensure_future(engine.serve(poll=poll))
+            asked = asyncio.ensure_future(stop.asked.wait())
+            learning = asyncio.ensure_future(_keep_learning(workspace, engine, poll))
+            await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (asked, learning):
+                task.cancel()
+            if serving.done():
+                serving.result()
+            say("Draining: the steps under way are finished first.")
+            serving.cancel()
+            await asyncio.gather(serving, learning, return_exceptions=True)
+            await engine.stop(GRACE)
+    say("Drained.")
+    return 0 if stop.signal == signal.SIGTERM else INTERRUPTED
+
+
+async def _keep_learning(workspace: Workspace, engine: Engine, poll: float) -> None:
+    """Flows that others run from files become known here as well."""
+    import asyncio
+
+    from detent.kernel.errors import DetentError
+
+    while True:
+        await asyncio.sleep(max(poll, 1.0))
+        try:
+            await _recall_open(workspace, engine)
+        except DetentError as error:
+            engine.tell_once("flow.not_loaded", str(error), error=str(error))

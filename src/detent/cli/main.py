@@ -1,0 +1,134 @@
+"""The program `detent`: its commands, and what becomes of whatever goes wrong in them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from detent.cli import answering, doctor, driving, flows, reports, runs, starting
+
+
+class Sections(TyperGroup):
+    """Lists the commands of the program in sections."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write each section under its heading."""
+        sections: dict[str, list[tuple[str, Any]]] = {}
+        for name in self.list_commands(ctx):
+            command: Any = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                heading = command.rich_help_panel
+                heading = heading if isinstance(heading, str) else "Commands"
+                sections.setdefault(heading, []).append((name, command))
+        widest = max(len(name) for rows in sections.values() for name, _ in rows)
+        for heading, rows in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [
+                        (name.ljust(widest), command.get_short_help_str(formatter.width - widest - 6))
+                        for name, command in rows
+                    ]
+                )
+
+
+app = typer.Typer(
+    cls=Sections,
+    rich_markup_mode=None,  # plain help is ready in a third of the time, and reads as well
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+for group in (starting, driving, flows, runs, reports, answering, doctor):
+    group.add(app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from detent import __version__
+
+        typer.echo(f"detent {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def detent(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Run LLM-agent workflows as explicit, durable state machines."""
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the program and end the process with its exit code."""
+    sys.exit(run(args))
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run the program and give its exit code. No error escapes; tracebacks are shown only when asked for."""
+    debug = bool(os.environ.get("DETENT_DEBUG"))
+    try:
+        code = app(args=args, prog_name="detent", standalone_mode=False)
+    except BrokenPipeError:
+        # Whoever read our output has gone; say nothing more, not even while shutting down.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except SystemExit as exit:
+        return exit.code if isinstance(exit.code, int) else 1
+    except Exception as error:
+        return _failed(error, debug)
+    return code if type(code) is int else 0
+
+
+def _failed(error: Exception, debug: bool) -> int:
+    """Tell an error in one sentence and give the exit code it stands for."""
+    from detent.kernel.errors import DetentError
+
+    while isinstance(error, ExceptionGroup):  # work done side by side: the first failure says enough
+        error = error.exceptions[0]
+    if type(error).__name__ == "Abort":  # how older versions of typer say Ctrl-C
+        return 130
+    usage = getattr(error, "format_message", None)
+    if usage is not None:
+        return _misused(error, usage())
+    if debug:
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, DetentError):
+        _tell(str(error))
+        return error.exit_code
+    said = " ".join(str(error).split())
+    where = "see above" if debug else "set DETENT_DEBUG=1 to see where it happened"
+    _tell(
+        f"Unexpected {type(error).__name__}: {said} ({where})."
+        if said
+        else f"Unexpected {type(error).__name__}."
+    )
+    return 1
+
+
+def _misused(error: Any, message: str) -> int:
+    """A command line that cannot be understood. Asking for nothing at all shows the help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        typer.echo(message)
+        return 2
+    message = message.strip()
+    command = getattr(getattr(error, "ctx", None), "command_path", "detent")
+    _tell(f"{message}{'' if message.endswith(('.', '?', '!')) else '.'} See: {command} --help")
+    return 2
+
+
+def _tell(message: str) -> None:
+    from detent.cli.output import clean, warn
+
+    warn("\n".join(clean(line) for line in message.splitlines()))

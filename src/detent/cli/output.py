@@ -1,0 +1,155 @@
+"""How things are printed: plain aligned lines, a little colour on a terminal, JSON where it is asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import typer
+
+STATUS_COLOURS = {
+    "running": typer.colors.CYAN,
+    "waiting": typer.colors.YELLOW,
+    "succeeded": typer.colors.GREEN,
+    "failed": typer.colors.RED,
+    "degraded": typer.colors.YELLOW,
+    "budget_exhausted": typer.colors.MAGENTA,
+    "cancelled": typer.colors.BRIGHT_BLACK,
+}
+
+
+def is_terminal() -> bool:
+    """True when a person reads standard output on a terminal that can move its cursor."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+
+
+def say(text: str = "") -> None:
+    """Print a line."""
+    print(text, flush=True)
+
+
+def warn(text: str) -> None:
+    """Print a line for people to standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def say_json(value: Any) -> None:
+    """Print a value as JSON."""
+    say(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False))
+
+
+def paint(text: str, colour: str | None = None, *, bold: bool = False, dim: bool = False) -> str:
+    """Coloured text on a terminal, plain text elsewhere."""
+    if not is_terminal() or not text:
+        return text
+    return typer.style(text, fg=colour, bold=bold or None, dim=dim or None)
+
+
+def status(value: str, text: str | None = None) -> str:
+    """A status in its colour."""
+    return paint(text or value, STATUS_COLOURS.get(value))
+
+
+def clean(text: Any) -> str:
+    """Text from anywhere made harmless for a terminal: one line, control characters shown, not obeyed."""
+    said = str(text)
+    if said.isprintable():
+        return said
+    said = " ".join(said.split())
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in said)
+
+
+def width(text: str) -> int:
+    """Columns a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        for char in text
+    )
+
+
+def cut(text: str, columns: int) -> str:
+    """Text shortened to so many columns."""
+    if width(text) <= columns:
+        return text
+    kept = ""
+    for char in text:
+        if width(kept + char) > columns - 1:
+            break
+        kept += char
+    return kept + "…"
+
+
+def columns() -> int | None:
+    """Columns of the terminal; None when the output is no terminal and lines may be as long as they are."""
+    return shutil.get_terminal_size((100, 24)).columns if is_terminal() else None
+
+
+def fit(line: str) -> None:
+    """Print a line, cut to the terminal."""
+    room = columns()
+    say(cut(line, room) if room is not None else line)
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> None:
+    """Print aligned columns; the last is cut to the terminal. A cell that is a status is coloured."""
+    cells = [[clean(cell) for cell in row] for row in rows]
+    shown = [list(heads), *cells]
+    widths = [max(width(row[index]) for row in shown) for index in range(len(heads))]
+    room = columns()
+    on_right = set(right)
+    for number, row in enumerate(shown):
+        parts: list[str] = []
+        used = 0
+        for index, cell in enumerate(row):
+            last = index == len(row) - 1
+            if last and room is not None:
+                cell = cut(cell, max(8, room - used))
+            gap = " " * (widths[index] - width(cell))
+            painted = (
+                paint(cell, bold=True) if number == 0 else status(cell) if cell in STATUS_COLOURS else cell
+            )
+            parts.append(gap + painted if index in on_right else painted + ("" if last else gap))
+            used += widths[index] + 2
+        say("  ".join(parts).rstrip())
+
+
+def fields(pairs: Iterable[tuple[str, str]]) -> None:
+    """Print names and values, aligned."""
+    lines = [(name, value) for name, value in pairs if value]
+    widest = max((len(name) for name, _ in lines), default=0)
+    for name, value in lines:
+        say(f"{paint(name.ljust(widest), dim=True)}  {value}")
+
+
+def local(at: float | None) -> str:
+    """A moment in local time, for people."""
+    return "" if at is None else datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def brief(at: float) -> str:
+    """A moment in local time, for listings; the year only when it is not this one."""
+    moment = datetime.fromtimestamp(at)
+    return moment.strftime("%m-%d %H:%M:%S" if moment.year == datetime.now().year else "%Y-%m-%d %H:%M")
+
+
+def iso(at: float | None) -> str | None:
+    """A moment in ISO form and UTC, for programs."""
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat()
+
+
+def size(value: int) -> str:
+    """Bytes for people."""
+    amount = float(value)
+    for unit in ("bytes", "KB", "MB", "GB"):
+        if amount < 1000 or unit == "GB":
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return ""

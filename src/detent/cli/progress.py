@@ -1,0 +1,214 @@
+"""Shows runs as they go: a line for each step of one run, or counts and a rate for many."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from detent.cli.output import STATUS_COLOURS, clean, cut, is_terminal, paint, say, status, width
+from detent.insight.words import span
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from detent.kernel.entries import Entry
+    from detent.kernel.machine import Machine
+
+
+class StepLines:
+    """A line for every step of one run, as it is committed; on a terminal also what is under way."""
+
+    def __init__(self, run_id: str | None = None, machine: Machine[Any] | None = None) -> None:
+        self.run_id = run_id
+        """The run to show; None shows the first one told about."""
+        self._widest = (
+            max((width(machine.named(state)) for state in machine.states), default=0) if machine else 12
+        )
+        self._console: Console | None = None
+        self._status: Any = None
+
+    def __enter__(self) -> StepLines:
+        if is_terminal():
+            from rich.console import Console
+
+            self._console = Console(highlight=False, markup=False, emoji=False)
+            self._status = self._console.status("", spinner="dots", spinner_style="cyan")
+            self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
+        """Show an entry of the run, if it is one people want to see."""
+        if self.run_id is None:
+            self.run_id = run_id
+        if run_id != self.run_id:
+            return
+        line = step_line(entry, self._widest)
+        if line is not None:
+            self._print(line)
+        doing = under_way(entry)
+        if self._status is not None and doing is not None:
+            from rich.text import Text
+
+            self._status.update(Text(clean(doing), style="dim"))
+
+    def _print(self, line: str) -> None:
+        if self._console is None:
+            say(line)
+            return
+        from rich.text import Text
+
+        self._console.print(Text.from_ansi(line), no_wrap=True, overflow="ellipsis", crop=True)
+
+
+def under_way(entry: Entry) -> str | None:
+    """The state in which work goes on after an entry; empty when none does, None when nothing changed."""
+    body: Any = entry.body
+    kind = entry.kind
+    if kind == "started" or kind == "migrated" or kind == "reopened":
+        return str(body.state)
+    if kind == "moved":
+        return "" if body.status is not None else str(body.to)
+    return "" if kind in ("held", "ended") else None
+
+
+def step_line(entry: Entry, widest: int = 12) -> str | None:
+    """What an entry says, in one line; None for those that say nothing to somebody who watches."""
+    body: Any = entry.body
+    kind = entry.kind
+    if kind == "moved":
+        to = clean(body.to)
+        end = body.status.value if body.status is not None else ""
+        return _line(
+            body.frm,
+            "→",
+            status(end, to) if end else to,
+            width(to),
+            span(body.duration),
+            body.reason or "",
+            widest,
+        )
+    if kind == "attempt_failed":
+        again = "" if body.retry_at is None else f"; again in {span(max(0.0, body.retry_at - entry.at))}"
+        said = f"attempt {body.attempt}: {body.error}: {body.message}{again}"
+        return _line(body.step, "✗", "", 0, span(body.duration), said, widest)
+    if kind == "effect_failed" and body.retry_at is not None:
+        said = f"{body.tool}: {body.message}; again in {span(max(0.0, body.retry_at - entry.at))}"
+        return _line("", "✗", "", 0, "", said, widest)
+    if kind == "held" and body.why not in ("children",):
+        said = body.question or f"waits for {body.why} '{body.name}'"
+        return _line("", "…", "", 0, "", said, widest)
+    if kind == "released" and body.name.startswith("effect:"):
+        return _line("", "·", "", 0, "", f"{body.by} settled the effect in doubt: {body.answer}", widest)
+    if kind == "released" and body.name != "children":
+        said = f"{body.by} answered '{body.name}'" + ("" if body.answer is None else f": {body.answer}")
+        return _line("", "·", "", 0, "", said, widest)
+    if kind == "claimed":
+        return _line("", "·", "", 0, "", "taken over from a worker that died", widest)
+    if kind == "ended":
+        return _line(
+            "", "■", status(body.status.value), width(body.status.value), "", body.reason or "", widest
+        )
+    return None
+
+
+def _line(frm: str, sign: str, to: str, to_width: int, took: str, said: str, widest: int) -> str:
+    start = clean(frm)
+    start += " " * (widest - width(start))
+    mark = paint(sign, {"✗": "red", "…": "yellow"}.get(sign), dim=sign in "→·")
+    gap = " " * (widest - to_width)
+    return f"  {start} {mark} {to}{gap}  {took:>9}  {paint(clean(said), dim=True)}".rstrip()
+
+
+class BatchProgress:
+    """Counts of many runs by status and state, with a rate."""
+
+    EVERY = 2.0
+    """Seconds between lines when nobody watches on a terminal."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.ended: Counter[str] = Counter()
+        """Runs by the status they ended or wait with."""
+        self.states: Counter[str] = Counter()
+        """Runs under way by state."""
+        self.steps = 0
+        self._where: dict[str, str] = {}
+        self._began = time.monotonic()
+        self._said = self._began
+        self._live: Any = None
+
+    def __enter__(self) -> BatchProgress:
+        if is_terminal():
+            from rich.live import Live
+
+            self._live = Live(get_renderable=self._render, refresh_per_second=8, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    @property
+    def seconds(self) -> float:
+        """Time since the beginning."""
+        return time.monotonic() - self._began
+
+    def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
+        """Count an entry. Children are part of their parents and not counted."""
+        if "." in run_id and run_id not in self._where:
+            return
+        doing = under_way(entry)
+        if entry.kind == "moved":
+            self.steps += 1
+        if doing is not None:
+            before = self._where.pop(run_id, None)
+            if before is not None:
+                self.states[before] -= 1
+            if doing:
+                self._where[run_id] = doing
+                self.states[doing] += 1
+        if self._live is None and time.monotonic() - self._said >= self.EVERY:
+            self._said = time.monotonic()
+            say(self.line())
+
+    def done(self, status: str) -> None:
+        """One run is through, or waits."""
+        self.ended[status] += 1
+
+    def counts(self) -> str:
+        """Counts by status, coloured."""
+        shown = [name for name in STATUS_COLOURS if self.ended[name]]
+        return ", ".join(status(name, f"{self.ended[name]:,} {name.replace('_', ' ')}") for name in shown)
+
+    def line(self) -> str:
+        """Everything in one line."""
+        through = sum(self.ended.values())
+        rate = through / self.seconds if self.seconds else 0.0
+        parts = [f"{through:,} of {self.total:,}", self.counts(), f"{rate:,.0f} runs/s" if rate >= 10 else ""]
+        return " · ".join(part for part in parts if part)
+
+    def _render(self) -> RenderableType:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        through = sum(self.ended.values())
+        head = Table.grid(padding=(0, 2))
+        head.add_row(ProgressBar(self.total, through, width=40), Text.from_ansi(self.line()))
+        busy = [(state, number) for state, number in Counter(dict(self.states)).most_common(6) if number > 0]
+        where = ", ".join(f"{clean(state)} {number:,}" for state, number in busy)
+        return Group(head, Text(cut(f"under way: {where}" if where else "", 98), style="dim"))

@@ -1,0 +1,287 @@
+"""Commands that list and show runs: `runs`, `show`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from detent.cli import options
+
+if TYPE_CHECKING:
+    from detent.cli.workspace import Workspace
+    from detent.engine.ports import RunQuery, RunRow, Store
+    from detent.kernel.entries import Entry
+    from detent.kernel.run import Run
+
+SECTION = "Look at runs"
+WHOLE = 200
+"""Entries up to which `show` prints a whole timeline."""
+TAIL = 40
+"""Entries of a longer one it prints from the end."""
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    for command in (runs, show):
+        app.command(rich_help_panel=SECTION)(command)
+
+
+# -- many ---------------------------------------------------------------------------------------------------
+
+
+def runs(
+    flow: Annotated[
+        str | None, typer.Option("--flow", metavar="NAME", help="Only runs of this flow.")
+    ] = None,
+    status: Annotated[
+        list[str] | None,
+        typer.Option("--status", metavar="STATUS", help="Only in this status. May be repeated."),
+    ] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Only with this tag.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="WHEN", help="Started since: 7d, 2026-01-31.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Started before.")] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, max=10000, help="At most so many.")
+    ] = 20,
+    page: Annotated[
+        int | None, typer.Option("--page", metavar="CURSOR", help="Where the last page ended.")
+    ] = None,
+    roots: Annotated[bool, typer.Option("--roots", help="Leave out runs started by other runs.")] = False,
+    json: options.Json = False,
+    store: options.Store = None,
+    config: options.Config = None,
+) -> None:
+    """List runs, newest first."""
+    from detent.cli.values import read_time
+    from detent.cli.workspace import Workspace, run_async
+    from detent.engine.ports import RunQuery
+
+    query = RunQuery(
+        flow,
+        _statuses(status),
+        tag,
+        read_time(since, "--since"),
+        read_time(until, "--until"),
+        None,
+        roots,
+        page,
+        limit,
+    )
+    run_async(_runs(Workspace(store, config), query, json))
+
+
+def _statuses(said: list[str] | None) -> list[Any]:
+    from detent.kernel.errors import ConfigurationError, nearest
+    from detent.kernel.status import Status
+
+    known = [status.value for status in Status]
+    wanted = [part.strip() for item in said or () for part in item.split(",") if part.strip()]
+    for name in wanted:
+        if name not in known:
+            raise ConfigurationError(
+                f"There is no status '{name}'.{nearest(name, known)} Known: {', '.join(known)}."
+            )
+    return [Status(name) for name in wanted]
+
+
+async def _runs(workspace: Workspace, query: RunQuery, json: bool) -> None:
+    from detent.cli import standing
+    from detent.cli.output import brief, say, say_json, table, warn
+
+    async with workspace.store() as store:
+        page = await store.rows(query)
+    if json:
+        say_json({"runs": [standing.row_plain(row) for row in page.rows], "next": page.next})
+        return
+    if not page.rows:
+        say("No runs." if query.before is None else "No more runs.")
+        return
+    table(
+        ("RUN", "FLOW", "STATUS", "STATE", "STEPS", "STARTED", "WHY"),
+        [
+            (
+                row.id, row.flow, row.now.status.value, row.now.state, f"{row.now.steps:,}",
+                brief(row.created_at), _about(row),
+            )
+            for row in page.rows
+        ],
+        right=(4,),
+    )  # fmt: skip
+    if page.next is not None:
+        warn(f"More with --page {page.next}")
+
+
+def _about(row: RunRow) -> str:
+    """What a listing says about why a run stands as it does."""
+    waits = row.now.waits or ()
+    asked = next((wait["question"] or f"waits for {wait['why']}" for wait in waits), "")
+    return str(asked or row.now.error or row.now.reason or "")
+
+
+# -- one ----------------------------------------------------------------------------------------------------
+
+
+async def journal(store: Store, run_id: str) -> list[Entry]:
+    from detent.engine.journals import read
+
+    return [entry async for entry in read(store, run_id)]
+
+
+async def definition(store: Store, run_id: str) -> dict[str, Any]:
+    """The table a run stands under."""
+    from detent.kernel.errors import ConfigurationError
+
+    row = await store.row(run_id)
+    found = await store.definition(row.now.fingerprint)
+    if found is None:
+        raise ConfigurationError(f"The definition of run {run_id} is not in the store.")
+    return found
+
+
+def show(
+    run: options.RunId,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on printing what happens until it ends.")
+    ] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Print the whole timeline, however long.")] = False,
+    json: options.Json = False,
+    store: options.Store = None,
+    config: options.Config = None,
+) -> None:
+    """Show how a run stands and what happened in it.
+
+    Also what it waits for and how to answer, its data, and effects in doubt.
+    """
+    from detent.cli.workspace import Workspace, run_async
+
+    run_async(_show(Workspace(store, config), run, follow, all_, json))
+
+
+async def _show(workspace: Workspace, said: str, follow: bool, whole: bool, json: bool) -> None:
+    from detent.cli import standing
+    from detent.cli.output import iso, say_json
+    from detent.engine.journals import load
+    from detent.insight.timeline import timeline
+
+    async with workspace.store() as store:
+        run_id = await workspace.run_id(store, said)
+        run = await load(store, run_id)
+        entries = await _some(store, run, whole or json)
+        ledger = await store.effects(run_id)
+        row = await store.row(run_id)
+        if json and not follow:
+            plain = standing.run_plain(run)
+            plain["owner"] = row.owner
+            plain["effects"] = [{"key": line.key, "tool": line.tool, "state": line.state} for line in ledger]
+            plain["timeline"] = [{**line.to_plain(), "at": iso(line.at)} for line in timeline(entries)]
+            plain["commands"] = standing.next_commands(workspace, run)
+            say_json(plain)
+            return
+        if not json:
+            _print_run(workspace, run, entries, ledger, row.owner)
+        if follow:
+            await _follow(store, run, json)
+
+
+async def _some(store: Store, run: Run, whole: bool) -> list[Entry]:
+    """The entries to show: all of a short journal, the first and the last ones of a long one."""
+    if whole or run.seq <= WHOLE:
+        return await journal(store, run.id)
+    return [*await store.entries(run.id, 0, 1), *await store.entries(run.id, run.seq - TAIL, TAIL)]
+
+
+def _print_run(workspace: Workspace, run: Run, entries: list[Entry], ledger: Any, owner: str | None) -> None:
+    from detent.cli import standing
+    from detent.cli.output import clean, fields, fit, local, paint, say
+    from detent.insight import timeline
+
+    forked = run.forked_from
+    fields(
+        [
+            ("run", paint(run.id, bold=True)),
+            ("flow", f"{clean(run.flow)} (version {run.version})"),
+            ("standing", standing.summary(run)),
+            ("because", clean(run.reason or "")),
+            ("error", clean(run.error or "")),
+            ("started", local(run.created_at)),
+            ("changed", local(run.updated_at)),
+            ("tags", clean(", ".join(run.tags))),
+            ("parent", run.parent or ""),
+            ("forked", f"from {forked['run']} after entry {forked['seq']}" if forked else ""),
+            ("budget", _budget(run)),
+            ("driven by", f"worker {owner}" if owner else ""),
+        ]
+    )
+    for hold in run.holds.values():
+        say()
+        say(paint(f"waits for {hold.why}: {clean(hold.name)}", "yellow"))
+        if hold.question:
+            say(f"  {clean(hold.question)}")
+        if hold.about:
+            for name, value in hold.about.items():
+                say(f"  {name}: {_value(value)}")
+        if hold.wake_at is not None:
+            say(f"  the clock answers at {local(hold.wake_at)}")
+    commands = standing.next_commands(workspace, run)
+    if commands and not (run.status.value == "running" and owner):
+        say()
+        for command in commands:
+            say(f"  {command}")
+    doubts = [line for line in ledger if line.state == "begun"]
+    if doubts and not run.holds:
+        say()
+        for line in doubts:
+            say(f"effect in doubt: {line.tool} ({line.key})")
+    if run.data:
+        say()
+        say(paint("data", bold=True))
+        for key, value in run.data.items():
+            say(f"  {clean(key)}: {_value(value)}")
+    say()
+    say(paint("timeline", bold=True))
+    lines = timeline.timeline(entries)
+    shown = timeline.render(lines).splitlines()
+    if len(entries) < run.seq:
+        hidden = run.seq - len(entries)
+        shown.insert(1, f"   … {hidden:,} entries between; --all shows them")
+    for line in shown:
+        fit(f"  {line}")
+
+
+def _value(value: Any) -> str:
+    """A value in one line, cut to what a person wants to see at once."""
+    from detent.insight.words import value as in_words
+
+    return in_words(value, 200)
+
+
+def _budget(run: Run) -> str:
+    """What was used of each stated limit."""
+    if run.budget is None:
+        return ""
+    used = run.used()
+    parts = [
+        f"{name.replace('_', ' ')} {used[name]:g} of {limit:g}"
+        for name, limit in run.budget.to_plain().items()
+        if name != "enforce"
+    ]
+    return ", ".join(parts) + ("" if run.budget.enforce else " (advisory)")
+
+
+async def _follow(store: Store, run: Run, json: bool) -> None:
+    """Print entries as whatever process commits them, until the run ends."""
+    from detent.cli.output import fit, say
+    from detent.engine.engine import Engine
+    from detent.insight import timeline
+    from detent.kernel.entries import to_plain
+    from detent.kernel.plain import encode
+
+    first = await store.entries(run.id, 0, 1)
+    async for entry in Engine(store).follow(run.id, 0 if json else run.seq):
+        if json:
+            say(encode(to_plain(entry)))
+        else:
+            fit(f"  {timeline.render(timeline.timeline([*first, entry])[1:])}")

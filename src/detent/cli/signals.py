@@ -1,0 +1,83 @@
+"""Stops in good order: one Ctrl-C or SIGTERM lets the steps under way finish, a second ends at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import TYPE_CHECKING, TypeVar
+
+from detent.cli.output import is_terminal, warn
+
+if TYPE_CHECKING:
+    from detent.engine.engine import Engine
+
+T = TypeVar("T")
+
+INTERRUPTED = 130
+GRACE = 30.0
+"""Seconds that steps under way are given to finish."""
+
+
+class Stop:
+    """Whether somebody asked this process to stop, and how."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.signal: int | None = None
+
+
+@contextmanager
+def graceful(told: Callable[[], str] | None = None) -> Iterator[Stop]:
+    """Heed SIGINT and SIGTERM while something is under way. `told` gives the last words of a sudden end."""
+    stop = Stop()
+    loop = asyncio.get_running_loop()
+
+    def heed(number: int, frame: FrameType | None) -> None:
+        if stop.signal is None:
+            stop.signal = number
+            loop.call_soon_threadsafe(stop.asked.set)
+            return
+        # Everything committed is safe, and whatever was not will be done again: leave as a crash would.
+        with suppress(Exception):
+            # Past everything that buffers or repaints: clear what is being drawn, show the cursor again.
+            clear = "\r\x1b[J\x1b[?25h" if is_terminal() else ""
+            os.write(2, f"{clear}Stopped at once.{' ' + told() if told is not None else ''}\n".encode())
+        os._exit(INTERRUPTED)
+
+    before = {number: signal.signal(number, heed) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+async def until_stopped(
+    engine: Engine, stop: Stop, work: Awaitable[T], runs: Callable[[], Iterable[str]]
+) -> T | None:
+    """The result of `work`, or None when a stop was asked for and the steps under way are finished."""
+    working = asyncio.ensure_future(work)
+    asked = asyncio.ensure_future(stop.asked.wait())
+    await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if working.done():
+        return working.result()
+    warn("Stopping after the steps under way; once more stops at once.")
+    engine.stopping = True
+    # Tasks end as soon as their step does: drivers look at `stopping` between steps.
+    busy = []
+    for driver, task in filter(None, map(engine.under_way, runs())):
+        busy.append(task)
+        if driver.run.retry_at is not None and driver.run.retry_at > engine.clock.now():
+            task.cancel()  # it only waits for its next attempt
+    if busy:
+        await asyncio.wait(busy, timeout=GRACE)
+    if working.done():
+        return working.result()
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    return None

@@ -1,0 +1,136 @@
+"""How a run stands, in words and as JSON, and what a person can do about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from detent.cli.output import clean, iso, local, say, status
+from detent.insight.words import count, money, span
+from detent.kernel.status import REOPENABLE, Status
+
+if TYPE_CHECKING:
+    from detent.cli.workspace import Workspace
+    from detent.engine.ports import RunRow
+    from detent.kernel.run import Run
+
+
+def exit_code(ended: Status) -> int:
+    """What a command that drove a run ends with: a wait is no failure."""
+    return 0 if ended in (Status.SUCCEEDED, Status.WAITING, Status.RUNNING) else 1
+
+
+def summary(run: Run) -> str:
+    """How a run stands, in one line."""
+    total = run.total_spend
+    parts = [
+        f"{status(run.status.value, run.status.value.replace('_', ' '))} in {clean(run.state)}",
+        count(run.steps, "step"),
+        f"{span(run.seconds)} at work",
+        count(total.tokens, "token") if total.tokens else "",
+        money(total.cost_usd) if total.cost_usd else "",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def next_commands(workspace: Workspace, run: Run) -> list[str]:
+    """Exactly what to type to send an open or reopenable run on."""
+    found: list[str] = []
+    for name, hold in run.holds.items():
+        if name.startswith("effect:"):
+            key = ["--effect", hold.about["effect"]] if len(run.holds) > 1 else []
+            found.append(workspace.command("resolve", run.id, "happened", *key) + "   (or: again, skip)")
+        elif hold.why == "children":
+            found += [workspace.command("show", child) for child in hold.about.get("runs", [])[:5]]
+        elif hold.why in ("timer", "breaker") and hold.wake_at is not None:
+            found.append(workspace.command("resume", run.id) + f"   (from {local(hold.wake_at)} on)")
+        else:
+            which = ["--hold", name] if len(run.holds) > 1 else []
+            answer = hold.choices[0] if hold.choices else "ANSWER"
+            others = f"   (or: {', '.join(hold.choices[1:])})" if len(hold.choices) > 1 else ""
+            found.append(workspace.command("release", run.id, answer, *which) + others)
+    if run.status is Status.RUNNING:
+        found.append(workspace.command("resume", run.id))
+    elif run.status in REOPENABLE and run.status is not Status.CANCELLED:
+        found.append(workspace.command("why", run.id))
+        limit = run.budget.exceeded(run.used()) if run.budget is not None else None
+        more = {"tokens": "--budget-tokens", "cost_usd": "--budget-usd"}.get(limit or "", f"--budget-{limit}")
+        found.append(workspace.command("reopen", run.id) + (f" {more} MORE" if limit else ""))
+    return found
+
+
+def tell(workspace: Workspace, run: Run) -> None:
+    """Print how a run stands and what can be done about it."""
+    say(summary(run))
+    if run.status.is_end and run.status is not Status.SUCCEEDED and (run.error or run.reason):
+        say(f"  {clean(run.error or run.reason)}")
+    for command in next_commands(workspace, run):
+        say(f"  {command}")
+
+
+def holds_plain(run: Run, workspace: Workspace | None = None) -> list[dict[str, Any]]:
+    """Open holds as JSON values."""
+    return [
+        {
+            "name": hold.name,
+            "why": hold.why,
+            "question": hold.question,
+            "choices": hold.choices,
+            "wake_at": iso(hold.wake_at),
+            "about": hold.about,
+        }
+        for hold in run.holds.values()
+    ]
+
+
+def run_plain(run: Run) -> dict[str, Any]:
+    """A run's standing as JSON values."""
+    total = run.total_spend
+    return {
+        "id": run.id,
+        "flow": run.flow,
+        "version": run.version,
+        "fingerprint": run.fingerprint,
+        "status": run.status.value,
+        "state": run.state,
+        "reason": run.reason,
+        "error": run.error,
+        "data": run.data,
+        "tags": run.tags,
+        "parent": run.parent,
+        "forked_from": run.forked_from,
+        "created_at": iso(run.created_at),
+        "updated_at": iso(run.updated_at),
+        "entries": run.seq,
+        "steps": run.steps,
+        "seconds": run.seconds,
+        "input_tokens": total.input_tokens,
+        "output_tokens": total.output_tokens,
+        "tokens": total.tokens,
+        "cost_usd": total.cost_usd,
+        "budget": run.budget.to_plain() if run.budget else None,
+        "holds": holds_plain(run),
+        "children": run.children,
+    }
+
+
+def row_plain(row: RunRow) -> dict[str, Any]:
+    """A line of a listing as JSON values."""
+    now = row.now
+    return {
+        "id": row.id,
+        "flow": row.flow,
+        "status": now.status.value,
+        "state": now.state,
+        "reason": now.reason,
+        "error": now.error,
+        "tags": list(row.tags),
+        "parent": row.parent,
+        "created_at": iso(row.created_at),
+        "updated_at": iso(now.updated_at),
+        "wake_at": iso(now.wake_at),
+        "entries": row.seq,
+        "steps": now.steps,
+        "tokens": now.tokens,
+        "cost_usd": now.cost_usd,
+        "waits": now.waits,
+    }

@@ -1,0 +1,268 @@
+"""Commands that start work: `run`."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from detent.cli import options
+
+if TYPE_CHECKING:
+    from detent.cli.progress import BatchProgress
+    from detent.cli.workspace import Workspace
+    from detent.engine.engine import Engine
+    from detent.kernel.budget import Budget
+    from detent.kernel.run import Run
+
+PATIENCE = 60.0
+"""Seconds a command waits for the clock before it leaves a waiting run to `resume` or `serve`."""
+IN_FLIGHT = 5000
+"""Runs of a batch that are made durable ahead of being through."""
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    app.command(rich_help_panel="Start work")(run)
+
+
+def run(
+    flow: Annotated[str, typer.Argument(metavar="FLOW", help="A flow's name, file.py, or file.py:name.")],
+    data: Annotated[
+        str | None,
+        typer.Option("--data", metavar="JSON", help="What to start from: JSON, @file, or - for stdin."),
+    ] = None,
+    set_: options.Set = None,
+    tag: Annotated[list[str] | None, typer.Option("--tag", help="Tag the run. May be repeated.")] = None,
+    id_: Annotated[str | None, typer.Option("--id", metavar="ID", help="Id of the new run.")] = None,
+    many: Annotated[
+        int | None, typer.Option("--many", metavar="N", min=1, help="Start N runs alike.")
+    ] = None,
+    batch: Annotated[
+        str | None,
+        typer.Option("--batch", metavar="FILE", help="One run per item of a JSON list, or per line of JSON."),
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs at work side by side.")
+    ] = None,
+    detach: options.Detach = False,
+    budget_tokens: options.BudgetTokens = None,
+    budget_usd: options.BudgetUsd = None,
+    budget_steps: options.BudgetSteps = None,
+    budget_seconds: options.BudgetSeconds = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    verbose: options.Verbose = 0,
+    log_level: options.LogLevel = None,
+) -> int:
+    """Start a run, or many, and see them through.
+
+    A run that waits for a person is left waiting, with the command that releases it. Ctrl-C finishes the step
+    under way; the run can be resumed.
+    """
+    from detent.cli.values import read_batch, read_budget, read_data, read_sets
+    from detent.cli.workspace import Workspace, run_async
+    from detent.kernel.errors import ConfigurationError
+
+    if batch is not None and (many is not None or data is not None):
+        raise ConfigurationError("--batch says what each run starts from; leave out --data and --many.")
+    start = read_data(data) if batch is None else read_batch(batch)
+    changes = read_sets(set_)
+    items = start if isinstance(start, list) else [start] * (many or 1)
+    several = isinstance(start, list) or many is not None
+    if isinstance(start, list) and many is not None:
+        raise ConfigurationError("--data with a list starts one run per item; leave out --many.")
+    for number, item in enumerate(items, 1):
+        if not isinstance(item, dict):
+            which = f"Item {number}" if several else "--data"
+            raise ConfigurationError(f"{which} is {_kind(item)}; a run starts from a JSON object.")
+    items = [{**item, **changes} for item in items]
+    workspace = Workspace(store, config, plugin)
+    workspace.log(verbose, log_level)
+    budget = read_budget(budget_tokens, budget_usd, budget_steps, budget_seconds, workspace.settings)
+    job = _Job(workspace, flow, items, list(tag or ()), id_, budget, concurrency, detach, json, quiet)
+    return run_async(job.many() if several else job.one())
+
+
+def _kind(value: Any) -> str:
+    names = {"list": "a list", "str": "text", "int": "a number", "float": "a number", "bool": "true or false"}
+    return "null" if value is None else names.get(type(value).__name__, "no object")
+
+
+class _Job:
+    """One call of `run`."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        target: str,
+        items: list[dict[str, Any]],
+        tags: list[str],
+        run_id: str | None,
+        budget: Budget | None,
+        concurrency: int | None,
+        detach: bool,
+        json: bool,
+        quiet: bool,
+    ) -> None:
+        self.workspace = workspace
+        self.found = workspace.catalog.pick(target)
+        self.found.flow.check()
+        self.items = items
+        self.tags = tags
+        self.run_id = run_id
+        self.budget = budget
+        self.concurrency = concurrency
+        self.detach = detach
+        self.json = json
+        self.silent = json or quiet
+        self.started: list[str] = []
+
+    async def _start(self, engine: Engine, item: dict[str, Any], run_id: str | None) -> str:
+        made = await engine.start(
+            self.found.flow, item, run_id=run_id, tags=self.tags, budget=self.budget, drive=not self.detach
+        )
+        self.started.append(made)
+        return made
+
+    # -- one ------------------------------------------------------------------------------------------------
+
+    async def one(self) -> int:
+        """Start one run and see it through."""
+        from contextlib import nullcontext
+
+        from detent.cli import standing
+        from detent.cli.output import paint, say, say_json
+        from detent.cli.progress import StepLines
+        from detent.cli.signals import INTERRUPTED, graceful, until_stopped
+
+        lines = None if self.silent or self.detach else StepLines(machine=self.found.flow.machine)
+        async with self.workspace.engine(
+            observers=[lines] if lines else [], concurrency=self.concurrency, create=True
+        ) as engine:
+            await self.workspace.remember(engine.store, self.found)
+            with graceful(self._last_words) as stop, lines or nullcontext():
+                run_id = await self._start(engine, self.items[0], self.run_id)
+                if lines is not None:
+                    say(f"{paint(self.found.flow.name, bold=True)} {run_id}")
+                if not self.detach:
+                    await until_stopped(
+                        engine, stop, engine.finish(run_id, patience=PATIENCE), lambda: self.started
+                    )
+            result = await engine.get(run_id)
+        if self.json:
+            say_json(standing.run_plain(result))
+        elif self.detach:
+            say(result.id)
+            say(f"  {self.workspace.command('resume', result.id)}   (or leave it to: detent serve)")
+        elif self.silent and not stop.asked.is_set():
+            say(result.id)
+        if stop.asked.is_set() and not result.status.is_end:
+            self._stopped([result])
+            return INTERRUPTED
+        if not self.silent and not self.detach:
+            standing.tell(self.workspace, result)
+        return standing.exit_code(result.status)
+
+    # -- many -----------------------------------------------------------------------------------------------
+
+    async def many(self) -> int:
+        """Start many runs and see them all through."""
+        from contextlib import nullcontext
+
+        from detent.cli import standing
+        from detent.cli.output import say, say_json
+        from detent.cli.progress import BatchProgress
+        from detent.cli.signals import INTERRUPTED, graceful, until_stopped
+
+        progress = BatchProgress(len(self.items))
+        shown = not (self.silent or self.detach)
+        results: deque[Run] = deque()
+        async with self.workspace.engine(
+            observers=[progress] if shown else [], concurrency=self.concurrency, create=True
+        ) as engine:
+            await self.workspace.remember(engine.store, self.found)
+            with graceful(self._last_words) as stop, progress if shown else nullcontext():
+                await until_stopped(
+                    engine, stop, self._all(engine, progress, results), lambda: list(self.started)
+                )
+            open_runs = (
+                [await engine.store.row(run_id) for run_id in self.started] if stop.asked.is_set() else []
+            )
+        unfinished = [row for row in open_runs if not row.now.status.is_end]
+        if self.json:
+            say_json([standing.run_plain(result) for result in results])
+        elif self.detach or self.silent:
+            for run_id in self.started:
+                say(run_id)
+        else:
+            say(progress.line())
+            self._attention(results)
+        if stop.asked.is_set() and (unfinished or len(self.started) < len(self.items)):
+            self._stopped(unfinished)
+            return INTERRUPTED
+        return max((standing.exit_code(result.status) for result in results), default=0)
+
+    async def _all(self, engine: Engine, progress: BatchProgress, results: deque[Run]) -> None:
+        """Make every run durable, at most so many ahead, and wait for each."""
+        import asyncio
+
+        from detent.kernel.status import Status
+
+        window = asyncio.Semaphore(IN_FLIGHT)
+        digits = len(str(len(self.items)))
+
+        async def finish(run_id: str) -> None:
+            try:
+                result = await engine.finish(run_id, patience=PATIENCE)
+            finally:
+                window.release()
+            if result.status is not Status.RUNNING:  # it is, when this process was told to stop
+                results.append(result)
+                progress.done(result.status.value)
+
+        async with asyncio.TaskGroup() as group:
+            for number, item in enumerate(self.items, 1):
+                await window.acquire()
+                if engine.stopping:
+                    break
+                named = f"{self.run_id}-{number:0{digits}d}" if self.run_id else None
+                run_id = await self._start(engine, item, named)
+                if not self.detach:
+                    group.create_task(finish(run_id))
+                else:
+                    window.release()
+
+    def _attention(self, results: deque[Run]) -> None:
+        """Name the runs somebody should look at."""
+        from detent.cli.output import clean, say, status
+        from detent.kernel.status import Status
+
+        odd = [result for result in results if result.status is not Status.SUCCEEDED]
+        for result in odd[:5]:
+            why = result.error or result.reason or next((h.question for h in result.holds.values()), "")
+            say(f"  {result.id}  {status(result.status.value)}  {clean(why)}".rstrip())
+        if len(odd) > 5:
+            say(
+                f"  … {len(odd) - 5:,} more: {self.workspace.command('runs', '--flow', self.found.flow.name)}"
+            )
+
+    # -- stopping -------------------------------------------------------------------------------------------
+
+    def _stopped(self, unfinished: list[Any]) -> None:
+        from detent.cli.output import warn
+
+        single = len(unfinished) == 1 and len(self.items) == 1
+        command = self.workspace.command("resume", unfinished[0].id if single else "--all")
+        left = len(self.items) - len(self.started)
+        never = f" {left:,} were not started." if left else ""
+        what = "The run is" if single else f"{len(unfinished):,} runs are"
+        warn(f"Stopped. {what} kept and can go on: {command}{never}")
+
+    def _last_words(self) -> str:
+        single = len(self.items) == 1 and self.started
+        return f"Go on with: {self.workspace.command('resume', self.started[0] if single else '--all')}"

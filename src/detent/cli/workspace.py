@@ -1,0 +1,154 @@
+"""What a command works with: the settings, the flows, the store, and the runs people mean."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from detent.kernel.errors import ConfigurationError, FlowNotFound, RunNotFound
+from detent.runtime.catalog import Catalog, Found, is_path
+from detent.runtime.settings import Settings, read_settings
+from detent.runtime.wiring import shown_url
+
+if TYPE_CHECKING:
+    from detent.engine.engine import Engine
+    from detent.engine.ports import Store
+
+T = TypeVar("T")
+
+SOURCE = "source/"
+"""Marks in the store that say which file a flow was run from, so that it is found again."""
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run a command's asynchronous part."""
+    return asyncio.run(work)
+
+
+class Workspace:
+    """Settings, flows and store as one command sees them."""
+
+    def __init__(self, store: str | None, config: str | None, plugins: list[str] | None = None) -> None:
+        self._store, self._config, self._plugins = store, config, list(plugins or ())
+        self._catalog: Catalog | None = None
+        self.settings: Settings = read_settings(config, {"store": store}, headings=self._headings)
+
+    def _headings(self, settings: Settings) -> Any:
+        self._catalog = Catalog(settings, self._plugins)
+        return self._catalog.headings()
+
+    @property
+    def catalog(self) -> Catalog:
+        """The flows that can be run here."""
+        if self._catalog is None:
+            self._catalog = Catalog(self.settings, self._plugins)
+        return self._catalog
+
+    def command(self, *words: str) -> str:
+        """A command to show to people, with the options it needs to find the same store."""
+        options: list[str] = []
+        if self._store:
+            options += ["--store", shown_url(self._store)]
+        if self._config:
+            options += ["--config", self._config]
+        return "detent " + " ".join(shlex.quote(word) for word in [*words, *options])
+
+    def log(self, verbose: int = 0, level: str | None = None, default: str | None = None) -> None:
+        """Log as the command line and the settings say; silent when nobody asked and there is no default."""
+        from detent.runtime import logging
+
+        if verbose:
+            level = level or ("debug" if verbose > 1 else "info")
+        if level or logging.wanted(self.settings):
+            logging.configure(self.settings, level)
+        elif default is not None:
+            logging.configure(self.settings, default)
+
+    # -- stores and engines ---------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def store(self) -> AsyncIterator[Store]:
+        """The store, open, for looking into."""
+        from detent.runtime.wiring import store_for
+
+        store = store_for(self.settings, create=False)
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    @asynccontextmanager
+    async def engine(
+        self, *, observers: Iterable[Any] = (), concurrency: int | None = None, create: bool = False
+    ) -> AsyncIterator[Engine]:
+        """The engine, open, with every flow that is known by name."""
+        from detent.runtime.wiring import engine_for
+
+        flows = [found.flow for found in self.catalog.all().values()]
+        engine = engine_for(self.settings, flows, observers=observers, concurrency=concurrency, create=create)
+        async with engine:
+            yield engine
+
+    async def remember(self, store: Store, found: Found) -> None:
+        """Write down which file a flow was run from, if it came from a file."""
+        if not is_path(found.place):
+            return
+        file = (self.settings.folder / found.place).resolve()
+        if not file.is_relative_to(self.settings.folder.resolve()):
+            return
+        there, version = await store.mark(SOURCE + found.flow.name)
+        place = str(file.relative_to(self.settings.folder.resolve()))
+        if there != place:
+            await store.set_mark(SOURCE + found.flow.name, place, version)
+
+    async def recall(self, engine: Engine, names: Iterable[str]) -> list[str]:
+        """Make the flows of these names known to the engine; gives the names that cannot be found."""
+        missing: list[str] = []
+        for name in names:
+            if name in engine.flows:
+                continue
+            found = await self._recalled(engine.store, name)
+            if name not in found:
+                missing.append(name)
+                continue
+            for neighbour in found.values():  # a run may start others of the same file
+                engine.add_flow(neighbour.flow)
+        return missing
+
+    async def know(self, engine: Engine, name: str) -> None:
+        """Make one flow known, or say that it is not."""
+        if await self.recall(engine, [name]):
+            known = FlowNotFound(name, engine.flows)
+            raise ConfigurationError(f"{known} Name the file or module it is in with --plugin.")
+
+    async def _recalled(self, store: Store, name: str) -> dict[str, Found]:
+        """The flows of the file one was run from, as long as that file lies in the working folder."""
+        place, _ = await store.mark(SOURCE + name)
+        folder = self.settings.folder.resolve()
+        if not isinstance(place, str):
+            return {}
+        file = (folder / place).resolve()
+        if not file.is_relative_to(folder) or not file.is_file():
+            return {}
+        return self.catalog.add_file(place)
+
+    # -- runs -----------------------------------------------------------------------------------------------
+
+    async def run_id(self, store: Store, said: str) -> str:
+        """The id a text means: itself, or the one run whose id begins with it."""
+        try:
+            return (await store.row(said)).id
+        except RunNotFound:
+            found = await store.find(said, 11) if said else []
+        if not found:
+            raise RunNotFound(said, f" See: {self.command('runs')}")
+        first = found[0]
+        # A run's children begin with its own id; the run itself is meant.
+        if all(other.startswith(f"{first}.") for other in found[1:]):
+            return first
+        shown = ", ".join(found[:10]) + (", …" if len(found) > 10 else "")
+        raise ConfigurationError(f"'{said}' is the beginning of several runs: {shown}.")

@@ -1,0 +1,401 @@
+"""Figures: what one run's journal adds up to, and what many runs of a flow add up to.
+
+The adding up of a run is the kernel's `StateMachine`; this module puts its figures beside what the object
+does not know (money, failed attempts, waiting) and makes all of it JSON. A flow's figures come from counted
+moves, so they cost the same for ten runs and for a million.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from detent.insight.table import machine_of
+from detent.insight.words import columns, money, span, total
+from detent.kernel.entries import AttemptFailed, EffectDone, Entry, Held, Moved, Released
+from detent.kernel.machine import Machine
+from detent.kernel.run import Run
+from detent.kernel.state_machine import StateMachine
+
+
+@dataclass(frozen=True, slots=True)
+class StateFigures:
+    """What the visits to one state add up to. A visit counts once the state has been left."""
+
+    state: str
+    visits: int = 0
+    seconds: float = 0.0
+    fastest: float | None = None
+    """None while there is no visit."""
+    slowest: float = 0.0
+    tokens: int = 0
+    cost_usd: float = 0.0
+
+    @property
+    def avg_seconds(self) -> float:
+        """Mean length of a visit."""
+        return self.seconds / self.visits if self.visits else 0.0
+
+    @property
+    def avg_tokens(self) -> float:
+        """Mean tokens of a visit."""
+        return self.tokens / self.visits if self.visits else 0.0
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values, under the names `StateMetrics.to_dict` uses."""
+        return {
+            "state": self.state,
+            "visit_count": self.visits,
+            "total_duration_seconds": self.seconds,
+            "total_tokens": self.tokens,
+            "avg_duration_seconds": self.avg_seconds,
+            "avg_tokens": self.avg_tokens,
+            "min_duration_seconds": self.fastest,
+            "max_duration_seconds": self.slowest,
+            "total_cost_usd": self.cost_usd,
+        }
+
+
+# -- one run ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RunMetrics:
+    """The figures of one run."""
+
+    machine: str
+    status: str
+    states: tuple[StateFigures, ...]
+    """Every state that is no end, in table order, unvisited ones too."""
+    totals: Mapping[str, Any]
+    """The six totals of `StateMachine.get_total_metrics`: what the moves say."""
+    transitions: Mapping[str, Any]
+    bottlenecks: Mapping[str, Any]
+    tokens: int
+    """Everything spent, beside the moves too: comparisons, children, a visit not yet over."""
+    cost_usd: float
+    elapsed_seconds: float
+    """From the first entry to the last, waiting included."""
+    waited_seconds: float
+    """In holds that were answered, each for itself."""
+    failed_attempts: int
+    effects: int
+    """Effects that happened, each once."""
+    report: str = field(repr=False)
+    """The text report, in the layout of `StateMachine.format_metrics_report`."""
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "machine": self.machine,
+            "status": self.status,
+            "states": [figures.to_plain() for figures in self.states],
+            "totals": dict(self.totals),
+            "transitions": dict(self.transitions),
+            "bottlenecks": dict(self.bottlenecks),
+            "tokens": self.tokens,
+            "cost_usd": self.cost_usd,
+            "elapsed_seconds": self.elapsed_seconds,
+            "waited_seconds": self.waited_seconds,
+            "failed_attempts": self.failed_attempts,
+            "effects": self.effects,
+        }
+
+
+def run_metrics(
+    machine: Machine[Any] | Mapping[str, Any],
+    entries: Iterable[Entry],
+    *,
+    max_iterations: int = 3,
+    title: str | None = None,
+) -> RunMetrics:
+    """The figures of a run from its whole journal and its table, or the stored description of that.
+
+    `title` stands at the head of the report in place of the machine's name.
+    """
+    journal = list(entries)
+    made: StateMachine[Any] = StateMachine.from_journal(
+        machine_of(machine), journal, max_iterations=max_iterations
+    )
+    run = Run.fold("", journal)
+    costs: dict[str, list[float]] = {}
+    for entry in journal:
+        if isinstance(entry.body, Moved):
+            costs.setdefault(entry.body.frm, []).append(entry.body.spend.cost_usd)
+    states = []
+    for state, metrics in made.get_all_state_metrics().items():
+        name = made.machine.named(state)
+        visited = metrics.visit_count > 0
+        states.append(
+            StateFigures(
+                name,
+                metrics.visit_count,
+                metrics.total_duration_seconds,
+                metrics.min_duration_seconds if visited else None,
+                metrics.max_duration_seconds,
+                metrics.total_tokens,
+                total(costs.get(name, ())),
+            )
+        )
+    spent = run.total_spend
+    return RunMetrics(
+        machine=made.machine.name,
+        status=run.status.value,
+        states=tuple(states),
+        totals=made.get_total_metrics(),
+        transitions=made.get_transition_metrics(),
+        bottlenecks=made.get_bottleneck_analysis(),
+        tokens=spent.tokens,
+        cost_usd=spent.cost_usd,
+        elapsed_seconds=max(0.0, journal[-1].at - journal[0].at) if journal else 0.0,
+        waited_seconds=_waited(journal),
+        failed_attempts=sum(isinstance(entry.body, AttemptFailed) for entry in journal),
+        effects=len({entry.body.key for entry in journal if isinstance(entry.body, EffectDone)}),
+        report=_titled(made.format_metrics_report(), title),
+    )
+
+
+def _waited(journal: list[Entry]) -> float:
+    since: dict[str, float] = {}
+    waits: list[float] = []
+    for entry in journal:
+        if isinstance(entry.body, Held):
+            since[entry.body.name] = entry.at
+        elif isinstance(entry.body, Released) and entry.body.name in since:
+            waits.append(max(0.0, entry.at - since.pop(entry.body.name)))
+    return total(waits)
+
+
+def _titled(report: str, title: str | None) -> str:
+    if title is None:
+        return report
+    return f"=== {title} Metrics Report ===\n{report.partition(chr(10))[2]}"
+
+
+# -- many runs ----------------------------------------------------------------------------------------------
+
+
+class CountedMove(Protocol):
+    """One kind of move in one flow, added up over a day; what stores keep of every commit."""
+
+    @property
+    def flow(self) -> str: ...
+    @property
+    def day(self) -> int: ...
+    @property
+    def frm(self) -> str: ...
+    @property
+    def to(self) -> str: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def fastest(self) -> float: ...
+    @property
+    def slowest(self) -> float: ...
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def cost_usd(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TransitionFigures:
+    """How often, how slowly and how expensively one move was made."""
+
+    frm: str
+    to: str
+    count: int
+    seconds: float
+    fastest: float
+    slowest: float
+    tokens: int
+    cost_usd: float
+
+    @property
+    def name(self) -> str:
+        """`a → b`."""
+        return f"{self.frm} → {self.to}"
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "from_state": self.frm,
+            "to_state": self.to,
+            "count": self.count,
+            "total_duration_seconds": self.seconds,
+            "avg_duration_seconds": self.seconds / self.count if self.count else 0.0,
+            "min_duration_seconds": self.fastest,
+            "max_duration_seconds": self.slowest,
+            "total_tokens": self.tokens,
+            "total_cost_usd": self.cost_usd,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FlowMetrics:
+    """The figures of all runs of one flow."""
+
+    flow: str | None
+    """None when there was nothing to add up."""
+    first_day: int | None
+    """Days since the epoch, UTC."""
+    last_day: int | None
+    states: tuple[StateFigures, ...]
+    """States that were left at least once, by name."""
+    transitions: tuple[TransitionFigures, ...]
+    """Most frequent first."""
+
+    @property
+    def moves(self) -> int:
+        """Moves made."""
+        return sum(made.count for made in self.transitions)
+
+    @property
+    def seconds(self) -> float:
+        """Time at work."""
+        return total(made.seconds for made in self.transitions)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the moves."""
+        return sum(made.tokens for made in self.transitions)
+
+    @property
+    def cost_usd(self) -> float:
+        """Money of the moves."""
+        return total(made.cost_usd for made in self.transitions)
+
+    @property
+    def slowest_state(self) -> StateFigures | None:
+        """The state with the longest average visit."""
+        return max(self.states, key=lambda figures: figures.avg_seconds, default=None)
+
+    @property
+    def highest_token_state(self) -> StateFigures | None:
+        """The state with the highest average of tokens."""
+        return max(self.states, key=lambda figures: figures.avg_tokens, default=None)
+
+    @property
+    def report(self) -> str:
+        """All of it for people to read."""
+        return _flow_report(self)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        slowest, hungriest = self.slowest_state, self.highest_token_state
+        return {
+            "flow": self.flow,
+            "first_day": _date(self.first_day),
+            "last_day": _date(self.last_day),
+            "totals": {
+                "total_transitions": self.moves,
+                "total_duration_seconds": self.seconds,
+                "total_tokens": self.tokens,
+                "total_cost_usd": self.cost_usd,
+            },
+            "states": [figures.to_plain() for figures in self.states],
+            "transitions": [made.to_plain() for made in self.transitions],
+            "bottlenecks": {
+                "slowest_state": slowest.to_plain() if slowest else None,
+                "highest_token_state": hungriest.to_plain() if hungriest else None,
+            },
+        }
+
+
+def flow_metrics(edges: Iterable[CountedMove]) -> FlowMetrics:
+    """Add counted moves of one flow up; days are added together."""
+    rows = [edge for edge in edges if edge.count > 0]
+    flows = sorted({edge.flow for edge in rows})
+    if len(flows) > 1:
+        raise ValueError(f"Figures of different flows cannot be added up: {', '.join(flows)}.")
+    by_pair: dict[tuple[str, str], list[CountedMove]] = {}
+    by_state: dict[str, list[CountedMove]] = {}
+    for edge in rows:
+        by_pair.setdefault((edge.frm, edge.to), []).append(edge)
+        by_state.setdefault(edge.frm, []).append(edge)
+    transitions = [
+        TransitionFigures(
+            frm, to, sum(edge.count for edge in same), total(edge.seconds for edge in same),
+            min(edge.fastest for edge in same), max(edge.slowest for edge in same),
+            sum(edge.tokens for edge in same), total(edge.cost_usd for edge in same),
+        )
+        for (frm, to), same in by_pair.items()
+    ]  # fmt: skip
+    states = [
+        StateFigures(
+            state, sum(edge.count for edge in left), total(edge.seconds for edge in left),
+            min(edge.fastest for edge in left), max(edge.slowest for edge in left),
+            sum(edge.tokens for edge in left), total(edge.cost_usd for edge in left),
+        )
+        for state, left in by_state.items()
+    ]  # fmt: skip
+    return FlowMetrics(
+        flows[0] if flows else None,
+        min((edge.day for edge in rows), default=None),
+        max((edge.day for edge in rows), default=None),
+        tuple(sorted(states, key=lambda figures: figures.state)),
+        tuple(sorted(transitions, key=lambda made: (-made.count, made.frm, made.to))),
+    )
+
+
+def _flow_report(metrics: FlowMetrics) -> str:
+    lines = [
+        f"=== {metrics.flow or 'Flow'} Metrics Report ===",
+        "",
+        f"Total Duration: {metrics.seconds:.2f}s",
+        f"Total Tokens: {metrics.tokens:,}",
+        f"Total Cost: {money(metrics.cost_usd)}",
+        f"Total Transitions: {metrics.moves:,}",
+        "",
+        "--- States ---",
+    ]
+    slowest, hungriest = metrics.slowest_state, metrics.highest_token_state
+    if slowest is None or hungriest is None:
+        return "\n".join(lines)
+    heads = ("State", "Visits", "Avg", "Min", "Max", "Tokens", "Cost")
+    rows = [
+        (
+            figures.state, f"{figures.visits:,}", span(figures.avg_seconds), span(figures.fastest or 0.0),
+            span(figures.slowest), f"{figures.tokens:,}", money(figures.cost_usd),
+        )
+        for figures in metrics.states
+    ]  # fmt: skip
+    lines += [f"  {line}" for line in columns([heads, *rows], frozenset(range(1, 7)))]
+    lines += [
+        "",
+        "--- Bottleneck Analysis ---",
+        f"Slowest State: {slowest.state}",
+        f"  Avg Duration: {slowest.avg_seconds:.2f}s",
+        f"  Total Duration: {slowest.seconds:.2f}s",
+        f"  Visits: {slowest.visits}",
+        "",
+        f"Highest Token State: {hungriest.state}",
+        f"  Avg Tokens: {hungriest.avg_tokens:.0f}",
+        f"  Total Tokens: {hungriest.tokens:,}",
+        f"  Visits: {hungriest.visits}",
+        "",
+        "--- Transition Patterns ---",
+        f"Most Common: {metrics.transitions[0].name} ({metrics.transitions[0].count}x)",
+        f"Unique Transitions: {len(metrics.transitions)}",
+        *(
+            f"  {line}"
+            for line in columns(
+                ((made.name, f"{made.count:,}") for made in metrics.transitions), frozenset({1})
+            )
+        ),
+    ]
+    return "\n".join(lines)
+
+
+def _date(day: int | None) -> str | None:
+    """A day as `2026-09-21`; None where it is none a calendar has."""
+    if day is None:
+        return None
+    try:
+        return datetime.fromtimestamp(day * 86400, UTC).date().isoformat()
+    except (OverflowError, OSError, ValueError):
+        return None

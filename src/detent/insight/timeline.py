@@ -1,0 +1,321 @@
+"""A journal as a story: one readable line per entry, with when, how long, who and what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from detent.insight.words import columns, cost, count, short, span, value
+from detent.kernel.entries import (
+    AttemptFailed,
+    Body,
+    ChildEnded,
+    Claimed,
+    EffectBegun,
+    EffectDone,
+    EffectFailed,
+    EffectSkipped,
+    Ended,
+    Entry,
+    Forked,
+    Held,
+    Migrated,
+    Moved,
+    Noted,
+    Proposed,
+    Recorded,
+    Released,
+    Reopened,
+    Started,
+    Tagged,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineLine:
+    """One entry in words."""
+
+    seq: int
+    at: float
+    """Seconds since the epoch."""
+    offset: float
+    """Seconds since the first entry."""
+    kind: str
+    who: str
+    what: str
+    duration: float | None = None
+    """How long what the line tells took: a visit, an attempt, an effect, a wait."""
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "seq": self.seq,
+            "at": self.at,
+            "offset": self.offset,
+            "kind": self.kind,
+            "who": self.who,
+            "what": self.what,
+            "duration": self.duration,
+        }
+
+
+def timeline(entries: Iterable[Entry]) -> list[TimelineLine]:
+    """One line per entry, in order."""
+    journal = list(entries)
+    if not journal:
+        return []
+    teller = _Teller(journal)
+    began = journal[0].at
+    lines = []
+    for entry in journal:
+        who, what, duration = teller.tell(entry)
+        lines.append(TimelineLine(entry.seq, entry.at, entry.at - began, entry.kind, who, what, duration))
+    return lines
+
+
+def render(lines: Iterable[TimelineLine]) -> str:
+    """The lines as text in aligned columns: number, time since the start, duration, who, what."""
+    rows = [
+        (
+            str(line.seq),
+            f"+{span(line.offset)}" if line.offset >= 0 else span(line.offset),
+            span(line.duration) if line.duration is not None else "",
+            line.who,
+            line.what,
+        )
+        for line in lines
+    ]
+    return "\n".join(columns(rows, frozenset({0, 1, 2})))
+
+
+Told = tuple[str, str, float | None]
+"""Who, what, how long."""
+
+
+class _Teller:
+    """Knows enough of the whole journal to say of a line what later or earlier lines make of it."""
+
+    def __init__(self, journal: list[Entry]) -> None:
+        self._answers = _answers(journal)
+        self._done: dict[str, int] = {}
+        self._tell: dict[type[Body], Callable[[Any, Entry], Told]] = {
+            Started: _started,
+            Moved: _moved,
+            AttemptFailed: _attempt_failed,
+            Proposed: _proposed,
+            EffectBegun: _effect_begun,
+            EffectDone: self._effect_done,
+            EffectFailed: _effect_failed,
+            EffectSkipped: _effect_skipped,
+            Recorded: _recorded,
+            ChildEnded: _child_ended,
+            Held: self._held,
+            Released: self._released,
+            Claimed: _claimed,
+            Noted: _noted,
+            Tagged: _tagged,
+            Migrated: _migrated,
+            Forked: _forked,
+            Reopened: _reopened,
+            Ended: _ended,
+        }
+
+    def tell(self, entry: Entry) -> Told:
+        """Who, what and how long."""
+        return self._tell[type(entry.body)](entry.body, entry)
+
+    def _effect_done(self, body: EffectDone, entry: Entry) -> Told:
+        who, duration = "engine", body.duration or None
+        if body.how == "reused":
+            before = self._done.get(body.key)
+            where = f" in entry {before}" if before is not None else ""
+            what = f"{body.tool} not repeated: done before{where}"
+        elif body.how == "probed":
+            what = f"{body.tool} had happened: found by asking"
+        elif body.how == "told":
+            who, what = "person", f"{body.tool} had happened: somebody said so"
+        else:
+            what = f"{body.tool} {body.how}"
+        self._done.setdefault(body.key, entry.seq)
+        return who, what + (f" → {value(body.receipt)}" if body.receipt is not None else ""), duration
+
+    def _held(self, body: Held, entry: Entry) -> Told:
+        who = "engine" if body.why in ("attention", "breaker", "children") or body.name == "retry" else "step"
+        what = f"waits for {_WAITS.get(body.why, body.why)}"
+        if body.why == "children" and body.about.get("runs"):
+            what += f": {', '.join(map(str, body.about['runs']))}"
+        elif body.name not in ("hold", "retry", "breaker"):
+            what += f" ('{short(body.name, 40)}')"
+        if body.question:
+            what += f": {short(body.question, 100)}"
+        if body.choices:
+            what += f" [{' / '.join(body.choices)}]"
+        if body.wake_at is not None:
+            what += f", at most {span(max(0.0, body.wake_at - entry.at))}"
+        answer = self._answers.get(entry.seq)
+        if answer is None:
+            what += "; still waiting"
+        elif answer.kind != Released.kind:
+            what += "; never answered"
+        return who, what, body.duration or None
+
+    def _released(self, body: Released, entry: Entry) -> Told:
+        held = self._answers.get(entry.seq)
+        waited = entry.at - held.at if held is not None else None
+        name = "" if body.name == "hold" else f" '{short(body.name, 40)}'"
+        if body.answer is None:
+            what = f"wait{name} over"
+        else:
+            what = f"wait{name} answered: {value(body.answer)}"
+        if waited is not None:
+            what += f", after {span(waited)}"
+        return body.by, what, waited
+
+
+def _answers(journal: list[Entry]) -> dict[int, Entry]:
+    """For every hold the entry that ended it, and for every release the hold it answers."""
+    found: dict[int, Entry] = {}
+    held: dict[str, Entry] = {}
+    for entry in journal:
+        body = entry.body
+        if isinstance(body, Held):
+            held[body.name] = entry
+        elif isinstance(body, Released):
+            if (before := held.pop(body.name, None)) is not None:
+                found[before.seq], found[entry.seq] = entry, before
+        elif isinstance(body, Moved | Ended | Forked | Reopened | Migrated):
+            for before in held.values():
+                found[before.seq] = entry
+            held.clear()
+    return found
+
+
+_WAITS = {
+    "person": "a person",
+    "timer": "the clock",
+    "children": "children",
+    "attention": "attention",
+    "breaker": "a breaker to close",
+}
+
+
+def _extra(*parts: str) -> str:
+    """Remarks in parentheses, the empty ones left out."""
+    said = [part for part in parts if part]
+    return f" ({'; '.join(said)})" if said else ""
+
+
+def _started(body: Started, entry: Entry) -> Told:
+    what = f"started {body.flow} v{body.version} in '{body.state}'"
+    if body.forked_from:
+        what += f", a fork of {body.forked_from.get('run')} after entry {body.forked_from.get('seq')}"
+    tags = f"tags {', '.join(body.tags)}" if body.tags else ""
+    return "engine", what + _extra(f"child of {body.parent}" if body.parent else "", tags), None
+
+
+def _moved(body: Moved, entry: Entry) -> Told:
+    what = f"{body.frm} → {body.to}"
+    if body.event:
+        what += f" on {body.event}"
+    if body.reason:
+        what += f": {short(body.reason, 120)}"
+    return (
+        body.by,
+        what
+        + _extra(
+            f"attempt {body.attempt}" if body.attempt > 1 else "",
+            "new iteration" if body.iteration else "",
+            cost(body.spend),
+            f"run {body.status.value}" if body.status is not None else "",
+        ),
+        body.duration,
+    )
+
+
+def _again(retry_at: float | None, at: float) -> str:
+    return "no further attempt" if retry_at is None else f"again in {span(max(0.0, retry_at - at))}"
+
+
+def _attempt_failed(body: AttemptFailed, entry: Entry) -> Told:
+    what = f"attempt {body.attempt} at '{body.step}' failed: {body.error}"
+    if body.message:
+        what += f": {short(body.message, 120)}"
+    what += f"; {_again(body.retry_at, entry.at)}"
+    return "engine", what + _extra(cost(body.spend)), body.duration
+
+
+def _proposed(body: Proposed, entry: Entry) -> Told:
+    tools = ", ".join(str(effect.get("tool")) for effect in body.effects)
+    what = f"'{body.step}' proposed {count(len(body.effects), 'effect')}: {tools}"
+    return body.by, what + _extra(cost(body.spend)), body.duration
+
+
+def _effect_begun(body: EffectBegun, entry: Entry) -> Told:
+    return "engine", f"{body.tool} begun", None
+
+
+def _effect_failed(body: EffectFailed, entry: Entry) -> Told:
+    if body.code == "told":
+        return "person", f"{body.tool} did not happen: {short(body.message, 120)}; to be tried again", None
+    what = f"{body.tool} did not happen, attempt {body.attempts}: {body.code}"
+    if body.message and body.message != body.code:
+        what += f": {short(body.message, 120)}"
+    return "engine", f"{what}; {_again(body.retry_at, entry.at)}", None
+
+
+def _effect_skipped(body: EffectSkipped, entry: Entry) -> Told:
+    return body.by, f"{body.tool} is not to be performed", None
+
+
+def _recorded(body: Recorded, entry: Entry) -> Told:
+    return "step", f"answer '{short(body.key, 60)}' kept" + _extra(cost(body.spend)), None
+
+
+def _child_ended(body: ChildEnded, entry: Entry) -> Told:
+    what = f"child {body.run} ended {body.status.value}"
+    return "child", what + _extra(count(body.steps, "step"), cost(body.spend)), body.seconds
+
+
+def _claimed(body: Claimed, entry: Entry) -> Told:
+    return "engine", f"worker {body.worker} took over" + (f" from {body.lost}" if body.lost else ""), None
+
+
+def _noted(body: Noted, entry: Entry) -> Told:
+    said = f": {value(body.body, 120)}" if body.body else ""
+    return "step", f"note {body.topic}{said}" + _extra(cost(body.spend)), None
+
+
+def _tagged(body: Tagged, entry: Entry) -> Told:
+    marks = [*(f"+{tag}" for tag in body.add), *(f"-{tag}" for tag in body.remove)]
+    return "step", f"tags {' '.join(marks)}", None
+
+
+def _migrated(body: Migrated, entry: Entry) -> Told:
+    what = f"carried over to version {body.version} in '{body.state}'"
+    return "engine", what + (f": {short(body.reason, 120)}" if body.reason else ""), None
+
+
+def _forked(body: Forked, entry: Entry) -> Told:
+    changed = ", ".join(body.set)
+    return (
+        "person",
+        "goes its own way from here"
+        + _extra(
+            f"changed data: {changed}" if changed else "",
+            f"changed settings: {', '.join(body.config)}" if body.config else "",
+            "another budget" if body.budget is not None else "",
+        ),
+        None,
+    )
+
+
+def _reopened(body: Reopened, entry: Entry) -> Told:
+    what = f"reopened in '{body.state}'" + (f": {short(body.reason, 120)}" if body.reason else "")
+    return body.by, what + _extra("another budget" if body.budget is not None else ""), None
+
+
+def _ended(body: Ended, entry: Entry) -> Told:
+    what = f"ended {body.status.value}" + (f": {short(body.reason, 120)}" if body.reason else "")
+    error = short(body.error, 120) if body.error else ""
+    return body.by, what + _extra(error, cost(body.spend)), body.duration or None

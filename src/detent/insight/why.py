@@ -1,0 +1,507 @@
+"""Why a run went the way it went: for every decision its reason, its grounds, its maker, its price.
+
+A decision is a move, an end, a hold, a fallback from agent to handler, an effect that was settled, or a
+change from outside (migration, fork, reopening).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal
+
+from detent.insight.table import Source, Table
+from detent.insight.words import cost, count, short, span, value
+from detent.kernel.budget import NOTHING, Spend
+from detent.kernel.entries import (
+    AttemptFailed,
+    ChildEnded,
+    EffectBegun,
+    EffectDone,
+    EffectFailed,
+    EffectSkipped,
+    Ended,
+    Entry,
+    Forked,
+    Held,
+    Migrated,
+    Moved,
+    Proposed,
+    Released,
+    Reopened,
+)
+from detent.kernel.machine import Machine
+from detent.kernel.plain import copied
+from detent.kernel.run import Run
+
+DecisionKind = Literal["move", "end", "hold", "fallback", "effect", "migration", "fork", "reopening"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a decision did to one key of the data."""
+
+    key: str
+    after: Any
+    """The new value; for an addition, the items added."""
+    before: Any = None
+    """The old value of a key that was set; None when it had none."""
+    added: bool = False
+    """True when items were added to the list there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A query asked while deciding."""
+
+    tool: str
+    args: Any = None
+    answer: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another way the table (or, for a hold, the question) offered."""
+
+    to: str
+    event: str | None = None
+    when: str | None = None
+    """The condition on it, for people."""
+    reason: str | None = None
+    held: bool | None = None
+    """Whether the condition held on the data then; None when that cannot be known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Performed:
+    """What became of one effect proposed for a decision."""
+
+    key: str
+    tool: str
+    args: Any = None
+    how: str = "pending"
+    """performed, probed, told, reused, skipped, failed; in doubt or pending while not settled."""
+    receipt: Any = None
+    failures: tuple[str, ...] = ()
+    """Attempts that did not work, as `code: message`."""
+    duration: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One decision and its grounds."""
+
+    seq: int
+    """The entry that tells of it."""
+    at: float
+    kind: DecisionKind
+    state: str
+    """Where the run stood."""
+    to: str | None = None
+    """Where it went: a state, or for an effect its tool and for a hold its name."""
+    by: str = "engine"
+    """handler, agent, person, engine, clock."""
+    reason: str | None = None
+    event: str | None = None
+    status: str | None = None
+    """Set when it ended the run."""
+    attempts: int = 1
+    failures: tuple[str, ...] = ()
+    """Attempts before it that failed, as `type: message`."""
+    duration: float = 0.0
+    """Of the whole visit; for a hold, how long it was waited; for an effect, how long it took."""
+    spend: Spend = NOTHING
+    changed: tuple[Change, ...] = ()
+    looked: tuple[Look, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    effects: tuple[Performed, ...] = ()
+    """Performed for it; for a decision about one effect, that one."""
+    children: tuple[str, ...] = ()
+    """Child runs it waited for, as `id: status`."""
+    question: str | None = None
+    answer: Any = None
+    answered: bool | None = None
+    """For a hold: whether it was answered."""
+    detail: Mapping[str, Any] | None = None
+    """What dispatch and gate had to say."""
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values, what was not said left out."""
+        plain: dict[str, Any] = {"seq": self.seq, "at": self.at, "kind": self.kind, "state": self.state}
+        for item in fields(self):
+            found = getattr(self, item.name)
+            if item.name not in plain and found is not None and found != ():
+                plain[item.name] = _plain(found)
+        return plain
+
+
+def _plain(found: Any) -> Any:
+    if isinstance(found, Spend):
+        return found.to_plain()
+    if isinstance(found, tuple):
+        return [_plain(item) for item in found]
+    if is_dataclass(found) and not isinstance(found, type):
+        return {item.name: _plain(getattr(found, item.name)) for item in fields(found)}
+    return copied(dict(found)) if isinstance(found, Mapping) else found
+
+
+def why(entries: Iterable[Entry], machine: Source | None = None) -> list[Decision]:
+    """Every decision of a run from its whole journal.
+
+    With its machine (or the description of it) each comes with the alternatives the table allowed; only a
+    machine, whose conditions can be asked, says which of them held.
+    """
+    reader = _Reader(machine)
+    for entry in entries:
+        reader.read(entry)
+    return reader.finish()
+
+
+class _Reader:
+    """Walks a journal beside the run it adds up to."""
+
+    def __init__(self, source: Source | None) -> None:
+        self._table = Table.of(source) if source is not None else None
+        self._machine = source if isinstance(source, Machine) else None
+        self._run = Run("")
+        self._found: list[Decision] = []
+        self._proposed: Entry | None = None
+        self._effects: dict[str, Performed] = {}
+        self._failures: list[str] = []
+        self._children: dict[str, str] = {}
+        self._waits: dict[str, int] = {}
+        """Open holds: name to their place among the decisions."""
+
+    def finish(self) -> list[Decision]:
+        """What was found."""
+        return self._found
+
+    def read(self, entry: Entry) -> None:
+        """Take the next entry in."""
+        body = entry.body
+        state, changes = self._run.state, self._changes(body)
+        spent, seconds = self._run.visit_spend, self._run.visit_seconds
+        self._run.apply(entry)
+        if isinstance(body, Moved):
+            self._moved(entry, body, changes)
+        elif isinstance(body, Ended):
+            self._ended(entry, body, state, changes, spent + body.spend, seconds + body.duration)
+        elif isinstance(body, AttemptFailed):
+            self._failures.append(_line(body.error, body.message))
+        elif isinstance(body, Proposed):
+            self._propose(entry, body)
+        elif isinstance(body, EffectBegun | EffectDone | EffectFailed | EffectSkipped):
+            self._effect(entry, body, state)
+        elif isinstance(body, ChildEnded):
+            self._children[body.run] = body.status.value
+        elif isinstance(body, Held):
+            self._held(entry, body)
+        elif isinstance(body, Released):
+            self._released(entry, body)
+        elif isinstance(body, Migrated | Forked | Reopened):
+            self._from_outside(entry, body, state, changes)
+
+    # -- kinds ----------------------------------------------------------------------------------------------
+
+    def _moved(self, entry: Entry, body: Moved, changes: tuple[Change, ...]) -> None:
+        if self._proposed is None:
+            self._fallback(entry, body.detail, body.frm)
+        status = body.status.value if body.status is not None else None
+        self._add(
+            Decision(
+                entry.seq, entry.at, "move" if status is None else "end", body.frm, body.to, body.by,
+                body.reason, body.event, status, body.attempt, tuple(self._failures), body.duration,
+                body.spend, changes, _looks(body.looked), self._alternatives(body.frm, body.to, body.event),
+                self._performed(), self._ended_children(), detail=body.detail or None,
+            )
+        )  # fmt: skip
+        self._leave()
+
+    def _ended(
+        self, entry: Entry, body: Ended, state: str, changes: tuple[Change, ...], spent: Spend, seconds: float
+    ) -> None:
+        proposal = self._proposed.body if self._proposed is not None else None
+        looked = _looks(proposal.looked) if isinstance(proposal, Proposed) else ()
+        detail = dict(proposal.detail) if isinstance(proposal, Proposed) else {}
+        if body.error:
+            detail["error"] = body.error
+        self._add(
+            Decision(
+                entry.seq, entry.at, "end", state, None, body.by, body.reason, None, body.status.value,
+                body.attempt, tuple(self._failures), seconds, spent, changes, looked,
+                self._alternatives(state, None, None), self._performed(), self._ended_children(),
+                detail=detail or None,
+            )
+        )  # fmt: skip
+        self._leave()
+
+    def _propose(self, entry: Entry, body: Proposed) -> None:
+        self._proposed = entry
+        self._effects = {
+            effect["key"]: Performed(effect["key"], effect["tool"], effect.get("args"))
+            for effect in body.effects
+        }
+        self._fallback(entry, body.detail, self._run.state)
+
+    def _effect(
+        self, entry: Entry, body: EffectBegun | EffectDone | EffectFailed | EffectSkipped, state: str
+    ) -> None:
+        known = self._effects.get(body.key, Performed(body.key, body.tool))
+        proposal = self._proposed.body if self._proposed is not None else None
+        by, reason, settled = "engine", None, True
+        if isinstance(body, EffectBegun):
+            now = Performed(known.key, known.tool, known.args, "in doubt", None, known.failures)
+            settled = False
+        elif isinstance(body, EffectDone):
+            by = "person" if body.how == "told" else "engine"
+            now = Performed(
+                known.key, known.tool, known.args, body.how, body.receipt, known.failures, body.duration
+            )
+        elif isinstance(body, EffectSkipped):
+            by = body.by
+            now = Performed(known.key, known.tool, known.args, "skipped", None, known.failures)
+        else:
+            by = "person" if body.code == "told" else "engine"
+            reason, settled = _line(body.code, body.message), body.retry_at is None
+            how = "failed" if settled else "pending"
+            now = Performed(known.key, known.tool, known.args, how, None, (*known.failures, reason))
+        self._effects[body.key] = now
+        if settled:
+            self._add(
+                Decision(
+                    entry.seq, entry.at, "effect", state, body.tool, by,
+                    reason or (_reason(proposal) if isinstance(proposal, Proposed) else None),
+                    attempts=len(now.failures) + (now.how in ("performed", "probed")),
+                    failures=now.failures, duration=now.duration, effects=(now,),
+                )
+            )  # fmt: skip
+        if isinstance(body, EffectFailed) and settled:  # the step is asked once more
+            self._proposed, self._effects = None, {}
+
+    def _held(self, entry: Entry, body: Held) -> None:
+        self._waits[body.name] = len(self._found)
+        self._add(
+            Decision(
+                entry.seq, entry.at, "hold", self._run.state, body.name,
+                "engine" if body.why in ("attention", "breaker", "children") else "handler",
+                f"waits for {body.why}", question=body.question or None, answered=False,
+                alternatives=tuple(Alternative(choice) for choice in body.choices), spend=body.spend,
+                detail=body.about or None,
+            )
+        )  # fmt: skip
+
+    def _released(self, entry: Entry, body: Released) -> None:
+        place = self._waits.pop(body.name, None)
+        if place is None:
+            return
+        held = self._found[place]
+        self._found[place] = Decision(
+            held.seq, held.at, "hold", held.state, held.to, body.by, held.reason, question=held.question,
+            answered=True, answer=body.answer, duration=max(0.0, entry.at - held.at), spend=held.spend,
+            alternatives=tuple(other for other in held.alternatives if other.to != body.answer),
+            detail=held.detail,
+        )  # fmt: skip
+
+    def _from_outside(
+        self, entry: Entry, body: Migrated | Forked | Reopened, state: str, changes: tuple[Change, ...]
+    ) -> None:
+        kind: DecisionKind = "fork"
+        by, reason = "person", None
+        if isinstance(body, Migrated):
+            kind, by, reason = "migration", "engine", body.reason or f"version {body.version}"
+        elif isinstance(body, Reopened):
+            kind, by, reason = "reopening", body.by, body.reason or None
+        now = self._run.state
+        self._add(
+            Decision(
+                entry.seq, entry.at, kind, state, now if now != state else None, by, reason, changed=changes
+            )
+        )
+        self._leave()
+
+    def _fallback(self, entry: Entry, detail: Mapping[str, Any], state: str) -> None:
+        """A decision of its own when the agent's answer was not used."""
+        said = fallback_of(detail)
+        if said is None:
+            return
+        error = said.get("agent_error") or said.get("error")
+        self._add(
+            Decision(
+                entry.seq, entry.at, "fallback", state, "handler", "engine",
+                str(said.get("fallback_reason") or said.get("reason") or "fallback"),
+                failures=(error if isinstance(error, str) else value(error, 200),) if error else (),
+                detail=said,
+            )
+        )  # fmt: skip
+
+    # -- parts ----------------------------------------------------------------------------------------------
+
+    def _add(self, decision: Decision) -> None:
+        self._found.append(decision)
+
+    def _leave(self) -> None:
+        self._proposed, self._effects, self._failures, self._children = None, {}, [], {}
+        self._waits = {}
+
+    def _performed(self) -> tuple[Performed, ...]:
+        return tuple(self._effects.values())
+
+    def _ended_children(self) -> tuple[str, ...]:
+        return tuple(f"{run}: {status}" for run, status in self._children.items())
+
+    def _changes(self, body: Any) -> tuple[Change, ...]:
+        """What an entry is about to change, with what was there before."""
+        data = self._run.data
+        changed = [Change(key, new, copied(data.get(key))) for key, new in getattr(body, "set", {}).items()]
+        added = [Change(key, items, added=True) for key, items in getattr(body, "append", {}).items()]
+        return (*changed, *added)
+
+    def _alternatives(self, state: str, to: str | None, event: str | None) -> tuple[Alternative, ...]:
+        if self._table is None:
+            return ()
+        rows = self._table.out_of(state)
+        taken = next((row for row in rows if row.to == to and row.event == event), None)
+        if taken is None:
+            taken = next((row for row in rows if row.to == to), None)
+        others = []
+        for number, row in enumerate(rows):
+            if row is not taken:
+                held = self._held_then(state, number)
+                others.append(Alternative(row.to, row.event, row.condition, row.reason, held))
+        return tuple(others)
+
+    def _held_then(self, state: str, number: int) -> bool | None:
+        """Whether the condition on a row of the machine's own table holds on the data after the step."""
+        if self._machine is None:
+            return None
+        guard = self._machine.moves[self._machine.state(state)][number].when
+        if guard is None:
+            return True
+        try:
+            return guard(self._run.data)
+        except Exception:  # a condition is the user's code and may not expect this data
+            return None
+
+
+def fallback_of(detail: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What a decision's detail says about a fallback, at its top or one level down."""
+    for said in (detail, *(inner for inner in detail.values() if isinstance(inner, Mapping))):
+        if said.get("fallback_used") is True or (said.get("fallback_reason") and "fallback_used" not in said):
+            return said
+    return None
+
+
+def _looks(looked: Iterable[Mapping[str, Any]]) -> tuple[Look, ...]:
+    return tuple(Look(str(line.get("tool")), line.get("args"), line.get("answer")) for line in looked)
+
+
+def _reason(proposal: Proposed) -> str | None:
+    reason = proposal.outcome.get("reason")
+    return reason if isinstance(reason, str) else None
+
+
+def _line(kind: str, message: str) -> str:
+    return f"{kind}: {message}" if message and message != kind else kind
+
+
+# -- for people ---------------------------------------------------------------------------------------------
+
+
+def render(decisions: Iterable[Decision]) -> str:
+    """The decisions as text, one block each. An effect that a move tells of has no block of its own."""
+    listed = list(decisions)
+    told = {
+        (effect.key, effect.how)
+        for decision in listed
+        if decision.kind in ("move", "end")
+        for effect in decision.effects
+    }
+    blocks = [
+        "\n".join(_block(decision))
+        for decision in listed
+        if decision.kind != "effect" or (decision.effects[0].key, decision.effects[0].how) not in told
+    ]
+    return "\n\n".join(blocks)
+
+
+def _block(decision: Decision) -> list[str]:
+    lines = [f"{decision.seq}  {_headline(decision)}"]
+
+    def say(label: str, text: str) -> None:
+        lines.append(f"     {label:<13}{text}")
+
+    if decision.reason and decision.kind not in ("fallback", "hold"):
+        say("because", short(decision.reason, 200))
+    if decision.question:
+        say("asked", short(decision.question, 200))
+    if decision.kind not in ("fallback", "effect"):
+        say("decided by", _maker(decision))
+    for failure in decision.failures:
+        say("failed first" if decision.kind != "fallback" else "agent said", short(failure, 160))
+    for look in decision.looked:
+        args = f"({value(look.args, 80)})" if look.args else ""
+        say("looked at", f"{look.tool}{args} → {value(look.answer, 100)}")
+    for change in decision.changed:
+        if change.added:
+            say("added", f"{change.key} + {value(change.after, 100)}")
+        else:
+            was = f" (was {value(change.before, 40)})" if change.before is not None else ""
+            say("set", f"{change.key} = {value(change.after, 100)}{was}")
+    for effect in decision.effects:
+        say("effect", _effect_line(effect))
+    for child in decision.children:
+        say("child", child)
+    for other in decision.alternatives:
+        say("instead of", _alternative_line(other, decision))
+    return lines
+
+
+def _headline(decision: Decision) -> str:
+    if decision.kind == "hold":
+        return f"{decision.state}  {decision.reason} '{decision.to}'"
+    if decision.kind == "fallback":
+        return f"{decision.state}  fell back to the handler: {decision.reason}"
+    if decision.kind == "effect":
+        return f"{decision.state}  effect {decision.to}"
+    if decision.kind in ("migration", "fork", "reopening"):
+        return f"{decision.state}  {decision.kind}" + (f" → {decision.to}" if decision.to else "")
+    text = f"{decision.state} → {decision.to}" if decision.to is not None else decision.state
+    if decision.event:
+        text += f" on {decision.event}"
+    return text + (f"  (run {decision.status})" if decision.status else "")
+
+
+def _maker(decision: Decision) -> str:
+    if decision.kind == "hold":
+        if not decision.answered:
+            return "nobody yet"
+        answer = f": {value(decision.answer)}" if decision.answer is not None else ""
+        return f"{decision.by}{answer}, after {span(decision.duration)}"
+    parts = [decision.by]
+    if decision.attempts > 1:
+        parts.append(count(decision.attempts, "attempt"))
+    if decision.kind in ("move", "end"):
+        parts.append(span(decision.duration))
+    parts.append(cost(decision.spend))
+    return ", ".join(part for part in parts if part)
+
+
+def _effect_line(effect: Performed) -> str:
+    args = f"({value(effect.args, 80)})" if effect.args else ""
+    text = f"{effect.tool}{args} {effect.how}"
+    if effect.receipt is not None:
+        text += f" → {value(effect.receipt, 80)}"
+    if effect.failures:
+        text += f"; {count(len(effect.failures), 'failure')} first: {short(effect.failures[-1], 80)}"
+    return text
+
+
+def _alternative_line(other: Alternative, decision: Decision) -> str:
+    text = other.to
+    if other.event:
+        text += f" on {other.event}"
+    if other.when:
+        text += f" when {short(other.when, 80)}"
+        if other.held is not None:
+            text += " (held too)" if other.held else " (did not hold)"
+    return text

@@ -1,0 +1,1 @@
+"""The composition root: reads the project's settings and chooses the concrete things."""

@@ -1,0 +1,300 @@
+"""Finds flows: installed ones by entry point, the project's plugins, and files named on the command line.
+
+Nothing that cannot be loaded is passed over, and nothing is loaded before somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from detent.kernel.errors import ConfigurationError, FlowNotFound, nearest
+from detent.runtime.settings import Keys, Settings
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from detent.engine.flow import Flow
+
+GROUP = "detent.flows"
+"""Entry points whose value is a Flow, or a function that gives a Flow or several."""
+SETTINGS_GROUP = "detent.settings"
+"""Entry points named after a heading of the project file; the value is the keys allowed there (None: any)."""
+SETTINGS_NAME = "DETENT_SETTINGS"
+"""In a plugin: headings of the project file with the keys allowed under each (None: any)."""
+
+
+class PluginError(ConfigurationError):
+    """Code that should hold flows cannot be loaded."""
+
+    def __init__(self, place: str, error: BaseException, file: str | None, line: int | None) -> None:
+        self.place = place
+        self.file = file
+        self.line = line
+        self.error = error
+        what = str(error) if isinstance(error, ConfigurationError) else _said(error)
+        where = f" ({file}, line {line})" if file and line else ""
+        super().__init__(f"{place} cannot be loaded{where}: {what}")
+
+
+class Found(NamedTuple):
+    """A flow and where it comes from."""
+
+    flow: Flow
+    place: str
+    """For people, and for loading it again: a path, a module, or an entry point."""
+
+
+class Catalog:
+    """The flows that can be run here."""
+
+    def __init__(self, settings: Settings, plugins: Sequence[str] = ()) -> None:
+        said = settings.get("plugins", default=[])
+        here = [said] if isinstance(said, str) else list(said)
+        self._settings = settings
+        self._plugins = [(name, settings.base("plugins")) for name in here]
+        self._plugins += [(name, settings.folder) for name in plugins]
+        self._found: dict[str, Found] = {}
+        self._loaded: set[str] = set()
+        self._modules: dict[str, ModuleType] = {}
+        self._entry_points: list[EntryPoint] | None = None
+
+    # -- asking ---------------------------------------------------------------------------------------------
+
+    def all(self) -> dict[str, Found]:
+        """Every flow there is, by name."""
+        self._load_plugins()
+        for point in self._points():
+            self._load_point(point)
+        return dict(sorted(self._found.items()))
+
+    def get(self, name: str) -> Found:
+        """The flow of a name; `FlowNotFound` tells what there is."""
+        found = self.look(name)
+        if found is None:
+            raise FlowNotFound(name, self.all())
+        return found
+
+    def look(self, name: str) -> Found | None:
+        """The flow of a name, or None. Installed packages that do not offer it by name are loaded last."""
+        self._load_plugins()
+        points = self._points()
+        for point in points:
+            if point.name == name:
+                self._load_point(point)
+        if name not in self._found:
+            for point in points:
+                self._load_point(point)
+        return self._found.get(name)
+
+    def pick(self, target: str) -> Found:
+        """The flow a command line means: a name, `path.py`, or `path.py:name`."""
+        path, _, name = target.partition(":")
+        if not is_path(path):
+            return self.get(target)
+        there = self.add_file(path)
+        if name:
+            if name not in there:
+                known = ", ".join(sorted(there)) or "none"
+                raise ConfigurationError(
+                    f"{path} has no flow '{name}'.{nearest(name, there)} Flows there: {known}."
+                )
+            return there[name]
+        if len(there) == 1:
+            return next(iter(there.values()))
+        if not there:
+            raise ConfigurationError(f"{path} defines no flow: no module-level value in it is a Flow.")
+        choices = ", ".join(f"{path}:{name}" for name in sorted(there))
+        raise ConfigurationError(f"{path} defines several flows; name one: {choices}.")
+
+    def headings(self) -> dict[str, Keys]:
+        """Headings of the project file that belong to flows and applications."""
+        from importlib.metadata import entry_points
+
+        found: dict[str, Keys] = {}
+        for point in entry_points(group=SETTINGS_GROUP):
+            found[point.name] = _keys(self._value(point))
+        self._load_plugins()
+        for module in self._modules.values():
+            for heading, keys in getattr(module, SETTINGS_NAME, {}).items():
+                found[heading] = _keys(keys)
+        return found
+
+    # -- loading --------------------------------------------------------------------------------------------
+
+    def add_file(self, path: str) -> dict[str, Found]:
+        """Load a Python file and give the flows in it."""
+        file = (self._settings.folder / path).resolve()
+        if not file.is_file():
+            raise ConfigurationError(f"There is no file {path}.")
+        module = self._file(file, path)
+        return self._add_module(module, path)
+
+    def _load_plugins(self) -> None:
+        for name, folder in self._plugins:
+            if name in self._loaded:
+                continue
+            self._loaded.add(name)
+            if is_path(name):
+                self.add_file(name if folder == self._settings.folder else str(folder / name))
+            else:
+                self._add_module(self._module(name, folder), name)
+
+    def _points(self) -> list[EntryPoint]:
+        if self._entry_points is None:
+            from importlib.metadata import entry_points
+
+            self._entry_points = list(entry_points(group=GROUP))
+            seen: dict[str, EntryPoint] = {}
+            for point in self._entry_points:
+                other = seen.setdefault(point.name, point)
+                if other.value != point.value:
+                    raise ConfigurationError(
+                        f"Two installed packages offer a flow '{point.name}': "
+                        f"{_shown(other)} and {_shown(point)}."
+                    )
+        return self._entry_points
+
+    def _load_point(self, point: EntryPoint) -> None:
+        key = f"{GROUP}:{point.name}={point.value}"
+        if key not in self._loaded:
+            self._loaded.add(key)
+            for flow in _flows_of(self._value(point), _shown(point)):
+                self._add(flow, _shown(point))
+
+    def _value(self, point: EntryPoint) -> Any:
+        try:
+            return point.load()
+        except (Exception, SystemExit) as error:
+            raise _plugin_error(_shown(point), error) from error
+
+    def _file(self, file: Path, shown: str) -> ModuleType:
+        key = str(file)
+        if key not in self._modules:
+            name = f"_detent_{file.stem}_{sha256(key.encode()).hexdigest()[:8]}"
+            spec = importlib.util.spec_from_file_location(name, file)
+            if spec is None or spec.loader is None:
+                raise ConfigurationError(f"{shown} is no Python file.")
+            module = importlib.util.module_from_spec(spec)
+            _reachable(file.parent)
+            sys.modules[name] = module
+            try:
+                spec.loader.exec_module(module)
+            except (Exception, SystemExit) as error:
+                sys.modules.pop(name, None)
+                raise _plugin_error(shown, error, file) from error
+            self._modules[key] = module
+        return self._modules[key]
+
+    def _module(self, name: str, folder: Path) -> ModuleType:
+        _reachable(folder)
+        try:
+            module = importlib.import_module(name)
+        except (Exception, SystemExit) as error:
+            if isinstance(error, ModuleNotFoundError) and error.name == name:
+                raise ConfigurationError(
+                    f"{self._settings.place('plugins')}: there is no module '{name}'."
+                ) from error
+            raise _plugin_error(f"Plugin {name}", error) from error
+        self._modules[name] = module
+        return module
+
+    def _add_module(self, module: ModuleType, place: str) -> dict[str, Found]:
+        from detent.engine.flow import Flow
+
+        here: dict[str, Found] = {}
+        for value in list(vars(module).values()):
+            if isinstance(value, Flow) and value.name not in here:
+                here[value.name] = self._add(value, place)
+            elif isinstance(value, Flow) and here[value.name].flow is not value:
+                raise ConfigurationError(f"{place} defines two flows named '{value.name}'.")
+        return here
+
+    def _add(self, flow: Flow, place: str) -> Found:
+        there = self._found.get(flow.name)
+        if there is not None and there.flow is not flow:
+            raise ConfigurationError(
+                f"Two flows are named '{flow.name}': one in {there.place}, one in {place}. "
+                f"Rename one of them."
+            )
+        return self._found.setdefault(flow.name, Found(flow, place))
+
+
+def is_path(text: str) -> bool:
+    """True when a text means a Python file rather than a name."""
+    return text.endswith(".py") or "/" in text or "\\" in text
+
+
+def _reachable(folder: Path) -> None:
+    """Let a file import its neighbours, as it could when run by itself."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _flows_of(value: Any, place: str) -> Iterable[Flow]:
+    """The flows an entry point's value stands for."""
+    from detent.engine.flow import Flow
+
+    if not isinstance(value, Flow) and callable(value):
+        try:
+            value = value()
+        except (Exception, SystemExit) as error:
+            raise _plugin_error(place, error) from error
+    flows = [value] if isinstance(value, Flow) else list(value) if isinstance(value, Iterable) else []
+    if not flows or not all(isinstance(flow, Flow) for flow in flows):
+        raise ConfigurationError(f"{place} gives no flow, but {type(value).__name__}.")
+    return flows
+
+
+def _keys(value: Any) -> Keys:
+    """Allowed keys from a mapping, a list of names, a model class, or None for anything."""
+    if callable(value) and not hasattr(value, "model_fields"):
+        value = value()
+    fields = getattr(value, "model_fields", value)
+    if fields is None or isinstance(fields, Mapping):
+        return None if fields is None else {key: _below(keys) for key, keys in fields.items()}
+    return dict.fromkeys(fields)
+
+
+def _below(keys: Any) -> Keys:
+    return keys if isinstance(keys, Mapping) else None
+
+
+def _shown(point: EntryPoint) -> str:
+    package = f" of {point.dist.name}" if point.dist is not None else ""
+    return f"{point.value}{package}"
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error.msg}"
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _plugin_error(place: str, error: BaseException, file: Path | None = None) -> PluginError:
+    """The error with the line it happened in: the deepest in the plugin itself, else the deepest of all."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return PluginError(place, error, _short(error.filename), error.lineno)
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<frozen ") and frame.filename != __file__
+    ]
+    own = [frame for frame in frames if file is not None and Path(frame.filename) == file]
+    if not frames:
+        return PluginError(place, error, None, None)
+    chosen = (own or frames)[-1]
+    return PluginError(place, error, _short(chosen.filename), chosen.lineno)
+
+
+def _short(filename: str) -> str:
+    path = Path(filename)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else filename

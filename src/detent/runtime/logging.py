@@ -1,0 +1,73 @@
+"""Sets structlog up: lines for people or JSON lines, to standard error or a file, from a level upwards."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+from detent.kernel.errors import ConfigurationError, nearest
+from detent.runtime.settings import Settings
+
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+FORMATS = ("text", "json")
+
+
+def wanted(settings: Settings) -> bool:
+    """True when the settings ask for a log."""
+    return bool(settings.section("logging"))
+
+
+def configure(settings: Settings, level: str | None = None) -> None:
+    """Log as the settings say; `level` comes from the command line and wins."""
+    said = str(level or settings.get("logging", "level", default="info")).lower()
+    if said not in LEVELS:
+        raise ConfigurationError(
+            f"There is no log level '{said}'.{nearest(said, LEVELS)} Levels: {', '.join(LEVELS)}."
+        )
+    form = str(settings.get("logging", "format", default="text")).lower()
+    if form == "console":
+        form = "text"
+    if form not in FORMATS:
+        raise ConfigurationError(
+            f"There is no log format '{form}'.{nearest(form, FORMATS)} Formats: text, json."
+        )
+    where = settings.get("logging", "file")
+    stream = _open(settings.base("logging") / str(where)) if where else sys.stderr
+    _configure(LEVELS[said], form, stream)
+
+
+def _open(path: Path) -> TextIO:
+    try:
+        return path.open("a", encoding="utf-8", buffering=1)
+    except OSError as error:
+        raise ConfigurationError(f"The log file {path} cannot be written: {error.strerror}.") from error
+
+
+def _configure(level: int, form: str, stream: TextIO) -> None:
+    import structlog
+
+    processors: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=form == "json"),
+    ]
+    if form == "json":
+        processors += [
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(ensure_ascii=False),
+        ]
+    else:
+        processors.append(structlog.dev.ConsoleRenderer(colors=_coloured(stream), pad_event_to=16))
+    structlog.configure(
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _coloured(stream: TextIO) -> bool:
+    import os
+
+    return stream.isatty() and not os.environ.get("NO_COLOR")

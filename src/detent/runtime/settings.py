@@ -1,0 +1,349 @@
+"""The one project file: finds it, reads it, lays environment and command line over it, and checks every key.
+
+Order: command line, environment, file, default. All problems are told at once, each with where it stands.
+What the keys under a heading mean is for whoever uses them; only their names are known here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.plain import decode
+
+FILES = ("detent.yaml", "config.yaml")
+"""Names the project file may have, the better one first."""
+PREFIX = "DETENT__"
+"""Environment variables of this form set any key: DETENT__BUDGET__STEPS=20."""
+
+Keys = Mapping[str, Any] | None
+"""Key names allowed under a heading, each with the keys below it; None takes anything there."""
+
+_MODEL: Keys = dict.fromkeys(
+    ("provider", "id", "model_id", "temperature", "max_tokens", "timeout", "base_url", "api_key_env")
+)
+COMMON: Mapping[str, Keys] = {
+    "store": {"url": None, "sync": None, "schema": None},
+    "plugins": None,
+    "model": _MODEL,
+    "models": {"*": _MODEL},
+    "steps": None,
+    "agents": None,
+    "budget": dict.fromkeys(("tokens", "cost_usd", "steps", "seconds", "enforce")),
+    "logging": dict.fromkeys(("level", "format", "file")),
+    "telemetry": dict.fromkeys(("enabled", "reasons")),
+    "concurrency": None,
+}
+"""Headings every project may have."""
+
+SHORT = {
+    "DETENT_STORE": ("store",),
+    "DETENT_LOG_LEVEL": ("logging", "level"),
+    "DETENT_LOG_FORMAT": ("logging", "format"),
+    "DETENT_LOG_FILE": ("logging", "file"),
+}
+"""Environment variables with a name of their own; stronger than the long form."""
+
+_SECRET = re.compile(
+    r"(^|[_-])(password|passwd|passphrase|api_?key|secret|secret_key|private_key|token)$", re.I
+)
+_URL_SECRET = re.compile(r"^[a-z][a-z0-9+.-]*://[^/@\s:]*:[^/@\s]+@", re.I)
+
+Way = tuple[str, ...]
+"""The keys that lead to a value."""
+
+
+class SettingsError(ConfigurationError):
+    """The settings cannot be used; all problems are listed at once."""
+
+    def __init__(self, subject: str, problems: list[str]) -> None:
+        self.problems = problems
+        if len(problems) == 1:
+            super().__init__(problems[0])
+        else:
+            lines = "\n".join(f"  {problem}" for problem in problems)
+            super().__init__(f"{subject} have {len(problems)} problems:\n{lines}")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the project, the environment and the command line say together."""
+
+    folder: Path
+    """The working folder."""
+    file: Path | None = None
+    """The project file, when there is one."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    places: Mapping[Way, str] = field(default_factory=dict)
+    """Where each key was said: `detent.yaml, line 3`, or the name of an environment variable."""
+    from_file: frozenset[str] = frozenset()
+    """Headings whose value is the file's alone, so that paths in it are relative to the file."""
+
+    def get(self, *way: str, default: Any = None) -> Any:
+        """The value at a way through the headings, or `default` when it is not said."""
+        value: Any = self.values
+        for key in way:
+            if not isinstance(value, Mapping) or value.get(key) is None:
+                return default
+            value = value[key]
+        return value
+
+    def section(self, heading: str) -> Mapping[str, Any]:
+        """Everything under a heading."""
+        value = self.get(heading, default={})
+        if not isinstance(value, Mapping):
+            raise ConfigurationError(f"{self.place(heading)}: '{heading}' takes named values.")
+        return value
+
+    def place(self, *way: str) -> str:
+        """Where a key was said, for messages."""
+        return self.places.get(way, "the settings")
+
+    def base(self, heading: str) -> Path:
+        """The folder that relative paths under a heading start from."""
+        return self.file.parent if self.file is not None and heading in self.from_file else self.folder
+
+
+def read_settings(
+    config: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    folder: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    headings: Callable[[Settings], Mapping[str, Keys]] | None = None,
+) -> Settings:
+    """The settings that hold here.
+
+    `overrides` come from the command line. `headings` is asked for the headings of flows and applications,
+    and only when one turns up that is not common to all.
+    """
+    folder = folder or _working_folder()
+    environ = os.environ if environ is None else environ
+    file = _find(folder, config, environ)
+    problems: list[str] = []
+    places: dict[Way, str] = {}
+    values: dict[str, Any] = {}
+    if file is not None:
+        values = _read_file(file, _shown(file, folder), places, problems)
+        problems += _secrets(values, places)
+    from_file = set(values)
+    for way, value, variable in _environment(environ):
+        _put(values, way, value, variable, places, problems)
+        from_file.discard(way[0])
+    for heading, value in (overrides or {}).items():
+        if value is not None:
+            values[heading] = value
+            places[(heading,)] = "the command line"
+            from_file.discard(heading)
+    settings = Settings(folder, file, values, places, frozenset(from_file))
+    known = dict(COMMON)
+    # A plugin cannot be looked into while what names it is itself in doubt.
+    if headings is not None and any(heading not in known for heading in values) and not problems:
+        known.update(headings(settings))
+    problems += _unknown(values, known, (), places)
+    problems += _shapes(settings)
+    if problems:
+        raise SettingsError("The settings", problems)
+    return settings
+
+
+# -- sources ------------------------------------------------------------------------------------------------
+
+
+def _working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise ConfigurationError("The working folder does not exist any more.") from None
+
+
+def _find(folder: Path, config: str | None, environ: Mapping[str, str]) -> Path | None:
+    said, by = config, "--config"
+    if said is None:
+        said, by = environ.get("DETENT_CONFIG") or None, "DETENT_CONFIG"
+    if said is not None:
+        file = folder / said
+        if not file.is_file():
+            raise ConfigurationError(f"There is no settings file {said} ({by}).")
+        return file
+    return next((folder / name for name in FILES if (folder / name).is_file()), None)
+
+
+def _shown(file: Path, folder: Path) -> str:
+    return str(file.relative_to(folder)) if file.is_relative_to(folder) else str(file)
+
+
+def _read_file(file: Path, shown: str, places: dict[Way, str], problems: list[str]) -> dict[str, Any]:
+    """The file's values; every key's line goes to `places`."""
+    import yaml
+
+    try:
+        text = file.read_text(encoding="utf-8")
+        loader = yaml.SafeLoader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return {}
+            _walk(node, (), shown, places, problems)
+            value = loader.construct_document(node)
+        finally:
+            loader.dispose()
+    except OSError as error:
+        raise ConfigurationError(f"{shown} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{shown} is not UTF-8 text (byte {error.start}).") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f", line {mark.line + 1}" if mark is not None else ""
+        raise ConfigurationError(
+            f"{shown}{line}: not valid YAML: {error.problem or error.context}."
+        ) from error
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"{shown}: not valid YAML: {' '.join(str(error).split())}.") from error
+    if not isinstance(value, dict):
+        raise ConfigurationError(f"{shown}: a settings file holds headings with values under them.")
+    return value
+
+
+def _walk(node: Any, way: Way, shown: str, places: dict[Way, str], problems: list[str]) -> None:
+    """Note the line of every key; a key said twice is a problem."""
+    if node.id != "mapping":
+        return
+    seen: set[str] = set()
+    for key, value in node.value:
+        name = str(key.value)
+        here = (*way, name)
+        place = f"{shown}, line {key.start_mark.line + 1}"
+        if name in seen:
+            problems.append(f"{place}: '{'.'.join(here)}' is said twice.")
+        seen.add(name)
+        places[here] = place
+        _walk(value, here, shown, places, problems)
+
+
+def _environment(environ: Mapping[str, str]) -> Iterator[tuple[Way, Any, str]]:
+    """What the environment says, weaker variables first."""
+    for variable in sorted(environ):
+        if variable.startswith(PREFIX):
+            way = tuple(part.lower() for part in variable[len(PREFIX) :].split("__"))
+            yield way, _value(environ[variable]), variable
+    for variable, way in SHORT.items():
+        if environ.get(variable):
+            yield way, environ[variable], variable
+
+
+def _value(text: str) -> Any:
+    """A variable's text as the value it stands for: JSON where it is JSON, else the text itself."""
+    try:
+        return decode(text)
+    except ValueError:
+        return text
+
+
+def _put(
+    values: dict[str, Any], way: Way, value: Any, place: str, places: dict[Way, str], problems: list[str]
+) -> None:
+    """Lay one value over what is there."""
+    if not all(way):
+        problems.append(f"{place}: the name has an empty part.")
+        return
+    inner = values
+    for index, key in enumerate(way[:-1], 1):
+        below = inner.get(key)
+        below = dict(below) if isinstance(below, Mapping) else {}
+        inner[key] = below
+        inner = below
+        places.setdefault(way[:index], place)
+    inner[way[-1]] = value
+    places[way] = place
+
+
+# -- checks -------------------------------------------------------------------------------------------------
+
+
+def _unknown(value: Any, known: Keys, way: Way, places: Mapping[Way, str]) -> list[str]:
+    """Keys nobody knows, each with the nearest that somebody does."""
+    if known is None or not isinstance(value, Mapping):
+        return []
+    found: list[str] = []
+    for key, below in value.items():
+        here = (*way, str(key))
+        if key in known or "*" in known:
+            found += _unknown(below, known.get(key, known.get("*")), here, places)
+            continue
+        what = "key" if way else "heading"
+        there = ", ".join(sorted(known))
+        hint = nearest(str(key), known) or f" Known here: {there}."
+        found.append(f"{places.get(here, 'the settings')}: unknown {what} '{'.'.join(here)}'.{hint}")
+    return found
+
+
+def _secrets(value: Any, places: Mapping[Way, str], way: Way = ()) -> list[str]:
+    """Values that must not stand in a file that is kept and shared."""
+    found: list[str] = []
+    if isinstance(value, Mapping):
+        for key, below in value.items():
+            here = (*way, str(key))
+            if (
+                _SECRET.search(str(key))
+                and below not in (None, "")
+                and not isinstance(below, (Mapping, list))
+            ):
+                found.append(_secret(places, here, f"'{'.'.join(here)}'"))
+            else:
+                found += _secrets(below, places, here)
+    elif isinstance(value, list):
+        for item in value:
+            found += _secrets(item, places, way)
+    elif isinstance(value, str) and _URL_SECRET.match(value):
+        found.append(_secret(places, way, f"the password in '{'.'.join(way)}'"))
+    return found
+
+
+def _secret(places: Mapping[Way, str], way: Way, what: str) -> str:
+    variable = "DETENT_STORE" if way[0] == "store" else PREFIX + "__".join(way).upper()
+    return (
+        f"{places.get(way, 'the settings')}: {what} does not belong in the file; "
+        f"secrets come from the environment (for example {variable})."
+    )
+
+
+def _shapes(settings: Settings) -> list[str]:
+    """Common values of the wrong kind."""
+    found: list[str] = []
+
+    def expect(fits: bool, way: Way, what: str) -> None:
+        if not fits:
+            found.append(f"{settings.place(*way)}: '{'.'.join(way)}' takes {what}.")
+
+    plugins = settings.get("plugins")
+    if plugins is not None:
+        fits = isinstance(plugins, str) or (
+            isinstance(plugins, list) and all(isinstance(item, str) for item in plugins)
+        )
+        expect(fits, ("plugins",), "a list of modules or paths of Python files")
+    store = settings.get("store")
+    expect(store is None or isinstance(store, (str, Mapping)), ("store",), "a path or URL")
+    concurrency = settings.get("concurrency")
+    fits = concurrency is None or (type(concurrency) is int and concurrency >= 1)
+    expect(fits, ("concurrency",), "a whole number of 1 or more")
+    for name in ("enabled", "reasons"):
+        said = settings.get("telemetry", name)
+        expect(said is None or isinstance(said, bool), ("telemetry", name), "true or false")
+    for heading in ("budget", "logging", "models", "steps", "agents", "telemetry"):
+        value = settings.get(heading)
+        expect(value is None or isinstance(value, Mapping), (heading,), "named values")
+    budget = settings.get("budget")
+    if isinstance(budget, Mapping):
+        for name, value in budget.items():
+            if name == "enforce":
+                expect(isinstance(value, bool), ("budget", name), "true or false")
+            elif value is not None:
+                number = isinstance(value, (int, float)) and not isinstance(value, bool)
+                expect(number and value > 0, ("budget", name), "a number above 0")
+    return found

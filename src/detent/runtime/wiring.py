@@ -1,0 +1,136 @@
+"""Chooses the concrete things: which store a URL means, and the engine that goes with the settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode
+
+from detent.kernel.errors import ConfigurationError, IntegrationMissing, nearest
+from detent.runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from detent.engine.engine import Engine
+    from detent.engine.flow import Flow
+    from detent.engine.ports import Store
+
+DEFAULT_STORE = ".detent/detent.db"
+SCHEMES = ("sqlite", "postgresql", "postgres", "memory")
+SYNCS = ("full", "normal")
+
+
+def store_url(settings: Settings) -> str:
+    """The store's place as it was said, or the default one."""
+    said = settings.get("store")
+    if isinstance(said, Mapping):
+        said = said.get("url")
+    return str(said or DEFAULT_STORE)
+
+
+def shown_url(url: str) -> str:
+    """A store's place for people to read: a password in it is not for them."""
+    return re.sub(r"^([a-zA-Z+]+://[^/@:]*):[^/@]*@", r"\1:***@", url)
+
+
+def store_for(settings: Settings, *, create: bool = True) -> Store:
+    """The store the settings name, not yet open. Without `create`, one that is not there is an error."""
+    said = settings.get("store")
+    options: dict[str, str] = {}
+    if isinstance(said, Mapping):
+        options = {key: str(value) for key, value in said.items() if key != "url" and value is not None}
+    return make_store(store_url(settings), options, settings.base("store"), create=create)
+
+
+def make_store(
+    url: str, options: Mapping[str, str] | None = None, folder: Path | None = None, *, create: bool = True
+) -> Store:
+    """A store from a path or URL; relative paths start from `folder`."""
+    scheme, colon, rest = url.partition(":")
+    if not colon or len(scheme) == 1:  # a plain path, or a drive letter
+        scheme, rest = "sqlite", url
+    scheme = scheme.lower()
+    if scheme not in SCHEMES:
+        raise ConfigurationError(
+            f"There is no store of the kind '{scheme}:'.{nearest(scheme, SCHEMES)} "
+            f"A store is a path, sqlite:PATH, postgresql://… or memory:."
+        )
+    if scheme == "memory":
+        from detent.adapters.stores.memory import MemoryStore
+
+        return MemoryStore()
+    if scheme in ("postgresql", "postgres"):
+        return _postgres(url, options or {})
+    place, _, query = rest.partition("?")
+    place = place.removeprefix("//") if place.startswith("///") else place
+    return _sqlite(place, {**(options or {}), **dict(parse_qsl(query))}, folder or Path.cwd(), create)
+
+
+def _sqlite(place: str, options: Mapping[str, str], folder: Path, create: bool) -> Store:
+    from detent.adapters.stores.sqlite import SQLiteStore
+
+    known = ("sync", "timeout")
+    for name in options:
+        if name not in known:
+            raise ConfigurationError(f"A SQLite store has no option '{name}'.{nearest(name, known)}")
+    if not place:
+        raise ConfigurationError("A SQLite store needs a path: sqlite:PATH.")
+    sync = options.get("sync", "full").lower()
+    if sync not in SYNCS:
+        raise ConfigurationError(
+            f"A SQLite store's sync is full or normal, not '{sync}'.{nearest(sync, SYNCS)}"
+        )
+    try:
+        timeout = float(options.get("timeout", "30"))
+    except ValueError:
+        raise ConfigurationError(
+            f"A SQLite store's timeout is a number of seconds, not '{options['timeout']}'."
+        ) from None
+    path = Path(place).expanduser()
+    if not path.is_absolute() and folder != Path.cwd():
+        path = folder / path
+    return SQLiteStore(
+        path, sync="normal" if sync == "normal" else "full", create=create, busy_timeout=timeout
+    )
+
+
+def _postgres(url: str, options: Mapping[str, str]) -> Store:
+    try:
+        from detent.adapters.stores.postgres import PostgresStore
+    except ImportError as error:
+        raise IntegrationMissing(
+            f"A PostgreSQL store needs the package '{error.name or 'psycopg'}', which is not installed. "
+            f"Get it with: pip install 'detent[postgres]'"
+        ) from error
+    address, _, query = url.partition("?")
+    said = dict(parse_qsl(query, keep_blank_values=True))
+    if "schema" in said:  # ours, not the server's
+        options = {**options, "schema": said.pop("schema")}
+        url = f"{address}?{urlencode(said)}" if said else address
+    known = ("schema",)
+    for name in options:
+        if name not in known:
+            raise ConfigurationError(f"A PostgreSQL store has no option '{name}'.{nearest(name, known)}")
+    schema = options.get("schema")
+    return PostgresStore(url, schema=schema) if schema else PostgresStore(url)
+
+
+def engine_for(
+    settings: Settings,
+    flows: Iterable[Flow] = (),
+    *,
+    observers: Iterable[Any] = (),
+    concurrency: int | None = None,
+    create: bool = True,
+) -> Engine:
+    """The engine for these settings, not yet open."""
+    from detent.engine.engine import Engine
+
+    told = [*observers]
+    if settings.get("telemetry", "enabled"):
+        from detent.adapters.telemetry.otel import from_environment
+
+        told.append(from_environment(reasons=bool(settings.get("telemetry", "reasons"))))
+    wanted = concurrency or settings.get("concurrency", default=1000)
+    return Engine(store_for(settings, create=create), flows, observers=told, concurrency=wanted)

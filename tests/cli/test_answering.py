@@ -1,0 +1,123 @@
+"""Commands that answer, change or end a run."""
+
+
+def test_release_sends_a_run_on(detent, started):
+    run_id = started(amount=500)
+    said = detent("release", run_id, "yes", "--by", "Grace")
+    assert said.code == 0
+    assert any("Grace answered 'approval': yes" in line for line in said.lines)
+    assert said.lines[-1].startswith("succeeded in done")
+
+
+def test_release_with_the_other_answer_ends_as_the_table_says(detent, started):
+    run_id = started(amount=500)
+    said = detent("release", run_id, "no", "--hold", "approval", "--json")
+    assert (said.code, said.json["status"], said.json["state"]) == (1, "failed", "rejected")
+
+
+def test_a_wrong_answer_changes_nothing(detent, started):
+    run_id = started(amount=500)
+    said = detent("release", run_id, "yess")
+    assert (said.code, "Did you mean 'yes'" in said.err) == (2, True)
+    assert detent("release", run_id, "yes", "--hold", "nope").code == 2
+    assert detent("release", run_id, "yes").code == 0
+
+
+def test_an_answered_run_may_be_left_for_others(detent, started):
+    run_id = started(amount=500)
+    said = detent("release", run_id, "yes", "--detach")
+    assert said.lines[0] == f"{run_id} released"
+    assert detent("show", run_id, "--json").json["status"] == "running"
+    assert detent("resume", "--all").code == 0
+    assert detent("show", run_id, "--json").json["status"] == "succeeded"
+
+
+def test_an_effect_in_doubt_happened(detent, started, folder):
+    run_id = started(text="boom")
+    said = detent("resolve", run_id, "happened", "--receipt", '{"id": 7}')
+    assert said.code == 0
+    assert (folder / "sent.txt").read_text().count("boom") == 1
+
+
+def test_an_effect_in_doubt_is_skipped(detent, started):
+    assert detent("resolve", started(text="boom"), "skip", "--json").json["status"] == "succeeded"
+
+
+def test_an_effect_in_doubt_is_done_again(detent, started, folder):
+    said = detent("resolve", started(text="boom"), "again")
+    assert said.code == 0
+    assert (folder / "sent.txt").read_text().count("boom") == 2
+    assert "waiting in welcome" in said.out
+
+
+def test_resolve_takes_one_of_three_words(detent, started):
+    said = detent("resolve", started(text="boom"), "happend")
+    assert (said.code, "Did you mean 'happened'" in said.err) == (2, True)
+
+
+def test_cancel_needs_no_flow(detent, started, folder):
+    run_id = started(amount=500)
+    (folder / "flow.py").unlink()
+    said = detent("cancel", run_id, "--reason", "not wanted")
+    assert said.code == 0
+    assert detent("show", run_id, "--json").json["reason"] == "not wanted"
+    assert detent("cancel", run_id).code == 2
+
+
+def test_a_failed_run_is_reopened(detent, started, folder):
+    run_id = started(broken=True)
+    (folder / "flow.py").write_text(
+        (folder / "flow.py").read_text().replace('ctx.data.get("broken")', "False")
+    )
+    said = detent("reopen", run_id, "--reason", "mended")
+    assert said.code == 0
+    assert "succeeded in done" in said.out
+
+
+def test_fork_starts_anew_from_a_state_or_an_entry(detent, started):
+    run_id = started(amount=500)
+    said = detent("fork", run_id, "--at", "check", "--set", "amount=1", "--id", "other")
+    assert said.code == 0
+    assert said.lines[0] == "onboarding other"
+    assert "succeeded in done" in said.out
+    assert detent("show", "other", "--json").json["forked_from"] == {"run": run_id, "seq": 2}
+    assert detent("fork", run_id, "--at", "1", "--set", "amount=1", "--json").json["status"] == "succeeded"
+
+
+def test_fork_from_a_state_that_is_none_names_the_nearest(detent, started):
+    run_id = started()
+    said = detent("fork", run_id, "--at", "chek")
+    assert said.code == 2
+    assert said.err.startswith("Machine 'onboarding' has no state 'chek'. Did you mean 'check'?")
+    assert detent("fork", run_id, "--at", "approve").err == f"Run {run_id} was never in 'approve'.\n"
+    assert detent("fork", run_id, "--at", "99").code == 2
+
+
+def test_purge_drops_private_values_and_the_run_stays_readable(detent, started):
+    one, other = started(letter=True), started(letter=True, name="b")
+    assert detent("purge", one, "--json").json == {"dropped": 0}  # the other run refers to the same letter
+    assert detent("purge", other).out == "1 value dropped.\n"
+    assert detent("show", one).code == 0
+    assert detent("purge", "--older", "30d").out == "0 values dropped.\n"
+    assert detent("purge").code == 2
+
+
+def test_a_flow_run_from_a_file_is_found_again(detent, started, folder):
+    run_id = started(amount=500)
+    assert detent("release", run_id, "yes").code == 0
+    other = started(amount=500)
+    (folder / "flow.py").rename(folder / "moved.py")
+    said = detent("release", other, "yes")
+    assert (said.code, "--plugin" in said.err) == (2, True)
+    assert detent("release", other, "yes", "--plugin", "moved.py").code == 0
+
+
+def test_a_changed_definition_is_refused_with_the_difference(detent, started, folder):
+    run_id = started(amount=500)
+    text = (folder / "flow.py").read_text()
+    (folder / "flow.py").write_text(
+        text.replace('"approve": ["welcome", "rejected"]', '"approve": ["rejected"]')
+    )
+    said = detent("release", run_id, "yes")
+    assert said.code == 2
+    assert "move removed: approve → welcome" in said.err

@@ -1,0 +1,234 @@
+"""Whatever is wrong is told in one sentence, with the right exit code and no traceback."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from detent.cli import main
+
+
+def sentence(said, code: int) -> str:
+    """The one line an error is told in."""
+    assert said.code == code, said
+    assert said.out == ""
+    assert "Traceback" not in said.err
+    (line,) = said.err.splitlines()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (
+            ["run", "onbording", "--plugin", "flow.py"],
+            "There is no flow 'onbording'. Did you mean 'onboarding'?",
+        ),
+        (["run", "gone.py"], "There is no file gone.py."),
+        (["run", "flow.py:onbord"], "flow.py has no flow 'onbord'. Did you mean 'onboarding'?"),
+        (
+            ["run", "flow.py", "--data", '{"a": }'],
+            "--data is not valid JSON: Expecting value at line 1, column 7.",
+        ),
+        (
+            ["run", "flow.py", "--data", "@gone.json"],
+            "--data: gone.json cannot be read: No such file or directory.",
+        ),
+        (["run", "flow.py", "--data", "3"], "--data is a number; a run starts from a JSON object."),
+        (["run", "flow.py", "--data", "[1]"], "Item 1 is a number; a run starts from a JSON object."),
+        (["run", "flow.py", "--data", '{"a": NaN}'], "--data: NaN is no JSON value."),
+        (["run", "flow.py", "--set", "name"], "--set takes KEY=VALUE, not 'name'."),
+        (["run", "flow.py", "--budget-steps", "0"], "Budget steps is 0; it must be above 0, or left out."),
+        (["run", "flow.py", "--batch", "gone.jsonl"], "--batch: gone.jsonl cannot be read"),
+        (["run", "flow.py", "--batch", "x", "--many", "2"], "--batch says what each run starts from"),
+        (
+            ["run", "flow.py", "--store", "sqlit:x"],
+            "There is no store of the kind 'sqlit:'. Did you mean 'sqlite'?",
+        ),
+        (["run", "flow.py", "--store", "gone/x.db"], "The folder gone for the store does not exist."),
+        (["run", "flow.py", "--store", "."], ". is a folder, not a store file."),
+        (["run", "flow.py", "--config", "gone.yaml"], "There is no settings file gone.yaml (--config)."),
+        (["run", "flow.py", "--log-level", "lots"], "There is no log level 'lots'."),
+        (["run", "flow.py", "--store", "not-a-store.txt"], "The store not-a-store.txt is not a SQLite file"),
+        (["runs"], "There is no store at .detent/detent.db yet."),
+        (["show", "r1"], "There is no store at .detent/detent.db yet."),
+        (["resume"], "Say which run to resume, or --all."),
+        (["runs", "--since", "soon"], "--since takes an age such as 30m, 12h or 7d"),
+        (["runs", "--status", "runing"], "There is no status 'runing'. Did you mean 'running'?"),
+        (["metrics", "r1", "--flow", "x"], "Give a run, or --flow and --since, not both."),
+        (["diagram", "nothing"], "There is no flow 'nothing'."),
+        (["resolve", "r1", "happened", "--receipt", "{"], "--receipt is not valid JSON"),
+        (["frobnicate"], "No such command 'frobnicate'."),
+        (["shwo"], "No such command 'shwo'. Did you mean 'show'"),
+        (["show"], "Missing argument 'RUN'. See: detent show --help"),
+        (["runs", "--limt", "3"], "No such option: --limt"),
+        (["runs", "--limit", "many"], "Invalid value for '--limit'"),
+    ],
+)
+def test_usage_and_configuration_end_with_2(detent, folder, args, said):
+    (folder / "not-a-store.txt").write_text("just text, and more of it than a header is long" * 20)
+    assert sentence(detent(*args), 2).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "command", ["show", "why", "metrics", "resume", "cancel", "fork", "reopen", "export", "purge"]
+)
+def test_an_unknown_run_is_told_by_every_command(detent, started, command):
+    started()
+    line = sentence(detent(command, "nosuchrun"), 2)
+    assert line == "There is no run 'nosuchrun' in this store. See: detent runs"
+
+
+def test_broken_json_in_a_batch_names_its_line(detent, folder):
+    (folder / "b.jsonl").write_text('{"a": 1}\n{"a": \n')
+    assert "at line 2, column" in sentence(detent("run", "flow.py", "--batch", "b.jsonl"), 2)
+
+
+def test_a_broken_settings_file_names_its_line(detent, folder):
+    (folder / "detent.yaml").write_text("store: x.db\nbudgt: {steps: 3}\n")
+    for command in (["run", "flow.py"], ["runs"], ["flows"]):
+        line = sentence(detent(*command), 2)
+        assert line == "detent.yaml, line 2: unknown heading 'budgt'. Did you mean 'budget'?"
+
+
+def test_a_run_id_that_is_taken(detent, started):
+    detent("run", "flow.py", "--id", "r1")
+    said = detent("run", "flow.py", "--id", "r1", "-q")
+    assert sentence(said, 1) == "Run 'r1' already exists."
+
+
+def test_a_store_from_a_newer_version(detent, started, folder):
+    started()
+    with sqlite3.connect(folder / ".detent/detent.db") as db:
+        db.execute("PRAGMA user_version = 999")
+    db.close()
+    for command in (["runs"], ["run", "flow.py", "-q"]):
+        line = sentence(detent(*command), 2)
+        assert "was written by a newer Detent (schema 999" in line
+    assert detent("doctor").code == 2
+
+
+def test_a_sqlite_file_of_somebody_else(detent, folder):
+    with sqlite3.connect(folder / "theirs.db") as db:
+        db.execute("CREATE TABLE t (x)")
+    db.close()
+    assert "not one of Detent's" in sentence(detent("runs", "--store", "theirs.db"), 2)
+    assert "not one of Detent's" in sentence(detent("run", "flow.py", "-q", "--store", "theirs.db"), 2)
+
+
+def test_a_locked_store(detent, started, folder):
+    started()
+    db = sqlite3.connect(folder / ".detent/detent.db", isolation_level=None)
+    db.execute("BEGIN EXCLUSIVE")
+    try:
+        said = detent("run", "flow.py", "-q", "--store", "sqlite:.detent/detent.db?timeout=0.2")
+        assert "is locked by another process for more than 0.2 seconds" in sentence(said, 2)
+    finally:
+        db.execute("ROLLBACK")
+        db.close()
+
+
+# Root may write anywhere; without this one right even root is refused like everybody else.
+HUMBLE = ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override"] if os.geteuid() == 0 else []
+
+
+@pytest.mark.skipif(
+    bool(HUMBLE) and shutil.which("setpriv") is None, reason="root cannot be made humble here"
+)
+@pytest.mark.parametrize(
+    "command", [["run", "flow.py", "-q"], ["cancel", "r1"], ["run", "flow.py", "-q", "--store", "new.db"]]
+)
+def test_a_read_only_folder(detent, folder, command):
+    detent("run", "flow.py", "--id", "r1", "--set", "amount=500")
+    paths = [folder, *folder.rglob("*")]
+    for path in paths:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        done = subprocess.run(
+            [*HUMBLE, sys.executable, "-m", "detent", *command],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        for path in paths:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    assert done.returncode == 2, done
+    assert "Traceback" not in done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "read-only" in line or "cannot be opened" in line
+
+
+def test_a_missing_integration_ends_with_3(detent, monkeypatch):
+    monkeypatch.setitem(sys.modules, "detent.adapters.stores.postgres", None)
+    line = sentence(detent("runs", "--store", "postgresql://host/db"), 3)
+    assert "pip install 'detent[postgres]'" in line
+
+
+def test_data_that_does_not_fit_the_flows_model(detent, folder):
+    (folder / "typed.py").write_text(
+        "from pydantic import BaseModel\n"
+        "from detent import Flow, Machine\n"
+        "class Form(BaseModel):\n"
+        "    amount: int\n"
+        "    name: str\n"
+        "machine = Machine('typed', start='a', moves={'a': ['b']}, ends=['b'])\n"
+        "typed = Flow(machine, {'a': lambda ctx: 'b'}, data=Form)\n"
+    )
+    line = sentence(detent("run", "typed.py", "--data", '{"amount": "much"}'), 2)
+    assert line.startswith("The input does not fit flow 'typed': amount: Input should be a valid integer")
+    assert line.endswith("; name: Field required.")
+
+
+def test_a_password_is_never_shown(detent):
+    pytest.importorskip("psycopg")
+    said = detent("runs", "--store", "postgresql://me:s3cret@127.0.0.1:1/none?connect_timeout=1")
+    assert said.code == 2
+    assert "s3cret" not in said.out + said.err
+
+
+def test_a_postgresql_server_that_is_not_there(detent):
+    pytest.importorskip("psycopg")
+    said = detent("runs", "--store", "postgresql://127.0.0.1:1/none?connect_timeout=1")
+    assert said.code == 2
+    assert "Traceback" not in said.err
+    assert len(said.err.splitlines()) == 1
+
+
+def test_the_unexpected_is_one_sentence_and_the_rest_on_demand(detent, folder, monkeypatch):
+    (folder / "odd.py").write_text(
+        (folder / "flow.py").read_text() + "\nonboarding.problems = lambda: 1 / 0\n"
+    )
+    line = sentence(detent("check", "odd.py"), 1)
+    assert (
+        line
+        == "Unexpected ZeroDivisionError: division by zero (set DETENT_DEBUG=1 to see where it happened)."
+    )
+    monkeypatch.setenv("DETENT_DEBUG", "1")
+    assert "Traceback" in detent("check", "odd.py").err
+
+
+def test_nobody_reading_the_output_is_no_drama(started, folder):
+    run_id = started(name="long" * 100_000)
+    with subprocess.Popen(
+        [sys.executable, "-m", "detent", "export", run_id],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as reader:  # fmt: skip
+        assert reader.stdout is not None
+        assert reader.stderr is not None
+        reader.stdout.read(1)
+        reader.stdout.close()
+        assert reader.stderr.read() == b""
+        assert reader.wait() == 1
+
+
+def test_ctrl_c_while_looking_ends_with_130(monkeypatch):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "app", interrupted)
+    assert main.run(["runs"]) == 130

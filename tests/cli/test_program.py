@@ -1,0 +1,77 @@
+"""The program itself: its help, its version, what it costs to start, and the doctor."""
+
+import subprocess
+import sys
+
+import pytest
+
+COMMANDS = [
+    "run", "resume", "serve", "flows", "check", "diagram", "runs", "show", "why", "metrics", "compare",
+    "export", "release", "resolve", "reopen", "cancel", "fork", "purge", "doctor",
+]  # fmt: skip
+
+
+def test_help_lists_every_command_in_sections(detent):
+    said = detent("--help")
+    assert said.code == 0
+    listed = [line.split()[0] for line in said.lines if line.startswith("  ") and line.split()]
+    assert [name for name in listed if name in COMMANDS] == COMMANDS
+    assert "..." not in said.out.split("COMMAND [ARGS]...")[1]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(detent, command):
+    said = detent(command, "--help")
+    assert said.code == 0
+    assert said.out.startswith(f"Usage: detent {command} ")
+
+
+def test_asking_for_nothing_shows_the_help(detent):
+    said = detent()
+    assert said.code == 2
+    assert "Start work:" in said.out
+
+
+def test_the_version(detent):
+    assert detent("--version").out == "detent 0.1.0\n"
+
+
+def test_help_loads_nothing_heavy():
+    script = (
+        "import sys\nfrom detent.cli.main import run\nrun(['--help'])\n"
+        "heavy = {'asyncio', 'pydantic', 'rich', 'sqlite3', 'structlog', 'yaml', 'detent.engine.engine'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_python_m_detent_is_the_same_program():
+    done = subprocess.run(
+        [sys.executable, "-m", "detent", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "detent 0.1.0\n"
+
+
+def test_the_doctor_finds_nothing_wrong(detent, folder, started):
+    assert "none yet; `detent run` makes one" in detent("doctor").out
+    started()
+    started(text="boom")
+    said = detent("doctor")
+    assert said.code == 0
+    assert said.lines[-1] == "ok: nothing is wrong."
+    report = detent("doctor", "--json").json
+    assert report["healthy"] is True
+    assert report["store"]["statuses"] == {"succeeded": 1, "waiting": 1}
+    assert len(report["store"]["attention_runs"]) == 1
+    assert set(report["extras"]) == {"postgres", "telemetry"}
+
+
+def test_the_doctor_tells_what_is_wrong_and_the_rest_all_the_same(detent, folder):
+    (folder / "detent.yaml").write_text("plugins: [gone.py]\n")
+    said = detent("doctor")
+    assert said.code == 2
+    assert "  There is no file gone.py." in said.lines
+    assert any("typer" in line for line in said.lines)
+    (folder / "detent.yaml").write_text("store: gone/x.db\n")
+    assert detent("doctor", "--json").json["healthy"] is False

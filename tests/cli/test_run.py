@@ -1,0 +1,144 @@
+"""`detent run`: one run, many runs, and what each comes to."""
+
+import io
+import json
+import sys
+
+
+def test_a_line_for_every_step_and_how_it_ended(detent):
+    said = detent("run", "flow.py", "--id", "r1", "--set", "flaky=true")
+    assert said.code == 0
+    assert said.err == ""
+    assert said.lines[0] == "onboarding r1"
+    assert [line.split()[:3] for line in said.lines[1:5]] == [
+        ["collect", "→", "check"],
+        ["check", "✗", "0"],
+        ["check", "→", "welcome"],
+        ["welcome", "→", "done"],
+    ]
+    assert said.lines[1].endswith("form read")
+    assert said.lines[-1].startswith("succeeded in done · 3 steps · ")
+    assert said.lines[-1].endswith("15 tokens · $0.0100")
+
+
+def test_lines_are_aligned(detent):
+    said = detent("run", "flow.py")
+    arrows = {line.index("→") for line in said.lines if "→" in line}
+    assert len(arrows) == 1
+
+
+def test_a_waiting_run_is_no_failure_and_names_the_command_that_releases_it(detent):
+    said = detent("run", "flow.py", "--id", "r1", "--set", "amount=500")
+    assert said.code == 0
+    assert said.lines[-2].startswith("waiting in approve")
+    assert said.lines[-1] == "  detent release r1 yes   (or: no)"
+
+
+def test_the_command_shown_finds_the_same_store(detent, folder):
+    said = detent("run", "flow.py", "--id", "r1", "--set", "amount=500", "--store", "my runs.db")
+    assert said.lines[-1] == "  detent release r1 yes --store 'my runs.db'   (or: no)"
+    assert (folder / "my runs.db").is_file()
+
+
+def test_a_failed_run_ends_with_1_and_says_why(detent):
+    said = detent("run", "flow.py", "--id", "r1", "--set", "broken=true")
+    assert said.code == 1
+    assert "failed in check" in said.out
+    assert "ValueError: the form makes no sense" in said.out
+    assert "  detent why r1" in said.lines
+    assert "Traceback" not in said.out + said.err
+
+
+def test_json_is_all_that_is_printed(detent):
+    said = detent("run", "flow.py", "--data", '{"name": "Grace"}', "--tag", "a", "--tag", "b", "--json")
+    assert said.json["status"] == "succeeded"
+    assert said.json["data"]["name"] == "Grace"
+    assert said.json["tags"] == ["a", "b"]
+    assert said.json["created_at"].endswith("+00:00")
+
+
+def test_quiet_prints_the_id_alone(detent):
+    assert detent("run", "flow.py", "--id", "r1", "-q").out == "r1\n"
+
+
+def test_data_comes_from_text_file_or_standard_input(detent, folder, monkeypatch):
+    (folder / "in.json").write_text('{"name": "from file"}')
+    assert detent("run", "flow.py", "--data", "@in.json", "--json").json["data"]["name"] == "from file"
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"name": "from stdin"}'))
+    assert detent("run", "flow.py", "--data", "-", "--json").json["data"]["name"] == "from stdin"
+
+
+def test_set_wins_over_data_and_reads_json(detent):
+    said = detent(
+        "run", "flow.py", "--data", '{"name": "a"}', "--set", "name=b", "--set", 'more={"x": [1]}', "--json"
+    )
+    assert said.json["data"]["name"] == "b"
+    assert said.json["data"]["more"] == {"x": [1]}
+
+
+def test_a_budget_ends_the_run_where_it_can_be_reopened(detent):
+    said = detent("run", "flow.py", "--id", "r1", "--budget-steps", "1")
+    assert said.code == 1
+    assert said.lines[-1] == "  detent reopen r1 --budget-steps MORE"
+    said = detent("reopen", "r1", "--budget-steps", "10")
+    assert said.code == 0
+    assert "succeeded in done" in said.out
+
+
+def test_the_projects_budget_holds_unless_the_command_line_says_more(detent, folder):
+    (folder / "detent.yaml").write_text("budget: {steps: 1}\n")
+    assert detent("run", "flow.py", "--json").json["status"] == "budget_exhausted"
+    assert detent("run", "flow.py", "--budget-steps", "9", "--json").json["status"] == "succeeded"
+
+
+def test_detach_leaves_the_run_for_others(detent):
+    said = detent("run", "flow.py", "--id", "r1", "--detach")
+    assert said.code == 0
+    assert said.lines[0] == "r1"
+    assert detent("show", "r1", "--json").json["status"] == "running"
+    assert detent("resume", "r1").code == 0
+    assert detent("show", "r1", "--json").json["status"] == "succeeded"
+
+
+def test_many_runs_alike(detent):
+    said = detent("run", "flow.py", "--many", "20", "--concurrency", "5", "--id", "batch")
+    assert said.code == 0
+    assert said.lines[-1].startswith("20 of 20 · 20 succeeded")
+    listed = detent("runs", "--json", "--limit", "100").json["runs"]
+    assert sorted(row["id"] for row in listed) == [f"batch-{number:02d}" for number in range(1, 21)]
+
+
+def test_a_batch_file_of_a_list_or_of_lines(detent, folder):
+    items = [{"name": "a"}, {"name": "b", "amount": 500}, {"name": "c", "broken": True}]
+    (folder / "list.json").write_text(json.dumps(items))
+    (folder / "lines.jsonl").write_text("\n".join(json.dumps(item) for item in items) + "\n\n")
+    for file in ("list.json", "lines.jsonl"):
+        said = detent("run", "flow.py", "--batch", file)
+        assert said.code == 1
+        summary = next(line for line in said.lines if " of " in line)
+        assert "1 waiting, 1 succeeded, 1 failed" in summary
+        assert any("the form makes no sense" in line for line in said.lines)
+    ended = detent("run", "flow.py", "--batch", "list.json", "--json").json
+    assert sorted(run["status"] for run in ended) == ["failed", "succeeded", "waiting"]
+
+
+def test_data_that_is_a_list_starts_one_run_per_item(detent):
+    said = detent("run", "flow.py", "--data", '[{"name": "a"}, {"name": "b"}]', "--json")
+    assert sorted(run["data"]["name"] for run in said.json) == ["a", "b"]
+
+
+def test_the_settings_of_the_project_are_used(detent, folder):
+    (folder / "detent.yaml").write_text("store: kept.db\nplugins: [flow.py]\n")
+    assert detent("run", "onboarding").code == 0
+    assert (folder / "kept.db").is_file()
+    assert not (folder / ".detent").exists()
+
+
+def test_logs_are_asked_for(detent, folder):
+    assert detent("run", "flow.py").err == ""
+    said = detent("run", "flow.py", "-v")
+    assert "step.completed" in said.err
+    (folder / "detent.yaml").write_text("logging: {format: json, file: log.jsonl}\n")
+    assert detent("run", "flow.py").err == ""
+    events = [json.loads(line)["event"] for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert events[-1] == "run.ended"

@@ -1,0 +1,61 @@
+"""What is logged, how and where."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from detent.kernel import log
+from detent.kernel.errors import ConfigurationError
+from detent.runtime.logging import configure
+from detent.runtime.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def unconfigured() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
+
+
+def logging(folder: Path, **values) -> Settings:
+    return Settings(folder, values={"logging": values})
+
+
+def test_json_lines_go_to_a_file_from_a_level_upwards(tmp_path):
+    configure(logging(tmp_path, format="json", level="warning", file="out.log"))
+    log.info("step.completed", step="a")
+    log.warning("step.failed", step="b", attempt=2)
+    (line,) = (tmp_path / "out.log").read_text().splitlines()
+    told = json.loads(line)
+    assert (told["event"], told["step"], told["attempt"], told["level"]) == ("step.failed", "b", 2, "warning")
+    assert told["timestamp"].endswith("Z")
+
+
+def test_the_command_line_wins(tmp_path):
+    configure(logging(tmp_path, format="json", level="error", file="out.log"), "info")
+    log.info("run.ended")
+    assert (tmp_path / "out.log").read_text()
+
+
+def test_text_is_plain_where_nobody_looks(tmp_path, capsys):
+    configure(logging(tmp_path))
+    log.info("run.ended", run_id="r1")
+    told = capsys.readouterr().err
+    assert "run.ended" in told
+    assert "run_id=r1" in told
+    assert "\x1b" not in told
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"level": "inof"}, "Did you mean 'info'"),
+        ({"format": "jsno"}, "Did you mean 'json'"),
+        ({"file": "gone/out.log"}, "cannot be written: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(tmp_path, values, said):
+    with pytest.raises(ConfigurationError, match=said):
+        configure(logging(tmp_path, **values))

@@ -1,0 +1,424 @@
+"""The torture test: kill and stop worker processes many times, and see that the results do not show it.
+
+Three rounds on one store. *Boundaries*: one process for every commit and effect of one run, killed just
+before and just after it. *Kills*: workers on the same store, killed at random instants and replaced.
+*Stops*: workers stopped for longer than their lease and continued after others took over; never within an
+effect, for no engine could undo what a process does after it was given up. Effects left in doubt are
+settled by looking at the world, as a person would. Then every run is compared with an undisturbed one.
+
+    python -m detent.testing.torture --store sqlite:torture.db --kills 300 --workers 2 --seed 7
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from detent.engine.effects import AGAIN, HAPPENED
+from detent.engine.engine import Engine
+from detent.engine.ports import RunQuery, RunRow
+from detent.kernel.errors import ConfigurationError, RunBusy, RunStateError
+from detent.kernel.plain import encode
+from detent.kernel.status import Status
+from detent.testing.crash import CrashPoint, CrashPoints
+from detent.testing.nursery import STOP_SELF, Job, Nursery, store_at
+from detent.testing.verify import Found, Violation, excerpt, expect, verify
+from detent.testing.workload import find_workload
+from detent.testing.world import World
+
+REFERENCE = "detent.testing.workload:reference"
+PATIENCE = 30.0
+"""Seconds without any progress after which open runs count as stuck."""
+SHORT_LEASE = 1.5
+"""Seconds a stopped worker keeps its runs."""
+SIDE_BY_SIDE = 3
+"""Processes under way in the first round."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What was done, and what was wrong afterwards."""
+
+    store: str
+    seed: int
+    boundaries: int = 0
+    kills: int = 0
+    stops: int = 0
+    settled: Counter[str] = field(default_factory=Counter)
+    """Holds the harness answered, by answer."""
+    fenced: int = 0
+    """Times a stale worker was refused."""
+    found: Found = field(default_factory=Found)
+    seconds: float = 0.0
+    violations: list[Violation] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """True when no promise was broken."""
+        return not self.violations
+
+    def __str__(self) -> str:
+        found = self.found
+        effects = ", ".join(f"{count} {how}" for how, count in sorted(found.effects.items()))
+        settled = ", ".join(f"{count} {how}" for how, count in sorted(self.settled.items())) or "none"
+        lines = [
+            f"Torture of {self.store.partition(':')[0]}, seed {self.seed}, {self.seconds:.0f} s",
+            f"  killed       at {self.boundaries} boundaries of commits and effects, {self.kills} at random",
+            f"  stopped      {self.stops} times; stale workers refused {self.fenced} times",
+            f"  runs         {found.runs}; {found.entries} journal entries, {found.takeovers} take-overs",
+            f"  effects      {effects}; {found.repeated} begun more than once",
+            f"  in doubt     settled by looking: {settled}",
+            f"  paid         {found.paid} answers kept, {found.lost} paid for and lost before they were kept",
+            f"  saved folds  {found.folds} equal to their journals",
+        ]
+        if self.ok:
+            lines.append("  verdict      every run as if nothing had happened")
+        else:
+            lines.append(f"  verdict      {len(self.violations)} violations")
+            lines += [f"  VIOLATION {violation}" for violation in self.violations]
+        return "\n".join(lines)
+
+
+class Torturer:
+    """One torture: its store, its world, its workers."""
+
+    def __init__(
+        self, store: str, folder: Path, *, workload: str, workers: int, seed: int, say: Callable[[str], None]
+    ) -> None:
+        self.store = store
+        self.folder = folder
+        self.workload = workload
+        self.workers = workers
+        self.random = random.Random(seed)
+        self.say = say
+        self.report = Report(store, seed)
+        self.world = World(folder / "world")
+        self.make = find_workload(workload)
+        self.planned = self.make(self.world, CrashPoints())
+        self._engine: Engine | None = None
+        self._nursery: Nursery | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """Looks and answers; never drives anything."""
+        assert self._engine is not None
+        return self._engine
+
+    @property
+    def nursery(self) -> Nursery:
+        """Where workers come from."""
+        assert self._nursery is not None
+        return self._nursery
+
+    @asynccontextmanager
+    async def ready(self) -> AsyncIterator[None]:
+        """Open the store and the nursery."""
+        with Nursery() as self._nursery:
+            async with Engine(store_at(self.store), self.planned.flows) as self._engine:
+                yield
+        self.world.close()
+
+    def job(self, prefix: str, numbers: Sequence[int] = (), **options: object) -> Job:
+        """A worker's task on this store."""
+        return Job(
+            self.store, str(self.folder / "world"), self.workload, str(self.folder / "workers.log"), prefix,
+            list(numbers), **options,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    # -- rounds ---------------------------------------------------------------------------------------------
+
+    async def boundaries(self, stride: int = 1) -> None:
+        """Kill one process at every commit and effect of the first run, then have the rest done."""
+        counted = self.folder / "counted"
+        pid = self.nursery.start(self.job("c", [0], only=True, counted=str(counted)))
+        await self.nursery.gone(pid)
+        if not counted.exists():
+            raise RuntimeError(f"The workload does not run at all:\n{self._log()}")
+        commits, effects = (int(text) for text in counted.read_text().split())
+        points: list[CrashPoint] = []
+        for number in range(1, commits + 1, stride):
+            points += [CrashPoint(number, "before", "commit"), CrashPoint(number, "after", "commit")]
+        for number in range(1, effects + 1):
+            points += [CrashPoint(number, "before", "effect"), CrashPoint(number, "after", "effect")]
+        gate = asyncio.Semaphore(SIDE_BY_SIDE)
+
+        async def one(index: int, point: CrashPoint) -> None:
+            async with gate:
+                # Every run is the first of the workload, under a name of its own.
+                pid = self.nursery.start(self.job(f"b{index}-", [0], only=True, points=[str(point)]))
+                await self.nursery.gone(pid)
+
+        await asyncio.gather(*(one(index, point) for index, point in enumerate(points)))
+        self.report.boundaries += len(points)
+        self.say(f"killed at {len(points)} boundaries of {commits} commits and {effects} effects")
+        last = self.nursery.start(self.job("b"))
+        await self._until_ended([last])
+        await self.nursery.kill(last)
+        # A process killed before its first commit leaves no run behind.
+        runs = [f"b{index}-0" for index in range(len(points))]
+        there = [run_id for run_id in runs if await self.engine.store.find(run_id, 1)]
+        await self._check(dict.fromkeys(["c0", *there], 0))
+
+    async def kills(self, times: int, runs_per_kill: float = 1.0) -> None:
+        """Kill workers at random instants; each one that replaces a killed one brings new runs along."""
+        numbers = 0
+        owed = 0.0
+
+        def start() -> int:
+            nonlocal numbers, owed
+            owed += runs_per_kill
+            fresh = range(numbers, numbers + int(owed))
+            numbers += len(fresh)
+            owed -= len(fresh)
+            return self.nursery.start(self.job("k", fresh, takeover_limit=5))
+
+        alive = [start() for _ in range(self.workers)]
+        settling = asyncio.create_task(self._keep_settling())
+        try:
+            for _ in range(times):
+                await asyncio.sleep(self.random.choice((0.0, 0.02, 0.1, 0.3)) * self.random.random())
+                victim = self.random.randrange(len(alive))
+                await self.nursery.kill(alive[victim])
+                self.report.kills += 1
+                alive[victim] = start()
+            # What a worker was about to start when it was killed is started by those that stay.
+            alive.append(self.nursery.start(self.job("k", range(numbers))))
+        finally:
+            settling.cancel()
+        self.say(f"killed {times} times")
+        await self._until_ended(alive, [f"k{number}" for number in range(numbers)])
+        for pid in alive:
+            await self.nursery.kill(pid)
+        await self._check({f"k{number}": number for number in range(numbers)})
+
+    async def stops(self, times: int, runs_per_stop: int = 4) -> None:
+        """Stop workers past their lease, let others take over, continue them."""
+        numbers = 0
+
+        def start(points: Sequence[str] = ()) -> int:
+            nonlocal numbers
+            fresh = range(numbers, numbers + runs_per_stop)
+            numbers += runs_per_stop
+            return self.nursery.start(self.job("s", fresh, lease=SHORT_LEASE, points=points))
+
+        alive = [start() for _ in range(self.workers)]
+        settling = asyncio.create_task(self._keep_settling())
+        try:
+            for turn in range(times):
+                if turn % 2:
+                    # By itself, at a commit or just after an effect was performed.
+                    number = self.random.randrange(1, 12)
+                    point = CrashPoint(number, "after", "effect" if turn % 4 == 1 else "commit", "stop")
+                    sleeper = start([str(point)])
+                    alive.append(sleeper)
+                else:
+                    sleeper = alive[turn % self.workers]
+                    await asyncio.sleep(self.random.random() * 0.2)
+                    self.nursery.send(sleeper, STOP_SELF)
+                await asyncio.sleep(SHORT_LEASE * 1.6)
+                self.nursery.send(sleeper, signal.SIGCONT)
+                self.report.stops += 1
+                if turn % 2 == 0:
+                    alive.append(start())
+        finally:
+            settling.cancel()
+        waker = asyncio.create_task(self._keep_waking(alive))
+        alive.append(self.nursery.start(self.job("s", range(numbers), lease=SHORT_LEASE)))
+        try:
+            await self._until_ended(alive, [f"s{number}" for number in range(numbers)])
+        finally:
+            waker.cancel()
+        self.say(f"stopped {times} times")
+        for pid in alive:
+            await self.nursery.kill(pid)
+        await self._check({f"s{number}": number for number in range(numbers)})
+
+    # -- what a person would do -----------------------------------------------------------------------------
+
+    async def _keep_waking(self, pids: Sequence[int]) -> None:
+        """A process that stops itself late is woken late."""
+        while True:
+            await asyncio.sleep(SHORT_LEASE * 1.6)
+            for pid in pids:
+                self.nursery.send(pid, signal.SIGCONT)
+
+    async def _keep_settling(self) -> None:
+        while True:
+            await self._settle()
+            await asyncio.sleep(0.1)
+
+    async def _settle(self) -> list[RunRow]:
+        """Answer holds that ask for attention; gives the open runs."""
+        open_runs: list[RunRow] = []
+        cursor: int | None = None
+        while True:
+            query = RunQuery(status=(Status.RUNNING, Status.WAITING), before=cursor, limit=500)
+            page = await self.engine.store.rows(query)
+            open_runs += page.rows
+            if page.next is None:
+                break
+            cursor = page.next
+        for row in open_runs:
+            for wait in row.now.waits or ():
+                if wait["why"] == "attention":
+                    with contextlib.suppress(RunBusy, RunStateError, ConfigurationError):
+                        await self._answer(row.id, wait["name"])
+        return open_runs
+
+    async def _answer(self, run_id: str, hold: str) -> None:
+        if not hold.startswith("effect:"):
+            await self.engine.release(run_id, "continue", hold=hold, drive=False)
+            self.report.settled["continue"] += 1
+            return
+        effect = hold.removeprefix("effect:")
+        there = self.world.occurrences(key=f"{run_id}:{effect}")
+        how = HAPPENED if there else AGAIN
+        receipt = there[0].receipt if there else None
+        await self.engine.resolve(run_id, how, effect=effect, receipt=receipt, drive=False)
+        self.report.settled[how] += 1
+
+    async def _until_ended(self, alive: Sequence[int], wanted: Sequence[str] = ()) -> None:
+        """Wait until no run is open, as long as anything still moves."""
+        last, since = "", time.monotonic()
+        missing = set(wanted)
+        while True:
+            open_runs = await self._settle()
+            for run_id in list(missing):
+                if await self.engine.store.find(run_id, 1):
+                    missing.discard(run_id)
+            if not open_runs and not missing:
+                return
+            now = encode([sorted(missing), [[row.id, row.seq] for row in open_runs]])
+            if now != last:
+                last, since = now, time.monotonic()
+            elif time.monotonic() - since > PATIENCE:
+                for row in open_runs:
+                    lines = await self.engine.store.entries(row.id, max(0, row.seq - 14))
+                    where = (
+                        f"{row.now.status.value} in '{row.now.state}', owner {row.owner}, epoch {row.epoch}"
+                    )
+                    self._wrong(row.id, f"is left open: {where}", excerpt(lines, None))
+                for run_id in missing:
+                    self._wrong(run_id, "was never started")
+                return
+            if not any(self.nursery.alive(pid) for pid in alive):
+                self._wrong("workers", f"all died by themselves:\n{self._log()}")
+                return
+            await asyncio.sleep(0.05)
+
+    # -- checking -------------------------------------------------------------------------------------------
+
+    def _wrong(self, run: str, message: str, text: str = "") -> None:
+        self.report.violations.append(Violation(run, message, text))
+
+    async def _check(self, runs: Mapping[str, int]) -> None:
+        expected = await expect(self.make, runs)
+        for run_id, wanted in expected.runs.items():
+            if wanted["status"] == Status.FAILED.value:
+                self._wrong(run_id, f"fails even when nobody disturbs it: {wanted['error']}")
+        found = await verify(self.engine.store, self.world, expected, self.planned.paid)
+        total = self.report.found
+        for name in ("runs", "entries", "takeovers", "folds", "repeated", "paid", "lost"):
+            setattr(total, name, getattr(total, name) + getattr(found, name))
+        total.effects += found.effects
+        self.report.violations += found.violations
+
+    def check_log(self) -> None:
+        """What the workers complained about."""
+        text = self._log(whole=True)
+        self.report.fenced = text.count("run.fenced")
+        for sign in ("Traceback", "run.driver_failed", "engine.helper_failed"):
+            if sign in text:
+                start = text.index(sign)
+                self._wrong("workers", f"said {sign}", text[max(0, start - 300) : start + 3000])
+
+    def _log(self, whole: bool = False) -> str:
+        path = self.folder / "workers.log"
+        text = path.read_text(errors="replace") if path.exists() else ""
+        return text if whole else text[-3000:]
+
+
+async def torture(
+    store: str,
+    *,
+    workload: str = REFERENCE,
+    kills: int = 200,
+    stops: int = 6,
+    boundaries: bool = True,
+    stride: int = 1,
+    workers: int = 2,
+    seed: int = 0,
+    folder: Path | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Report:
+    """Torture a store (`sqlite:PATH` or `postgresql://…#SCHEMA`, empty) and give the report.
+
+    `workload` names a function like `detent.testing.workload:reference`; `stride` takes only every so-many-th
+    commit boundary; `folder` keeps the world and the workers' log.
+    """
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        torturer = Torturer(store, folder, workload=workload, workers=workers, seed=seed, say=say)
+        async with torturer.ready():
+            if boundaries:
+                await torturer.boundaries(stride)
+            if kills:
+                await torturer.kills(kills)
+            if stops:
+                await torturer.stops(stops)
+        torturer.check_log()
+    report = torturer.report
+    report.seconds = time.monotonic() - began
+    return report
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Torture from the command line; 1 when a promise was broken."""
+    parser = argparse.ArgumentParser(
+        prog="python -m detent.testing.torture", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument(
+        "--store", help="sqlite:PATH or postgresql://…#SCHEMA, empty; default a temporary SQLite file"
+    )
+    parser.add_argument("--kills", type=int, default=200, help="kills at random instants")
+    parser.add_argument("--stops", type=int, default=6, help="workers stopped past their lease")
+    parser.add_argument("--workers", type=int, default=2, help="processes on the same store")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workload", default=REFERENCE, help="module:function that makes the workload")
+    parser.add_argument("--stride", type=int, default=1, help="take only every so-many-th commit boundary")
+    parser.add_argument("--no-boundaries", dest="boundaries", action="store_false")
+    parser.add_argument("--folder", type=Path, help="keep the world and the workers' log here")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        doing = torture(
+            options.store or f"sqlite:{folder}/torture.db",
+            workload=options.workload,
+            kills=options.kills,
+            stops=options.stops,
+            boundaries=options.boundaries,
+            stride=options.stride,
+            workers=options.workers,
+            seed=options.seed,
+            folder=options.folder,
+            say=lambda line: print(f"… {line}", flush=True),
+        )
+        report = asyncio.run(doing)
+    print(report)
+    return 0 if report.ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

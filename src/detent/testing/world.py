@@ -1,0 +1,170 @@
+"""An outside world with real effects: everything that happens in it is a line in a file any process can read.
+
+Its tools come in the three kinds there are: one that can be probed, one that is idempotent by key, one that
+is neither. Each can be told to fail before or after doing its work, or to hang. An occurrence, once
+written, has happened, whatever becomes of the process that caused it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from detent.engine.tools import NOT_DONE, EffectCall, Tool, ToolError
+from detent.kernel.plain import canonical, digest
+from detent.kernel.policy import RetryPolicy
+
+Trouble = Literal["refuse", "before", "after", "hang", "hang_after"]
+"""refuse: say it did not happen; before, after: break off before or after doing it; hang: never answer."""
+
+QUICK = RetryPolicy(max_attempts=5, wait_min=0.01, wait_max=0.05)
+
+
+class Occurrence(NamedTuple):
+    """Something that happened."""
+
+    what: str
+    """Name of the tool, or of what was paid for."""
+    key: str
+    """Idempotency key it was done under."""
+    args: dict[str, Any]
+    receipt: Any
+    pid: int
+
+
+class WorldTrouble(ConnectionError):
+    """The line broke: whoever asked cannot know whether it happened."""
+
+
+class World:
+    """A file of occurrences, with the tools that make them."""
+
+    def __init__(self, path: str | Path, *, sync: bool = True) -> None:
+        self.path = Path(path)
+        self._sync = sync
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self._read_to = 0
+        self._lines: list[dict[str, Any]] = []
+        self._trouble: dict[tuple[str, int], Trouble] = {}
+
+    def close(self) -> None:
+        """Let go of the file; what happened stays."""
+        os.close(self._fd)
+
+    def trouble(self, what: str, attempt: int, how: Trouble) -> None:
+        """Have the attempt of this number at every effect of a tool go wrong."""
+        self._trouble[what, attempt] = how
+
+    # -- what happened --------------------------------------------------------------------------------------
+
+    def occurrences(self, what: str | None = None, key: str | None = None) -> list[Occurrence]:
+        """Everything that happened so far, by whatever process, in order."""
+        return [
+            Occurrence(line["what"], line["key"], line["args"], line["receipt"], line["pid"])
+            for line in self._all()
+            if (what is None or line["what"] == what) and (key is None or line["key"] == key)
+        ]
+
+    def count(self, what: str | None = None, key: str | None = None) -> int:
+        """How often it happened."""
+        return len(self.occurrences(what, key))
+
+    def _all(self) -> list[dict[str, Any]]:
+        """All whole lines; only what was added since the last look is read."""
+        size = os.fstat(self._fd).st_size
+        if size > self._read_to:
+            text = os.pread(self._fd, size - self._read_to, self._read_to)
+            whole = text[: text.rfind(b"\n") + 1]
+            self._lines.extend(json.loads(line) for line in whole.splitlines() if line)
+            self._read_to += len(whole)
+        return self._lines
+
+    def _write(self, what: str, key: str, args: Mapping[str, Any], receipt: Any) -> None:
+        line = {"what": what, "key": key, "args": dict(args), "receipt": receipt, "pid": os.getpid()}
+        os.write(
+            self._fd, (json.dumps(line, ensure_ascii=False) + "\n").encode()
+        )  # one write: all or nothing
+        if self._sync:
+            os.fsync(self._fd)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other processes from deciding at the same time; a dead one lets go by itself."""
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    # -- making things happen -------------------------------------------------------------------------------
+
+    def pay(self, what: str, key: str) -> dict[str, Any]:
+        """Something that costs each time it is asked for; the answer says the how-manieth time it was."""
+        with self._alone():
+            receipt = {"answer": digest([what, key], 8), "time": self.count(what, key) + 1}
+            self._write(what, key, {}, receipt)
+            return receipt
+
+    def tools(self, name: str = "world", **options: Any) -> list[Tool]:
+        """One tool of each kind: `world.probed`, `world.keyed` (idempotent) and `world.blind` (neither)."""
+        options = {"retry": QUICK, "wants_call": True, **options}
+        probed, keyed, blind = f"{name}.probed", f"{name}.keyed", f"{name}.blind"
+        return [
+            Tool(probed, self._performing(probed), probe=self._probing(probed), **options),
+            Tool(keyed, self._performing(keyed, once=True), idempotent=True, **options),
+            Tool(blind, self._performing(blind), **options),
+        ]
+
+    def query(self) -> Tool:
+        """A query about the world that always has the same answer: `world.look(about)`."""
+
+        def look(about: str) -> dict[str, str]:
+            return {"about": about, "seen": digest(about, 8)}
+
+        return Tool("world.look", look, "query")
+
+    def _performing(self, what: str, once: bool = False) -> Any:
+        async def perform(call: EffectCall, **args: Any) -> dict[str, Any]:
+            how = self._trouble.get((what, call.attempt))
+            if how == "refuse":
+                raise ToolError("refused", "the world is busy", transient=True)
+            if how == "before":
+                raise WorldTrouble("lost before it was done")
+            if how == "hang":
+                await asyncio.Event().wait()
+            receipt = self._do(what, call.idempotency_key, args, once)
+            if how == "after":
+                raise WorldTrouble("lost after it was done")
+            if how == "hang_after":
+                await asyncio.Event().wait()
+            return receipt
+
+        return perform
+
+    def _do(self, what: str, key: str, args: dict[str, Any], once: bool) -> dict[str, Any]:
+        receipt = {"id": digest([what, key], 12)}
+        if not once:
+            self._write(what, key, args, receipt)
+            return receipt
+        with self._alone():
+            there = self.occurrences(what, key)
+            if not there:
+                self._write(what, key, args, receipt)
+        return receipt
+
+    def _probing(self, what: str) -> Any:
+        def probe(**args: Any) -> Any:
+            """Whether it was done with these arguments: its receipt, or NOT_DONE."""
+            wanted = canonical(args)
+            for one in self.occurrences(what):
+                if canonical(one.args) == wanted:
+                    return one.receipt
+            return NOT_DONE
+
+        return probe

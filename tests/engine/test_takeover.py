@@ -1,0 +1,104 @@
+"""Take-overs that nearly went wrong: two tasks in one process, a parent not woken, a run nobody can drive."""
+
+from __future__ import annotations
+
+import asyncio
+
+from detent.adapters.stores.memory import MemoryStore
+from detent.engine.engine import Engine
+from detent.engine.flow import Flow
+from detent.engine.outcome import Effect, Hold, Outcome
+from detent.engine.tools import Tool
+from detent.kernel.budget import Spend
+from detent.kernel.errors import RunBusy
+from detent.kernel.machine import Machine
+from detent.kernel.status import Status
+
+
+def one_step(name, handler, **options) -> Flow:
+    machine = Machine(name, start="do", moves={"do": ["done"]}, ends=["done"])
+    return Flow(machine, {"do": handler}, **options)
+
+
+async def test_two_tasks_of_one_process_cannot_take_the_same_run():
+    done = []
+
+    async def do(ctx):
+        done.append(ctx.run_id)
+        await asyncio.sleep(0)
+
+    async with Engine(MemoryStore(), [one_step("small", do)]) as engine:
+        run_id = await engine.start("small", drive=False)
+        results = await asyncio.gather(*(engine.resume(run_id) for _ in range(5)), return_exceptions=True)
+        assert results.count(run_id) == 1
+        assert sum(isinstance(result, RunBusy) for result in results) == 4
+        await engine.finish(run_id)
+        assert done == [run_id]
+        assert {entry.epoch for entry in await engine.store.entries(run_id, 1)} == {2}
+
+
+def parent_and_child() -> tuple[Flow, Flow]:
+    async def ask(ctx):
+        child = await ctx.child("child", key="only")
+        return Outcome(set={"said": child.data["said"]})
+
+    def wait(ctx):
+        return Outcome(set={"said": ctx.answer()}) if ctx.answered() else Hold(question="well?")
+
+    return one_step("parent", ask), one_step("child", wait)
+
+
+async def test_a_parent_that_missed_its_childs_end_is_found_by_the_next_process():
+    store = MemoryStore()
+    parent, child = parent_and_child()
+    async with Engine(store, [parent, child]) as engine:
+        run_id = await engine.start("parent")
+        assert (await engine.finish(run_id, patience=0)).status is Status.WAITING
+    # This process ends the child and cannot tell the parent, as if it had died in between.
+    async with Engine(store, [child]) as engine:
+        await engine.release(f"{run_id}.only", "yes")
+        await engine.finish(f"{run_id}.only")
+    assert (await store.row(run_id)).now.status is Status.WAITING
+    async with Engine(store, parent_and_child()) as engine:
+        await engine.resume_all()
+        run = await engine.finish(run_id)
+        assert (run.status, run.data) == (Status.SUCCEEDED, {"said": "yes"})
+
+
+async def test_an_effect_that_was_done_before_costs_its_step_all_the_same():
+    performed = []
+    act = Tool("act", lambda: performed.append(1))
+
+    def do(ctx):
+        return Outcome(next="do" if ctx.visit < 3 else "done", effects=[Effect("act", {})], spend=Spend(2, 3))
+
+    machine = Machine("again", start="do", moves={"do": ["do", "done"]}, ends=["done"])
+    async with Engine(MemoryStore(), [Flow(machine, {"do": do}, tools=[act])]) as engine:
+        run = await engine.run("again")
+    assert performed == [1]
+    assert run.total_spend.tokens == 15
+
+
+async def test_a_run_that_cannot_be_driven_asks_for_attention_instead_of_hanging():
+    store = MemoryStore()
+
+    def do(ctx):
+        return Outcome(effects=[Effect("act", {})])
+
+    def refuse():
+        raise RuntimeError("in doubt")
+
+    async with Engine(store, [one_step("tooled", do, tools=[Tool("act", refuse)])]) as engine:
+        run_id = await engine.start("tooled")
+        assert (await engine.finish(run_id)).status is Status.WAITING
+        await engine.resolve(run_id, "again", drive=False)
+    # The next process has the same table but has lost the tool.
+    async with Engine(store, [one_step("tooled", do)]) as engine:
+        await engine.resume_all()
+        while (await store.row(run_id)).now.status is Status.RUNNING:
+            await asyncio.sleep(0)
+        (hold,) = (await engine.get(run_id)).holds.values()
+        assert (hold.name, hold.why) == ("driver", "attention")
+    async with Engine(store, [one_step("tooled", do, tools=[Tool("act", dict)])]) as engine:
+        await engine.release(run_id, "continue")
+        assert (await engine.finish(run_id)).status is Status.SUCCEEDED

@@ -1,0 +1,51 @@
+"""Killed at every boundary and at random, stopped past their lease: the results do not show it."""
+
+from __future__ import annotations
+
+import pytest
+
+from detent.testing.torture import torture
+
+pytest_plugins = ("tests.postgres",)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def store_url(request, tmp_path):
+    """Address of an empty store that other processes can reach."""
+    if request.param == "sqlite":
+        return f"sqlite:{tmp_path / 'store.db'}"
+    server = request.getfixturevalue("postgres_server")
+    schema = request.getfixturevalue("postgres_schema")
+    return f"{server}#{schema}"
+
+
+pytestmark = [pytest.mark.torture, pytest.mark.slow, pytest.mark.xdist_group("torture")]
+
+
+async def test_killed_at_every_boundary_a_run_ends_as_if_undisturbed(store_url):
+    report = await torture(store_url, kills=0, stops=0)
+    assert report.ok, str(report)
+    assert report.boundaries > 100
+    assert report.found.takeovers > 100
+    assert report.found.effects["probed"] > 0
+    assert report.found.effects["told"] > 0
+    assert report.found.lost > 0
+    assert report.settled["again"] > 0
+    print(report)
+
+
+async def test_killed_at_random_two_workers_on_one_store_lose_and_repeat_nothing(store_url):
+    report = await torture(store_url, boundaries=False, kills=120, stops=0, workers=2, seed=1)
+    assert report.ok, str(report)
+    assert report.kills == 120
+    assert report.found.takeovers > 0
+    assert report.found.folds > 0
+    print(report)
+
+
+async def test_a_worker_that_slept_through_its_lease_is_refused(store_url):
+    report = await torture(store_url, boundaries=False, kills=0, stops=5, workers=2, seed=2)
+    assert report.ok, str(report)
+    assert report.stops == 5
+    assert report.fenced > 0
+    print(report)

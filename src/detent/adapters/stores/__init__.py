@@ -1,1 +1,1 @@
-"""Where journals live: in memory, in one SQLite file, in PostgreSQL. All pass `detent.testing.store_suite`."""
+"""Where journals live: in memory, in one SQLite file, in PostgreSQL. All pass `testing.store_suite`."""

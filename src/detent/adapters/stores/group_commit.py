@@ -1,13 +1,15 @@
 """A writer thread that lets many small writes share one commit.
 
-Each write is a function of the batch. All writes waiting when the thread is free go into one transaction; every caller
-hears only after that transaction is durable. A write that refuses (by a `StoreError`, before touching anything) spoils
-nothing for the others; if the transaction itself fails, the writes are tried one by one.
+Each write is a function of the batch. All writes waiting when the thread is free go into one transaction;
+every caller hears only after that transaction is durable. A write that refuses (by a `StoreError`, before
+touching anything) spoils nothing for the others; if the transaction itself fails, the writes are tried one by
+one. Where not even a transaction can be begun, all are refused at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import threading
 from collections.abc import Callable
@@ -40,10 +42,13 @@ class Transactions(Protocol):
 
 
 class _Job:
-    __slots__ = ("error", "future", "loop", "result", "work")
+    __slots__ = ("args", "error", "future", "loop", "result", "work")
 
-    def __init__(self, work: Callable[[Any], Any], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, work: Callable[..., Any], args: tuple[Any, ...], loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.work = work
+        self.args = args
         self.loop = loop
         self.future: asyncio.Future[Any] = loop.create_future()
         self.result: Any = None
@@ -60,11 +65,11 @@ class GroupCommit:
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    def write(self, work: Callable[[Any], T]) -> asyncio.Future[T]:
-        """Have `work` done in the next transaction; the future is set once that is durable."""
+    def write(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        """Have `work(batch, *args)` done in the next transaction; the future is set once that is durable."""
         if self._closed:
             raise StoreUnavailable("The store is closed.")
-        job = _Job(work, asyncio.get_running_loop())
+        job = _Job(work, args, asyncio.get_running_loop())
         self._queue.put(job)
         return job.future
 
@@ -98,24 +103,33 @@ class GroupCommit:
         self._transactions.close()
 
     def _try(self, jobs: list[_Job]) -> bool:
-        """One transaction for all jobs; False when it failed as a whole."""
+        """One transaction for all jobs; False when it failed as a whole and each should be tried alone."""
         transactions = self._transactions
         try:
             batch = transactions.begin()
+        except Exception as error:
+            # One by one would be no better: each would wait as long for the lock as all did together.
+            self._refuse(jobs, error)
+            return True
+        try:
             for job in jobs:
                 job.error = None
                 try:
-                    job.result = job.work(batch)
+                    job.result = job.work(batch, *job.args)
                 except StoreError as error:
                     job.error = error
             transactions.commit(batch)
         except Exception as error:
-            transactions.rollback()
-            translated = transactions.translate(error)
-            for job in jobs:
-                job.error = translated
+            self._refuse(jobs, error)
             return False
         return True
+
+    def _refuse(self, jobs: list[_Job], error: Exception) -> None:
+        # A connection too broken even to undo must not take the thread down: others wait for its word.
+        with contextlib.suppress(Exception):
+            self._transactions.rollback()
+        for job in jobs:
+            job.error = self._transactions.translate(error)
 
 
 def _deliver(jobs: list[_Job]) -> None:
@@ -124,7 +138,7 @@ def _deliver(jobs: list[_Job]) -> None:
     for job in jobs:
         by_loop.setdefault(job.loop, []).append(job)
     for loop, theirs in by_loop.items():
-        if not loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(_resolve, theirs)
 
 

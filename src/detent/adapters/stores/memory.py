@@ -25,7 +25,6 @@ from detent.kernel.errors import Fenced, RunBusy, RunExists, RunNotFound, StoreU
 from detent.kernel.plain import copied, decode, encode
 from detent.kernel.status import Status
 
-
 UNCOUNTED = 10_000
 """Moves kept as they are before they are added up."""
 

@@ -1,13 +1,14 @@
 """The default store: one SQLite file, safe against power loss, shared by as many processes as need it.
 
-Writes go through one thread and share commits; reads have connections of their own and never wait for writers.
-`sync="full"` (the default) waits for the disk at every commit; `sync="normal"` is several times faster and may lose
-the last moments before a power cut, never before a mere crash of the process.
+Writes go through one thread and share commits; reads have connections of their own and never wait for
+writers. `sync="full"` (the default) waits for the disk at every commit; `sync="normal"` is several times
+faster and may lose the last moments before a power cut, never before a mere crash of the process.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
 import time
@@ -30,7 +31,7 @@ from detent.engine.ports import (
     RunRow,
     Worker,
 )
-from detent.kernel.entries import Entry, body_to_plain
+from detent.kernel.entries import Entry
 from detent.kernel.errors import (
     Fenced,
     RunBusy,
@@ -40,7 +41,7 @@ from detent.kernel.errors import (
     StoreTooNew,
     StoreUnavailable,
 )
-from detent.kernel.plain import decode, encode
+from detent.kernel.plain import decode
 from detent.kernel.status import Status
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ APPLICATION_ID = 0x44544E54
 """Marks a file as ours (`DTNT`)."""
 SEQ_BITS = 24
 SLOW, LEFT_TO_THE_WRITER = 0.03, 2.0
-"""A direct commit that took longer than the first leaves commits to the writer thread for the second, in seconds."""
+"""A direct commit that took longer than the first leaves commits to the writer for the second, in seconds."""
 LONGEST_RUN = 1 << SEQ_BITS
 
 _INSERT_RUN = f"""
@@ -72,10 +73,24 @@ ON CONFLICT DO UPDATE SET count = count + excluded.count, seconds = seconds + ex
 """
 _UPSERT_EFFECT = """
 INSERT INTO effects (run, key, tool, state, seq) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET state = excluded.state, seq = excluded.seq
+ON CONFLICT DO UPDATE SET tool = excluded.tool, state = excluded.state, seq = excluded.seq
 """
 _ALIVE = "SELECT 1 FROM workers WHERE id = ? AND until >= ?"
 _RUN = f"SELECT {', '.join(shared.RUN_COLUMNS)} FROM runs"
+
+_WHY = {
+    sqlite3.SQLITE_BUSY: "is locked by another process for more than {seconds:g} seconds",
+    sqlite3.SQLITE_LOCKED: "is locked by another process for more than {seconds:g} seconds",
+    sqlite3.SQLITE_READONLY: "is read-only",
+    sqlite3.SQLITE_PERM: "may not be used by this user",
+    sqlite3.SQLITE_AUTH: "may not be used by this user",
+    sqlite3.SQLITE_NOTADB: "is not a SQLite file, or is damaged",
+    sqlite3.SQLITE_CORRUPT: "is not a SQLite file, or is damaged",
+    sqlite3.SQLITE_FULL: "cannot grow: the disk is full",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened (is the folder there, and may it be written to?)",
+    sqlite3.SQLITE_IOERR: "cannot be read or written: disk error",
+}
+"""What SQLite's error codes mean for people."""
 
 
 class Batch:
@@ -91,7 +106,9 @@ class Batch:
 class _Writing:
     """The writer's side of the file; lives in the writer's thread."""
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection], translate: Callable[[Exception], Exception]) -> None:
+    def __init__(
+        self, connect: Callable[[], sqlite3.Connection], translate: Callable[[Exception], Exception]
+    ) -> None:
         self._connect = connect
         self._connection: sqlite3.Connection | None = None
         self.translate = translate
@@ -146,7 +163,9 @@ class SQLiteStore:
         if self._writer is not None:
             return
         await asyncio.to_thread(self._prepare)
-        self._writer = GroupCommit(_Writing(self._connect, self._translate), f"detent-writer {self.path.name}")
+        self._writer = GroupCommit(
+            _Writing(self._connect, self._translate), f"detent-writer {self.path.name}"
+        )
         self._direct = _Writing(lambda: self._connect(busy_timeout=0.0), self._translate)
         self._readers = ThreadPoolExecutor(2, thread_name_prefix=f"detent-reader {self.path.name}")
 
@@ -170,55 +189,76 @@ class SQLiteStore:
         folder = self.path.parent
         if not self.path.exists():
             if not self._create:
-                raise StoreUnavailable(f"There is no store at {self.path} yet. The first `detent run` makes one.")
+                raise StoreUnavailable(
+                    f"There is no store at {self.path} yet. The first `detent run` makes one."
+                )
             if folder.name == ".detent" and not folder.exists() and folder.parent.is_dir():
                 try:
                     folder.mkdir(exist_ok=True)
                 except OSError as error:
-                    raise StoreUnavailable(f"The folder {folder} cannot be made: {error.strerror}.") from error
+                    raise StoreUnavailable(
+                        f"The folder {folder} cannot be made: {error.strerror}."
+                    ) from error
         if not folder.is_dir():
             raise StoreUnavailable(f"The folder {folder} for the store does not exist.")
         if self.path.is_dir():
             raise StoreUnavailable(f"{self.path} is a folder, not a store file.")
         try:
-            connection = self._connect()
+            with contextlib.closing(self._reach(self._busy_timeout)) as connection:
+                # Looked at before anything is changed, for it may be another program's file; and in one
+                # transaction, for another process may be making it this very moment.
+                connection.execute("BEGIN")
+                self._check_ours(connection)
+                connection.execute("COMMIT")
+                self._settle(connection, self._busy_timeout)
+                self._migrate(connection)
         except sqlite3.Error as error:
             raise self._translate(error) from error
-        try:
-            self._migrate(connection)
-        except sqlite3.Error as error:
-            raise self._translate(error) from error
-        finally:
-            connection.close()
 
     def _connect(self, busy_timeout: float | None = None) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self.path, timeout=self._busy_timeout if busy_timeout is None else busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
-        )
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA wal_autocheckpoint = 4000")  # pages; fewer, larger pauses
-        connection.execute(f"PRAGMA synchronous = {'FULL' if self.sync == 'full' else 'NORMAL'}")
+        patience = self._busy_timeout if busy_timeout is None else busy_timeout
+        connection = self._reach(patience)
+        try:
+            self._settle(connection, patience)
+        except BaseException:
+            connection.close()
+            raise
         return connection
+
+    def _reach(self, busy_timeout: float) -> sqlite3.Connection:
+        return sqlite3.connect(
+            self.path,
+            timeout=busy_timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+
+    def _settle(self, connection: sqlite3.Connection, patience: float) -> None:
+        """Set what a connection needs. The first one turns the file to WAL, for good."""
+        until = time.monotonic() + patience
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                break
+            except sqlite3.OperationalError as error:
+                # Two processes turning a new file at once: SQLite tells one of them so without waiting.
+                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
+        connection.execute(
+            "PRAGMA wal_autocheckpoint = 400"
+        )  # a log that is reused syncs faster than one that grows
+        connection.execute(f"PRAGMA synchronous = {'FULL' if self.sync == 'full' else 'NORMAL'}")
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """Bring the file to this version's schema; another process may be doing the same."""
         steps = migrations()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version == len(steps):
-            self._check_ours(connection)
+        if _version(connection) == len(steps):
             return
         connection.execute("BEGIN EXCLUSIVE")
         try:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version > len(steps):
-                raise StoreTooNew(
-                    f"The store {self.path} was written by a newer Detent (schema {version}; this one knows "
-                    f"{len(steps)}). Upgrade Detent, or use another store."
-                )
-            if version > 0:
-                self._check_ours(connection)
-            elif connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-                raise StoreUnavailable(f"{self.path} is a SQLite file, but not one of Detent's.")
+            version = self._check_ours(connection)
             for number in range(version, len(steps)):
                 for statement in steps[number].split(";\n"):
                     if statement.strip():
@@ -231,30 +271,25 @@ class SQLiteStore:
                 connection.execute("ROLLBACK")
             raise
 
-    def _check_ours(self, connection: sqlite3.Connection) -> None:
+    def _check_ours(self, connection: sqlite3.Connection) -> int:
+        """The schema version of a file that is ours, 0 for one that is nobody's yet; refuses any other."""
+        version = _version(connection)
         (application,) = connection.execute("PRAGMA application_id").fetchone()
-        if application != APPLICATION_ID:
+        used = version > 0 or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
+        if used and application != APPLICATION_ID:
             raise StoreUnavailable(f"{self.path} is a SQLite file, but not one of Detent's.")
+        if version > len(migrations()):
+            raise StoreTooNew(
+                f"The store {self.path} was written by a newer Detent (schema {version}; this one knows "
+                f"{len(migrations())}). Upgrade Detent, or use another store."
+            )
+        return version
 
     def _translate(self, error: Exception) -> Exception:
         """A database error in one sentence."""
         if isinstance(error, StoreError) or not isinstance(error, sqlite3.Error):
             return error
-        text = str(error)
-        if "locked" in text or "busy" in text:
-            why = f"is locked by another process for more than {self._busy_timeout:g} seconds"
-        elif "readonly" in text or "read-only" in text:
-            why = "is read-only"
-        elif "not a database" in text or "malformed" in text:
-            why = "is not a SQLite file, or is damaged"
-        elif "full" in text:
-            why = "cannot grow: the disk is full"
-        elif "unable to open" in text:
-            why = "cannot be opened (is the folder there, and may it be written to?)"
-        elif "disk I/O" in text:
-            why = "cannot be read or written: disk error"
-        else:
-            why = f"refused: {text}"
+        why = _WHY.get(_code(error), f"refused: {error}").format(seconds=self._busy_timeout)
         return StoreUnavailable(f"The store {self.path} {why}.")
 
     # -- plumbing -------------------------------------------------------------------------------------------
@@ -308,8 +343,8 @@ class SQLiteStore:
 
     async def create(self, new: NewRun) -> Lease:
         """Write a run's row and first entries."""
-        bodies = [encode(body_to_plain(entry.body)) for entry in new.entries]
-        definition = None if new.now.fingerprint in self._defined else encode(new.definition)
+        bodies = [shared.body_of(entry) for entry in new.entries]
+        definition = None if new.now.fingerprint in self._defined else shared.written(new.definition)
 
         def work(batch: Batch) -> Lease:
             db = batch.connection
@@ -327,11 +362,15 @@ class SQLiteStore:
             assert number is not None
             self._insert_entries(db, number, new.entries, bodies)
             if new.tags:
-                db.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?)", [(tag, number) for tag in new.tags])
+                db.executemany(
+                    "INSERT OR IGNORE INTO tags VALUES (?, ?)", [(tag, number) for tag in new.tags]
+                )
             for line in new.ledger:
                 db.execute(_UPSERT_EFFECT, (number, *line))
             if definition is not None:
-                db.execute("INSERT OR IGNORE INTO definitions VALUES (?, ?)", (new.now.fingerprint, definition))
+                db.execute(
+                    "INSERT OR IGNORE INTO definitions VALUES (?, ?)", (new.now.fingerprint, definition)
+                )
             if new.blobs_of is not None:
                 db.execute(
                     "INSERT OR IGNORE INTO blob_refs SELECT ?, hash FROM blob_refs "
@@ -365,8 +404,8 @@ class SQLiteStore:
     async def append(self, commit: Commit) -> int:
         """Advance the run behind the fence and write everything that goes with it."""
         lease, entries = commit.lease, commit.entries
-        bodies = [encode(body_to_plain(entry.body)) for entry in entries]
-        fold = encode(commit.fold) if commit.fold is not None else None
+        bodies = [shared.body_of(entry) for entry in entries]
+        fold = shared.written(commit.fold) if commit.fold is not None else None
         seq = commit.after + len(entries)
         if seq >= LONGEST_RUN:
             raise StoreError(f"Run {lease.run_id} has {seq} entries, more than a run can have.")
@@ -397,7 +436,7 @@ class SQLiteStore:
         if commit.definition is not None:
             db.execute(
                 "INSERT OR IGNORE INTO definitions VALUES (?, ?)",
-                (commit.now.fingerprint, encode(commit.definition)),
+                (commit.now.fingerprint, shared.written(commit.definition)),
             )
         if fold is None:
             return 0
@@ -409,7 +448,9 @@ class SQLiteStore:
 
         def work(batch: Batch) -> Lease:
             db = batch.connection
-            found = db.execute("SELECT number, owner, epoch, seq FROM runs WHERE id = ?", (run_id,)).fetchone()
+            found = db.execute(
+                "SELECT number, owner, epoch, seq FROM runs WHERE id = ?", (run_id,)
+            ).fetchone()
             if found is None:
                 raise RunNotFound(run_id)
             number, owner, epoch, seq = found
@@ -430,7 +471,8 @@ class SQLiteStore:
 
         def work(batch: Batch) -> None:
             batch.connection.execute(
-                "UPDATE runs SET owner = NULL, asked = NULL WHERE number = ? AND epoch = ?", (lease.key, lease.epoch)
+                "UPDATE runs SET owner = NULL, asked = NULL WHERE number = ? AND epoch = ?",
+                (lease.key, lease.epoch),
             )
 
         await self._write(work)
@@ -488,8 +530,8 @@ class SQLiteStore:
         """Running runs without a live worker."""
         gone = ", ".join("?" * len(dead))
         return await self._ids(
-            f"SELECT id FROM runs WHERE status = 'running' AND (owner IS NULL OR owner IN ({gone}) OR owner NOT IN "
-            "(SELECT id FROM workers WHERE until >= ?)) ORDER BY number LIMIT ?",
+            f"SELECT id FROM runs WHERE status = 'running' AND (owner IS NULL OR owner IN ({gone}) "
+            "OR owner NOT IN (SELECT id FROM workers WHERE until >= ?)) ORDER BY number LIMIT ?",
             (*dead, now, limit),
         )
 
@@ -522,14 +564,15 @@ class SQLiteStore:
         def work(db: sqlite3.Connection) -> Page:
             found = db.execute(sql, (*values, query.limit + 1)).fetchall()
             page = [self._run_row(db, row) for row in found[: query.limit]]
-            return Page(page, page[-1].number if len(found) > query.limit else None)
+            return Page(page, page[-1].number if page and len(found) > query.limit else None)
 
         return await self._read(work)
 
     async def find(self, prefix: str, limit: int = 10) -> list[str]:
         """Ids beginning with a text."""
         return await self._ids(
-            "SELECT id FROM runs WHERE id >= ? AND id < ? ORDER BY id LIMIT ?", (prefix, prefix + "\U0010ffff", limit)
+            "SELECT id FROM runs WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+            (prefix, shared.after_prefix(prefix), limit),
         )
 
     async def entries(self, run_id: str, after: int = 0, limit: int = 1000) -> list[Entry]:
@@ -538,7 +581,8 @@ class SQLiteStore:
         def work(db: sqlite3.Connection) -> list[Any]:
             base = _number(db, run_id) << SEQ_BITS
             return db.execute(
-                "SELECT key - ?, at, epoch, kind, body FROM entries WHERE key > ? AND key < ? ORDER BY key LIMIT ?",
+                "SELECT key - ?, at, epoch, kind, body FROM entries WHERE key > ? AND key < ? "
+                "ORDER BY key LIMIT ?",
                 (base, base + after, base + LONGEST_RUN, limit),
             ).fetchall()
 
@@ -556,7 +600,9 @@ class SQLiteStore:
     async def definition(self, fingerprint: str) -> dict[str, Any] | None:
         """A definition some run was started under."""
         found = await self._read(
-            lambda db: db.execute("SELECT body FROM definitions WHERE fingerprint = ?", (fingerprint,)).fetchone()
+            lambda db: db.execute(
+                "SELECT body FROM definitions WHERE fingerprint = ?", (fingerprint,)
+            ).fetchone()
         )
         return decode(found[0]) if found is not None else None
 
@@ -565,7 +611,8 @@ class SQLiteStore:
 
         def work(db: sqlite3.Connection) -> LedgerLine | None:
             found = db.execute(
-                "SELECT key, tool, state, seq FROM effects WHERE run = ? AND key = ?", (_number(db, run_id), key)
+                "SELECT key, tool, state, seq FROM effects WHERE run = ? AND key = ?",
+                (_number(db, run_id), key),
             ).fetchone()
             return LedgerLine(*found) if found is not None else None
 
@@ -588,8 +635,8 @@ class SQLiteStore:
             lambda db: [
                 EdgeCount(*row)
                 for row in db.execute(
-                    'SELECT flow, day, frm, "to", count, seconds, fastest, slowest, tokens, cost_usd FROM edges '
-                    'WHERE flow = ? AND day >= ? ORDER BY day, frm, "to"',
+                    'SELECT flow, day, frm, "to", count, seconds, fastest, slowest, tokens, cost_usd '
+                    'FROM edges WHERE flow = ? AND day >= ? ORDER BY day, frm, "to"',
                     (flow, since_day if since_day is not None else -(1 << 40)),
                 )
             ]
@@ -660,7 +707,7 @@ class SQLiteStore:
 
     async def set_mark(self, key: str, value: Any, expected: int) -> bool:
         """Set it if nobody else did."""
-        text = encode(value)
+        text = shared.written(value)
 
         def work(batch: Batch) -> bool:
             db = batch.connection
@@ -680,10 +727,20 @@ class SQLiteStore:
         found = await self._read(
             lambda db: db.execute(
                 "SELECT key, value FROM marks WHERE key >= ? AND key < ? ORDER BY key",
-                (prefix, prefix + "\U0010ffff"),
+                (prefix, shared.after_prefix(prefix)),
             ).fetchall()
         )
         return {key: decode(text) for key, text in found}
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's main error code; 0 where the error is the library's own."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
 
 
 def _number(db: sqlite3.Connection, run_id: str) -> int:

@@ -1,0 +1,446 @@
+"""Journals in PostgreSQL, for several machines: the same rules as in SQLite, checked by the same suite.
+
+New runs and appends go through one writer that shares transactions among runs (`postgres_writer`); everything
+else is a short statement over a pool. A lost connection is tried again for `patience` seconds; what cannot be
+repeated safely is looked up first. Needs the `postgres` extra.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, TypeVar
+
+from detent.adapters.stores import rows as shared
+
+# First of all, for it says what to install when the driver is missing.
+from detent.adapters.stores.postgres_link import (
+    Connection,
+    Link,
+    configure,
+    let_go,
+    lock_key,
+    lost,
+    repeatable,
+)
+from detent.adapters.stores.postgres_writer import Appending, Creating, Writer
+from detent.engine.ports import (
+    Commit,
+    EdgeCount,
+    Lease,
+    LedgerLine,
+    NewRun,
+    Page,
+    RunQuery,
+    RunRow,
+    Worker,
+)
+from detent.kernel.entries import Entry
+from detent.kernel.errors import IntegrationMissing, RunBusy, RunNotFound, StoreUnavailable
+from detent.kernel.plain import decode
+from detent.kernel.status import Status
+
+try:
+    import psycopg_pool
+except ImportError as error:
+    raise IntegrationMissing(
+        "The PostgreSQL store needs psycopg_pool. Install it with: pip install 'detent[postgres]'"
+    ) from error
+
+T = TypeVar("T")
+
+# `$.` stands for the store's schema.
+_NUMBER = "SELECT number FROM $.runs WHERE id = %s"
+_LOCK_RUN = "SELECT number, owner, epoch, seq FROM $.runs WHERE id = %s FOR UPDATE"
+_ALIVE = "SELECT 1 FROM $.workers WHERE id = %s AND until >= %s"
+_TAKE = "UPDATE $.runs SET epoch = %s, owner = %s WHERE number = %s"
+_PARK = "UPDATE $.runs SET owner = NULL, asked = NULL WHERE number = %s AND epoch = %s"
+_BEAT = """
+INSERT INTO $.workers (id, host, pid, born, until) VALUES (%s, %s, %s, %s, %s)
+ON CONFLICT (id)
+DO UPDATE SET host = excluded.host, pid = excluded.pid, born = excluded.born, until = excluded.until
+"""
+# In order of runs, as the writers lock them.
+_FREE = """
+WITH theirs AS (SELECT number FROM $.runs WHERE owner = %s ORDER BY number FOR UPDATE)
+UPDATE $.runs AS r SET owner = NULL FROM theirs WHERE r.number = theirs.number AND r.owner = %s
+"""
+_RETIRE = "DELETE FROM $.workers WHERE id = %s"
+_WORKERS = "SELECT id, host, pid, born, until FROM $.workers ORDER BY id"
+_ASK = "UPDATE $.runs SET asked = CASE WHEN owner IS NULL THEN asked ELSE %s END WHERE id = %s"
+_ASKED = "SELECT id, asked FROM $.runs WHERE owner = %s AND asked IS NOT NULL ORDER BY number"
+_DUE = "SELECT id FROM $.runs WHERE wake_at <= %s AND status = 'waiting' ORDER BY wake_at, number LIMIT %s"
+_LOOSE = """
+SELECT id FROM $.runs WHERE status = 'running' AND (owner IS NULL OR owner = ANY(%s)
+    OR owner NOT IN (SELECT id FROM $.workers WHERE until >= %s)) ORDER BY number LIMIT %s
+"""
+_RUN = f"""
+SELECT {", ".join(shared.RUN_COLUMNS)}, ARRAY(SELECT tag FROM $.tags WHERE run = number ORDER BY tag)
+FROM $.runs
+"""
+_FIND = "SELECT id FROM $.runs WHERE id >= %s AND id < %s ORDER BY id LIMIT %s"
+_ENTRIES = (
+    "SELECT seq, at, epoch, kind, body FROM $.entries WHERE run = %s AND seq > %s ORDER BY seq LIMIT %s"
+)
+_FOLD = "SELECT body FROM $.folds WHERE run = %s"
+_DEFINITION = "SELECT body FROM $.definitions WHERE fingerprint = %s"
+_EFFECT = "SELECT key, tool, state, seq FROM $.effects WHERE run = %s AND key = %s"
+_EFFECTS = "SELECT key, tool, state, seq FROM $.effects WHERE run = %s ORDER BY seq, key"
+_EDGES = """
+SELECT flow, day, frm, "to", sum(count)::bigint, sum(seconds), min(fastest), max(slowest),
+    sum(tokens)::bigint, sum(cost_usd)
+FROM $.edges WHERE flow = %s AND (%s::bigint IS NULL OR day >= %s::bigint)
+GROUP BY flow, day, frm, "to" ORDER BY day, frm, "to"
+"""
+_FLOWS = "SELECT flow, status, count(*) FROM $.runs GROUP BY flow, status ORDER BY flow, status"
+_FACTS = """
+SELECT (SELECT count(*) FROM $.runs), (SELECT count(*) FROM $.workers), current_setting('server_version'),
+    current_setting('synchronous_commit'),
+    (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
+     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relkind = 'r')
+"""
+_BLOB = "SELECT body FROM $.blobs WHERE hash = %s"
+_LOCK_BLOBS = "SELECT pg_advisory_xact_lock(%s, 1)"
+_UNREFER_RUN = "DELETE FROM $.blob_refs WHERE run = %s"
+_UNREFER_OLD = """
+DELETE FROM $.blob_refs WHERE run IN (SELECT number FROM $.runs WHERE updated_at < %s
+    AND status NOT IN ('running', 'waiting'))
+"""
+_SWEEP = "DELETE FROM $.blobs b WHERE NOT EXISTS (SELECT 1 FROM $.blob_refs r WHERE r.hash = b.hash)"
+_MARK = "SELECT value, version FROM $.marks WHERE key = %s"
+_MARK_SETTER = "SELECT version, setter FROM $.marks WHERE key = %s FOR UPDATE"
+_FIRST_MARK = """
+INSERT INTO $.marks (key, value, version, setter) VALUES (%s, %s, 1, %s) ON CONFLICT DO NOTHING
+"""
+_NEXT_MARK = """
+UPDATE $.marks SET value = %s, version = version + 1, setter = %s WHERE key = %s AND version = %s
+"""
+_MARKS = "SELECT key, value FROM $.marks WHERE key >= %s AND key < %s ORDER BY key"
+
+
+class PostgresStore:
+    """Journals in one schema of a PostgreSQL database."""
+
+    def __init__(
+        self, dsn: str, *, schema: str = "detent", pool_size: int = 4, patience: float = 30.0
+    ) -> None:
+        self._link = Link(dsn, schema)
+        self._pool_size = pool_size
+        self._patience = patience
+        self._pool: psycopg_pool.AsyncConnectionPool[Connection] | None = None
+        self._writer: Writer | None = None
+        self._version = 0
+        self._defined: set[str] = set()
+        self._sql: dict[str, bytes] = {}
+
+    # -- opening --------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Create or migrate the schema as needed and start the writer."""
+        if self._pool is not None:
+            return
+        connection: Connection | None = None
+        try:
+            connection = await self._link.connect()
+            self._version = await self._link.migrate(connection)
+        except Exception as error:
+            raise self._link.explain(error) from None
+        finally:
+            await let_go(connection)
+        self._pool = psycopg_pool.AsyncConnectionPool(
+            self._link.conninfo, kwargs={"autocommit": True}, configure=configure, min_size=1,
+            max_size=self._pool_size, timeout=self._patience, open=False, name="detent",
+        )  # fmt: skip
+        await self._pool.open()
+        self._writer = Writer(self._link, self._patience)
+
+    async def close(self) -> None:
+        """Finish accepted writes and close."""
+        writer, pool = self._writer, self._pool
+        self._writer = self._pool = None
+        try:
+            if writer is not None:
+                await writer.close()
+        finally:
+            if pool is not None:
+                await pool.close()
+
+    # -- plumbing -------------------------------------------------------------------------------------------
+
+    def _s(self, text: str) -> bytes:
+        """A statement with our schema in it."""
+        found = self._sql.get(text)
+        if found is None:
+            found = self._sql[text] = text.replace("$.", f'"{self._link.schema}".').encode()
+        return found
+
+    async def _do(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Do something repeatable over the pool; after a lost connection, again."""
+        until = time.monotonic() + self._patience
+        attempts = 0
+        while True:
+            pool = self._pool
+            if pool is None:
+                raise StoreUnavailable("The store is not open.")
+            connection: Connection | None = None
+            try:
+                async with pool.connection() as connection:
+                    return await work(connection)
+            except psycopg_pool.PoolTimeout:
+                raise StoreUnavailable(
+                    f"The PostgreSQL server at {self._link.server} cannot be reached, or all "
+                    f"{self._pool_size} connections were busy for {self._patience:g} seconds."
+                ) from None
+            except psycopg_pool.PoolClosed:
+                raise StoreUnavailable("The store is closed.") from None
+            except Exception as error:
+                again = lost(connection, error) or repeatable(error)
+                if not again or time.monotonic() >= until:
+                    raise self._link.explain(error) from error
+                if lost(connection, error):
+                    # The others in the pool are likely to be gone as well.
+                    with contextlib.suppress(Exception):
+                        await pool.check()
+                if attempts:
+                    await asyncio.sleep(min(0.05 * 2 ** min(attempts, 5), max(0.0, until - time.monotonic())))
+                attempts += 1
+
+    async def _all(self, statement: str, *values: Any) -> list[Any]:
+        async def work(db: Connection) -> list[Any]:
+            return await (await db.execute(self._s(statement), values)).fetchall()
+
+        return await self._do(work)
+
+    async def _one(self, statement: str, *values: Any) -> Any:
+        async def work(db: Connection) -> Any:
+            return await (await db.execute(self._s(statement), values)).fetchone()
+
+        return await self._do(work)
+
+    async def _of_run(self, run_id: str, statement: str, *values: Any) -> list[Any]:
+        """Rows of a table by run number; `RunNotFound` if there is no such run."""
+
+        async def work(db: Connection) -> list[Any]:
+            number = await self._number(db, run_id)
+            return await (await db.execute(self._s(statement), (number, *values))).fetchall()
+
+        return await self._do(work)
+
+    async def _number(self, db: Connection, run_id: str) -> int:
+        found = await (await db.execute(self._s(_NUMBER), (run_id,))).fetchone()
+        if found is None:
+            raise RunNotFound(run_id)
+        return int(found[0])
+
+    # -- driving --------------------------------------------------------------------------------------------
+
+    async def create(self, new: NewRun) -> Lease:
+        """Write a run's row and first entries."""
+        fingerprint = new.now.fingerprint
+        definition = None if fingerprint in self._defined else shared.written(new.definition)
+        lease: Lease = await self._writing().write(Creating(new, definition))
+        self._defined.add(fingerprint)
+        return lease
+
+    async def append(self, commit: Commit) -> int:
+        """Advance the run behind the fence and write everything that goes with it."""
+        size: int = await self._writing().write(Appending(commit))
+        return size
+
+    def _writing(self) -> Writer:
+        if self._writer is None:
+            raise StoreUnavailable("The store is not open.")
+        return self._writer
+
+    async def claim(self, run_id: str, worker: str, now: float, dead: Collection[str] = ()) -> Lease:
+        """Raise the epoch if nobody alive has the run."""
+        before: list[str] = []
+        """Whom an earlier try took it from, should the answer to that try have been lost."""
+
+        async def work(db: Connection) -> Lease:
+            async with db.transaction():
+                found = await (await db.execute(self._s(_LOCK_RUN), (run_id,))).fetchone()
+                if found is None:
+                    raise RunNotFound(run_id)
+                number, owner, epoch, seq = found
+                if owner is not None and owner != worker:
+                    alive = await db.execute(self._s(_ALIVE), (owner, now))
+                    if owner not in dead and await alive.fetchone():
+                        raise RunBusy(run_id, owner)
+                    before[:] = [owner]
+                await db.execute(self._s(_TAKE), (epoch + 1, worker, number))
+            return Lease(run_id, epoch + 1, seq, number, before[0] if before and owner is not None else None)
+
+        return await self._do(work)
+
+    async def park(self, lease: Lease) -> None:
+        """Let the run go if it is still ours."""
+        await self._change(_PARK, lease.key, lease.epoch)
+
+    async def _change(self, statement: str, *values: Any) -> int:
+        async def work(db: Connection) -> int:
+            return (await db.execute(self._s(statement), values)).rowcount
+
+        return await self._do(work)
+
+    async def beat(self, worker: Worker) -> None:
+        """Write the worker's beat."""
+        await self._change(_BEAT, *worker)
+
+    async def retire(self, worker_id: str) -> None:
+        """Forget a worker and free its runs."""
+
+        async def work(db: Connection) -> None:
+            async with db.transaction():
+                await db.execute(self._s(_FREE), (worker_id, worker_id))
+                await db.execute(self._s(_RETIRE), (worker_id,))
+
+        await self._do(work)
+
+    async def workers(self) -> list[Worker]:
+        """All workers that did not retire."""
+        return [Worker(*row) for row in await self._all(_WORKERS)]
+
+    async def ask(self, run_id: str, what: str) -> None:
+        """Leave a request for the driver, if there is one."""
+        if await self._change(_ASK, what, run_id) == 0:
+            raise RunNotFound(run_id)
+
+    async def asked(self, worker_id: str) -> list[tuple[str, str]]:
+        """Requests for this worker's runs."""
+        return await self._all(_ASKED, worker_id)
+
+    async def due(self, now: float, limit: int = 100) -> list[str]:
+        """Waiting runs whose time has come."""
+        return [row[0] for row in await self._all(_DUE, now, limit)]
+
+    async def loose(self, now: float, dead: Collection[str] = (), limit: int = 100) -> list[str]:
+        """Running runs without a live worker."""
+        return [row[0] for row in await self._all(_LOOSE, list(dead), now, limit)]
+
+    # -- reading --------------------------------------------------------------------------------------------
+
+    async def row(self, run_id: str) -> RunRow:
+        """One run's listing line."""
+        found = await self._one(f"{_RUN} WHERE id = %s", run_id)
+        if found is None:
+            raise RunNotFound(run_id)
+        return shared.run_row(found, found[-1])
+
+    async def rows(self, query: RunQuery) -> Page:
+        """A page of runs, newest first."""
+        where, values = shared.conditions(query, "%s", "$.tags")
+        found = await self._all(f"{_RUN} {where} ORDER BY number DESC LIMIT %s", *values, query.limit + 1)
+        page = [shared.run_row(row, row[-1]) for row in found[: query.limit]]
+        return Page(page, page[-1].number if page and len(found) > query.limit else None)
+
+    async def find(self, prefix: str, limit: int = 10) -> list[str]:
+        """Ids beginning with a text."""
+        return [row[0] for row in await self._all(_FIND, prefix, shared.after_prefix(prefix), limit)]
+
+    async def entries(self, run_id: str, after: int = 0, limit: int = 1000) -> list[Entry]:
+        """A stretch of a journal."""
+        return [shared.entry(*row) for row in await self._of_run(run_id, _ENTRIES, after, limit)]
+
+    async def saved_fold(self, run_id: str) -> dict[str, Any] | None:
+        """The latest saved fold."""
+        found = await self._of_run(run_id, _FOLD)
+        return decode(found[0][0]) if found else None
+
+    async def definition(self, fingerprint: str) -> dict[str, Any] | None:
+        """A definition some run was started under."""
+        found = await self._one(_DEFINITION, fingerprint)
+        return decode(found[0]) if found is not None else None
+
+    async def effect(self, run_id: str, key: str) -> LedgerLine | None:
+        """Standing of one effect."""
+        found = await self._of_run(run_id, _EFFECT, key)
+        return LedgerLine(*found[0]) if found else None
+
+    async def effects(self, run_id: str) -> list[LedgerLine]:
+        """Standing of all effects of a run."""
+        return [LedgerLine(*row) for row in await self._of_run(run_id, _EFFECTS)]
+
+    async def edges(self, flow: str, since_day: int | None = None) -> list[EdgeCount]:
+        """Moves of a flow by day, the shards added up."""
+        return [EdgeCount(*row) for row in await self._all(_EDGES, flow, since_day, since_day)]
+
+    async def flows(self) -> list[tuple[str, Status, int]]:
+        """Runs per flow and status."""
+        return [(flow, Status(status), count) for flow, status, count in await self._all(_FLOWS)]
+
+    async def facts(self) -> dict[str, Any]:
+        """What people may want to know."""
+        runs, workers, server, synchronous, size = await self._one(_FACTS, self._link.schema)
+        return {
+            "kind": "postgres",
+            "place": self._link.place,
+            "schema": self._version,
+            "server": server,
+            "synchronous": synchronous,
+            "runs": runs,
+            "bytes": size,
+            "workers": workers,
+        }
+
+    # -- values beside the journal --------------------------------------------------------------------------
+
+    async def blob(self, hash: str) -> bytes | None:
+        """A kept value."""
+        found = await self._one(_BLOB, hash)
+        return bytes(found[0]) if found is not None else None
+
+    async def purge(self, run_id: str | None = None, before: float | None = None) -> int:
+        """Drop references, then the blobs nobody refers to any more."""
+        if run_id is None and before is None:
+            raise StoreUnavailable("Say which run's values to purge, or up to what time.")
+
+        async def work(db: Connection) -> int:
+            async with db.transaction():
+                await db.execute(_LOCK_BLOBS, (lock_key(self._link.schema),))
+                if run_id is not None:
+                    await db.execute(self._s(_UNREFER_RUN), (await self._number(db, run_id),))
+                if before is not None:
+                    await db.execute(self._s(_UNREFER_OLD), (before,))
+                return (await db.execute(self._s(_SWEEP))).rowcount
+
+        return await self._do(work)
+
+    async def mark(self, key: str) -> tuple[Any, int]:
+        """A small durable value."""
+        found = await self._one(_MARK, key)
+        return (decode(found[0]), found[1]) if found is not None else (None, 0)
+
+    async def set_mark(self, key: str, value: Any, expected: int) -> bool:
+        """Set it if nobody else did; after a lost answer, look whether this very call did."""
+        text, setter = shared.written(value), secrets.token_hex(8)
+        tries = 0
+
+        async def work(db: Connection) -> bool:
+            nonlocal tries
+            tries += 1
+            if expected == 0:
+                changed = await db.execute(self._s(_FIRST_MARK), (key, text, setter))
+            else:
+                changed = await db.execute(self._s(_NEXT_MARK), (text, setter, key, expected))
+            if changed.rowcount == 1:
+                return True
+            if tries > 1:
+                found = await (await db.execute(self._s(_MARK_SETTER), (key,))).fetchone()
+                if found is not None and found[0] > expected + 1:
+                    raise StoreUnavailable(
+                        f"The connection was lost while the mark '{key}' was being set, and it was set again "
+                        "since; whether it was set is not known."
+                    )
+                return found is not None and bool(found[1] == setter)
+            return False
+
+        return await self._do(work)
+
+    async def marks(self, prefix: str) -> dict[str, Any]:
+        """Marks by prefix."""
+        found = await self._all(_MARKS, prefix, shared.after_prefix(prefix))
+        return {key: decode(text) for key, text in found}

@@ -15,6 +15,10 @@ from detent.kernel.entries import Entry
 from detent.kernel.status import Status
 
 
+FORGOTTEN_AFTER = 86400.0
+"""Seconds after its last beat ran out at which a worker that never retired is forgotten."""
+
+
 class Worker(NamedTuple):
     """A process that drives runs. Alive while its beat is fresh and its process exists."""
 
@@ -97,7 +101,7 @@ class EdgeCount(NamedTuple):
     """Days since the epoch, UTC."""
     frm: str
     to: str
-    count: int
+    count: int  # type: ignore[assignment]  # a field, not the method of tuples
     seconds: float
     fastest: float
     slowest: float
@@ -204,13 +208,13 @@ class Store(Protocol):
         """Give the run up if it is still ours."""
 
     async def beat(self, worker: Worker) -> None:
-        """Say that a worker is alive until `worker.until`."""
+        """Say that a worker is alive until `worker.until`; forget those long dead. Their runs still name them."""
 
     async def retire(self, worker_id: str) -> None:
         """Forget a worker and free the runs it still holds."""
 
     async def workers(self) -> list[Worker]:
-        """All workers that ever beat and did not retire."""
+        """All workers that did not retire, those long dead left out."""
 
     async def ask(self, run_id: str, what: str) -> None:
         """Leave a request for whoever drives the run."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from detent.adapters.stores import rows as shared
 from detent.engine.ports import (
+    FORGOTTEN_AFTER,
     Blob,
     Commit,
     EdgeCount,
@@ -160,6 +161,8 @@ class MemoryStore:
     async def beat(self, worker: Worker) -> None:
         """Note that a worker is alive."""
         self._workers[worker.id] = worker
+        for old in [old for old in self._workers.values() if old.until < worker.until - FORGOTTEN_AFTER]:
+            del self._workers[old.id]
 
     async def retire(self, worker_id: str) -> None:
         """Forget a worker."""

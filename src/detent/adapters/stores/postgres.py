@@ -28,6 +28,7 @@ from detent.adapters.stores.postgres_link import (
 )
 from detent.adapters.stores.postgres_writer import Appending, Creating, Writer
 from detent.engine.ports import (
+    FORGOTTEN_AFTER,
     Commit,
     EdgeCount,
     Lease,
@@ -59,7 +60,9 @@ _ALIVE = "SELECT 1 FROM $.workers WHERE id = %s AND until >= %s"
 _TAKE = "UPDATE $.runs SET epoch = %s, owner = %s WHERE number = %s"
 _PARK = "UPDATE $.runs SET owner = NULL, asked = NULL WHERE number = %s AND epoch = %s"
 _BEAT = """
-INSERT INTO $.workers (id, host, pid, born, until) VALUES (%s, %s, %s, %s, %s)
+WITH me AS (SELECT %s::text AS id, %s::text AS host, %s::integer AS pid, %s::float8 AS born, %s::float8 AS until),
+    forgotten AS (DELETE FROM $.workers WHERE until < %s)
+INSERT INTO $.workers (id, host, pid, born, until) SELECT id, host, pid, born, until FROM me
 ON CONFLICT (id)
 DO UPDATE SET host = excluded.host, pid = excluded.pid, born = excluded.born, until = excluded.until
 """
@@ -288,7 +291,7 @@ class PostgresStore:
 
     async def beat(self, worker: Worker) -> None:
         """Write the worker's beat."""
-        await self._change(_BEAT, *worker)
+        await self._change(_BEAT, *worker, worker.until - FORGOTTEN_AFTER)
 
     async def retire(self, worker_id: str) -> None:
         """Forget a worker and free its runs."""

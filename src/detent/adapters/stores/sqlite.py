@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeVar
 from detent.adapters.stores import rows as shared
 from detent.adapters.stores.group_commit import GroupCommit
 from detent.engine.ports import (
+    FORGOTTEN_AFTER,
     Commit,
     EdgeCount,
     Lease,
@@ -482,6 +483,7 @@ class SQLiteStore:
 
         def work(batch: Batch) -> None:
             batch.connection.execute("INSERT OR REPLACE INTO workers VALUES (?, ?, ?, ?, ?)", worker)
+            batch.connection.execute("DELETE FROM workers WHERE until < ?", (worker.until - FORGOTTEN_AFTER,))
 
         await self._write(work)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from detent.engine.ports import Lease, Store
+from detent.engine.ports import FORGOTTEN_AFTER, Lease, Store
 from detent.kernel.errors import Fenced, RunBusy
 from detent.kernel.status import Status
 from detent.testing.store_trials.craft import T0, Trials, commit, new, now, refused, trial, worker
@@ -94,6 +94,17 @@ class ClaimTrials(Trials):
         row = await store.row("r1")
         assert (row.owner, row.asked, row.seq, row.now.status) == (None, None, 2, Status.SUCCEEDED)
         assert (await store.claim("r1", "w2", T0)).lost is None
+
+    @trial
+    async def test_a_worker_long_dead_is_forgotten_but_its_runs_still_name_it(self, store: Store) -> None:
+        await store.beat(worker("old", T0))
+        await store.create(new("r1", worker="old"))
+        await store.beat(worker("w2", T0 + FORGOTTEN_AFTER - 1))
+        assert {one.id for one in await store.workers()} == {"old", "w2"}
+        await store.beat(worker("w2", T0 + FORGOTTEN_AFTER + 1))
+        assert {one.id for one in await store.workers()} == {"w2"}
+        assert await store.loose(T0 + FORGOTTEN_AFTER) == ["r1"]
+        assert (await store.claim("r1", "w2", T0 + FORGOTTEN_AFTER)).lost == "old"
 
     @trial
     async def test_workers_are_those_that_beat_and_did_not_retire(self, store: Store) -> None:

@@ -62,3 +62,20 @@ def test_the_demo_kills_its_worker_and_loses_nothing():
     assert done.returncode == 0, done.stdout + done.stderr
     assert "killed with SIGKILL" in done.stdout
     assert "each exactly once" in done.stdout
+
+
+def test_the_page_about_the_command_line_names_every_command():
+    help_text = subprocess.run(
+        [sys.executable, "-m", "detent", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    commands = re.findall(r"^  ([a-z]+)  +[A-Z]", help_text, re.MULTILINE)
+    page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    assert len(commands) > 15
+    assert [name for name in commands if f"`{name}" not in page] == []
+
+
+def test_every_place_the_traceability_page_names_exists():
+    page = (ROOT / "docs/traceability.md").read_text(encoding="utf-8")
+    places = set(re.findall(r"`((?:src|tests|examples|benchmarks)/[\w./]+)`", page))
+    assert len(places) > 50
+    assert sorted(place for place in places if not (ROOT / place).exists()) == []

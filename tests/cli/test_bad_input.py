@@ -185,14 +185,12 @@ def test_data_that_does_not_fit_the_flows_model(detent, folder):
 
 
 def test_a_password_is_never_shown(detent):
-    pytest.importorskip("psycopg")
     said = detent("runs", "--store", "postgresql://me:s3cret@127.0.0.1:1/none?connect_timeout=1")
     assert said.code == 2
     assert "s3cret" not in said.out + said.err
 
 
 def test_a_postgresql_server_that_is_not_there(detent):
-    pytest.importorskip("psycopg")
     said = detent("runs", "--store", "postgresql://127.0.0.1:1/none?connect_timeout=1")
     assert said.code == 2
     assert "Traceback" not in said.err

@@ -2,12 +2,6 @@
 
 import pytest
 
-pytest.importorskip("psycopg")
-
-from tests.postgres import postgres_schema, postgres_server
-
-__all__ = ["postgres_schema", "postgres_server"]
-
 pytestmark = pytest.mark.postgres
 
 

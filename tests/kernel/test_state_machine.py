@@ -203,7 +203,7 @@ class TestMoving:
         assert type(kiln.history[0].duration_seconds) is float
 
     def test_numbers_of_numpy_become_plain_numbers(self, kiln):
-        numpy = pytest.importorskip("numpy")
+        import numpy
         kiln.transition(Kiln.HEATING, duration_seconds=numpy.float32(0.5), tokens_consumed=numpy.int64(3))
         assert type(kiln.history[0].duration_seconds) is float
         assert type(kiln.history[0].tokens_consumed) is int

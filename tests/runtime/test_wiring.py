@@ -80,7 +80,6 @@ def test_a_store_may_be_said_with_its_options():
 
 
 async def test_telemetry_is_told_when_it_is_asked_for(monkeypatch):
-    pytest.importorskip("opentelemetry.sdk")
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
     settings = Settings(Path.cwd(), values={"store": "memory:", "telemetry": {"enabled": True}})
     async with engine_for(settings) as engine:

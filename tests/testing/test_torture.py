@@ -6,8 +6,6 @@ import pytest
 
 from detent.testing.torture import torture
 
-pytest_plugins = ("tests.postgres",)
-
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def store_url(request, tmp_path):

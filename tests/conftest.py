@@ -1,0 +1,20 @@
+"""What every test gets: a quiet log to begin with, and a PostgreSQL server for those that ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from tests.postgres import postgres_schema, postgres_server
+
+__all__ = ["postgres_schema", "postgres_server"]
+
+
+@pytest.fixture(autouse=True)
+def unconfigured_log() -> Iterator[None]:
+    """Whatever a test did to the process's logging is undone, so that the next one hears what it should."""
+    structlog.reset_defaults()
+    yield
+    structlog.reset_defaults()

@@ -1,0 +1,367 @@
+"""Taking up what was left: by a process that stopped, one that died, or one that runs other code now."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from detent.engine.flow import Migration
+from detent.engine.outcome import Effect, Hold, Outcome
+from detent.engine.tools import Tool
+from detent.kernel.entries import Claimed
+from detent.kernel.errors import (
+    ConfigurationError,
+    DefinitionChanged,
+    FlowNotFound,
+    RunBusy,
+    RunNotFound,
+    RunStateError,
+)
+from detent.kernel.status import Status
+from tests.engine import worker
+from tests.engine.conftest import flow_of, journal, kinds, one_step, until
+
+
+def stuck_then(handler=lambda ctx: None):
+    """Two flows of one name: the first stops in its second step, the other goes on with `handler`."""
+    entered = asyncio.Event()
+
+    async def stuck(ctx):
+        entered.set()
+        await asyncio.sleep(60)
+
+    moves = {"a": ["b"], "b": ["done"]}
+    first = flow_of(moves, {"a": lambda ctx: {"a": 1}, "b": stuck})
+    second = flow_of(moves, {"a": lambda ctx: {"a": 2}, "b": handler})
+    return first, second, entered
+
+
+class TestResuming:
+    async def test_a_run_goes_on_in_the_state_it_was_left_in(self, bench):
+        flow, again, entered = stuck_then()
+        first = await bench.engine(flow)
+        run_id = await first.start("flow")
+        await entered.wait()
+        await first.stop(grace=0)
+        second = await bench.engine(again)
+        assert await second.resume(run_id) == run_id
+        run = await second.finish(run_id)
+        assert (run.status, run.data) == (Status.SUCCEEDED, {"a": 1})
+
+    async def test_everything_left_lying_is_taken_up(self, bench):
+        engine = await bench.engine(one_step(lambda ctx: None), one_step(lambda ctx: None, name="other"))
+        left = [await engine.start(name, drive=False) for name in ("flow", "other", "flow")]
+        assert sorted(await engine.resume_all(flows=["flow"])) == sorted([left[0], left[2]])
+        assert await engine.resume_all() == [left[1]]
+        for run_id in left:
+            assert (await engine.finish(run_id)).status is Status.SUCCEEDED
+        assert await engine.resume_all() == []
+
+    async def test_many_runs_of_unknown_flows_do_not_hide_the_others(self, quick):
+        other = await quick.engine(one_step(lambda ctx: None, name="unknown"))
+        for _ in range(510):
+            await other.start("unknown", drive=False)
+        engine = await quick.engine(one_step(lambda ctx: None))
+        run_id = await engine.start("flow", drive=False)
+        assert await engine.resume_all() == [run_id]
+
+    async def test_what_cannot_be_resumed_says_why(self, bench):
+        engine = await bench.engine(one_step(lambda ctx: Hold("approve") if ctx.data.get("hold") else None))
+        with pytest.raises(RunNotFound):
+            await engine.resume("nobody")
+        done = await engine.run("flow")
+        with pytest.raises(RunStateError, match="has ended"):
+            await engine.resume(done.id)
+        waiting = await engine.run("flow", {"hold": True})
+        with pytest.raises(RunStateError, match="waits for person 'approve'"):
+            await engine.resume(waiting.id)
+
+    async def test_a_run_of_an_unknown_flow_is_not_resumed(self, bench):
+        engine = await bench.engine(one_step(lambda ctx: None))
+        run_id = await engine.start("flow", drive=False)
+        other = await bench.engine()
+        with pytest.raises(FlowNotFound):
+            await other.resume(run_id)
+        assert await engine.resume_all() == [run_id]
+
+    async def test_a_run_under_way_elsewhere_is_busy(self, bench):
+        flow, again, entered = stuck_then()
+        first = await bench.engine(flow)
+        run_id = await first.start("flow")
+        await entered.wait()
+        second = await bench.engine(again)
+        with pytest.raises(RunBusy) as caught:
+            await second.resume(run_id)
+        assert caught.value.owner == first.leases.me.id
+        assert await second.resume_all() == []
+
+    async def test_resuming_what_is_under_way_here_changes_nothing(self, quick):
+        flow, _, entered = stuck_then()
+        engine = await quick.engine(flow)
+        run_id = await engine.start("flow")
+        await entered.wait()
+        assert await engine.resume(run_id) == run_id
+        assert (await engine.store.row(run_id)).epoch == 1
+
+    async def test_of_many_who_resume_at_once_one_drives(self, bench):
+        calls = []
+
+        async def work(ctx):
+            calls.append(1)
+            await asyncio.sleep(0.01)
+
+        engine = await bench.engine(one_step(work))
+        run_id = await engine.start("flow", drive=False)
+        await asyncio.gather(*(engine.resume(run_id) for _ in range(5)), return_exceptions=True)
+        assert (await engine.finish(run_id)).status is Status.SUCCEEDED
+        assert calls == [1]
+
+    async def test_serving_takes_up_what_appears(self, bench):
+        server = await bench.engine(one_step(lambda ctx: None))
+        client = await bench.engine(one_step(lambda ctx: None))
+        serving = asyncio.ensure_future(server.serve(poll=0.01))
+        run_id = await client.start("flow", drive=False)
+        await until(lambda: _status(client, run_id, Status.SUCCEEDED))
+        serving.cancel()
+
+
+class TestTakeOver:
+    async def test_a_worker_whose_beat_ran_out_is_taken_over_and_stops_quietly(self, bench, clock):
+        """The one that slept finds itself fenced at its next commit; nothing of it is written."""
+        go = asyncio.Event()
+        entered = asyncio.Event()
+
+        async def slow(ctx):
+            entered.set()
+            await go.wait()
+            return {"by": "the one that slept"}
+
+        first = await bench.engine(one_step(slow), lease=15)
+        run_id = await first.start("flow")
+        await entered.wait()
+        await clock.turn(first.clock.now() + 100 - clock.now() if first.clock.now() > clock.now() else 0)
+        second = await bench.engine(one_step(lambda ctx: {"by": "the one that took over"}), clock=clock)
+        assert await second.resume_all() == [run_id]
+        run = await second.finish(run_id)
+        assert run.data == {"by": "the one that took over"}
+        go.set()
+        assert (await first.finish(run_id)).data == {"by": "the one that took over"}
+        claimed = next(
+            entry.body for entry in await journal(second, run_id) if isinstance(entry.body, Claimed)
+        )
+        assert claimed.lost == first.leases.me.id
+        assert (await kinds(second, run_id)).count("moved") == 1
+
+    async def test_a_killed_process_is_noticed_at_once(self, tmp_path, durable):
+        process = worker.spawn(tmp_path, "run", "slow", "s")
+        await until(lambda: list(tmp_path.glob("slow-*")), 30)
+        engine = await durable.engine(*worker.flows(tmp_path))
+        with pytest.raises(RunBusy):
+            await engine.resume("s")
+        process.kill()
+        process.wait()
+        (tmp_path / "go").touch()
+        assert await engine.resume_all() == ["s"]
+        assert (await engine.finish("s")).status is Status.SUCCEEDED
+
+    async def test_a_run_that_kills_its_workers_asks_for_attention_in_the_end(self, durable, clock):
+        flow = one_step(lambda ctx: Outcome(set={"survived": True}))
+        run_id = None
+        for number in range(3):
+            # A worker that claims the run and is never heard of again.
+            engine = await durable.engine(flow, clock=clock, worker_id=f"w{number}", takeover_limit=3)
+            if run_id is None:
+                run_id = await engine.start("flow", drive=False)
+            await engine._register()
+            await engine.store.claim(run_id, f"w{number}", clock.now(), {f"w{number - 1}"})
+            await _claimed(engine, run_id, f"w{number - 1}")
+            for helper in list(engine._helpers):
+                helper.cancel()
+            await clock.turn(100)
+        last = await durable.engine(flow, clock=clock, takeover_limit=3)
+        await last.resume_all()
+        run = await last.get(run_id)
+        assert run.status is Status.WAITING
+        assert run.holds["takeovers"].choices == ["continue", "cancel"]
+        await last.release(run_id, "continue")
+        assert (await last.finish(run_id)).data == {"survived": True}
+
+    def test_a_process_that_dies_in_a_step_is_taken_over_and_counted(self, tmp_path):
+        for _ in range(2):
+            worker.call(tmp_path, "run" if not (tmp_path / "detent.db").exists() else "resume", *(
+                ("die", "d") if not (tmp_path / "detent.db").exists() else ("d",)
+            ))  # fmt: skip
+
+        async def look():
+            from detent.adapters.stores.sqlite import SQLiteStore
+            from detent.engine.engine import Engine
+
+            async with Engine(SQLiteStore(tmp_path / "detent.db"), worker.flows(tmp_path)) as engine:
+                return await kinds(engine, "d")
+
+        assert asyncio.run(look()) == ["started", "claimed"]
+
+
+class TestChangedDefinition:
+    def versions(self, **options):
+        old = flow_of({"a": ["b"], "b": ["done"]}, {"a": lambda ctx: Hold(), "b": lambda ctx: None})
+        new = flow_of(
+            {"a": ["c"], "c": ["done", "failed"]},
+            {"a": lambda ctx: Hold(), "c": lambda ctx: {"in": "c"}},
+            version=2,
+            **options,
+        )
+        return old, new
+
+    async def waiting(self, bench, old):
+        engine = await bench.engine(old)
+        run = await engine.run("flow", {"x": 1})
+        await engine.stop()
+        return run.id
+
+    async def test_it_is_refused_with_the_difference(self, bench):
+        old, new = self.versions()
+        run_id = await self.waiting(bench, old)
+        engine = await bench.engine(new)
+        with pytest.raises(DefinitionChanged) as caught:
+            await engine.release(run_id, 1)
+        assert "version: 1 → 2" in caught.value.difference
+        assert "state removed: b" in caught.value.difference
+        assert (await engine.get(run_id)).status is Status.WAITING
+
+    async def test_taking_up_everything_passes_it_over(self, bench, caplog):
+        old, new = self.versions()
+        engine = await bench.engine(old)
+        run_id = await engine.start("flow", drive=False)
+        other = await bench.engine(new)
+        assert await other.resume_all() == []
+        assert "run.not_resumed" in caplog.text
+        assert await engine.resume_all() == [run_id]
+
+    async def test_a_migration_carries_it_over(self, bench):
+        seen = []
+
+        def migrate(run):
+            seen.append((run.state, dict(run.data)))
+            return Migration("c", {"x": 2}, "b is called c now")
+
+        old, new = self.versions(migrations={1: migrate})
+        engine = await bench.engine(old)
+        run_id = await engine.start("flow", {"x": 1}, drive=False)
+        other = await bench.engine(new)
+        await other.resume(run_id)
+        run = await other.finish(run_id)
+        assert (run.status, run.data) == (Status.SUCCEEDED, {"x": 2, "in": "c"})
+        assert seen == [("a", {"x": 1})]
+        assert "migrated" in await kinds(other, run_id)
+        assert (run.version, run.fingerprint) == (2, new.fingerprint)
+
+    async def test_a_migration_may_go_by_fingerprint(self, quick):
+        old, _ = self.versions()
+        _, new = self.versions(migrations={old.fingerprint: lambda run: Migration("c")})
+        engine = await quick.engine(old)
+        run_id = await engine.start("flow", drive=False)
+        other = await quick.engine(new)
+        await other.resume(run_id)
+        assert (await other.finish(run_id)).status is Status.SUCCEEDED
+
+    async def test_a_waiting_run_is_carried_over_when_it_is_answered(self, bench):
+        old, new = self.versions(migrations={1: lambda run: Migration(reason="same state")})
+        run_id = await self.waiting(bench, old)
+        engine = await bench.engine(new)
+        await engine.release(run_id, 1)
+        run = await engine.finish(run_id)
+        assert run.version == 2
+
+    @pytest.mark.parametrize(
+        "migrate",
+        [
+            lambda run: Migration("nowhere"),
+            lambda run: Migration("done"),
+            lambda run: Migration(set={"x": object()}),
+            lambda run: None,
+            lambda run: {}["missing"],
+        ],
+    )
+    async def test_a_bad_migration_is_refused_and_changes_nothing(self, bench, migrate):
+        old, new = self.versions(migrations={1: migrate})
+        engine = await bench.engine(old)
+        run_id = await engine.start("flow", drive=False)
+        other = await bench.engine(new)
+        with pytest.raises(ConfigurationError, match="migration of run"):
+            await other.resume(run_id)
+        assert await kinds(other, run_id) == ["started"]
+        assert await other.resume_all() == []
+        assert await engine.resume_all() == [run_id]
+
+    async def test_a_run_that_has_ended_can_be_read_whatever_changed(self, bench):
+        _, new = self.versions()
+        engine = await bench.engine(
+            flow_of({"a": ["b"], "b": ["done"]}, {"a": lambda ctx: None, "b": lambda ctx: None})
+        )
+        run = await engine.run("flow")
+        other = await bench.engine(new)
+        assert (await other.finish(run.id)).status is Status.SUCCEEDED
+        with pytest.raises(RunStateError):
+            await other.resume(run.id)
+
+
+class TestAskedByOthers:
+    async def test_another_process_cancels_a_run_under_way_here(self, tmp_path, durable):
+        entered = asyncio.Event()
+
+        async def stuck(ctx):
+            entered.set()
+            await asyncio.sleep(60)
+
+        flows = [flow for flow in worker.flows(tmp_path) if flow.name != "slow"]
+        engine = await durable.engine(
+            flow_of({"work": ["done", "failed"]}, {"work": stuck}, name="slow"), *flows
+        )
+        await engine.start("slow", run_id="s")
+        await entered.wait()
+        process = worker.spawn(tmp_path, "cancel", "s")
+        run = await engine.finish("s")
+        assert run.status is Status.CANCELLED
+        text, _ = await asyncio.to_thread(process.communicate, timeout=60)
+        assert text.strip() == "cancelled"
+
+
+class TestDoneOnce:
+    async def test_an_effect_done_before_the_death_is_not_done_again(self, bench):
+        """Stopped between an effect and the move after it."""
+        done = []
+        entered = asyncio.Event()
+
+        async def second_effect():
+            entered.set()
+            await asyncio.sleep(60)
+
+        def make(second):
+            return one_step(
+                lambda ctx: Outcome(effects=[Effect("first"), Effect("second")]),
+                tools=[Tool("first", lambda: done.append("first")), Tool("second", second, idempotent=True)],
+            )
+
+        first = await bench.engine(make(second_effect))
+        run_id = await first.start("flow")
+        await entered.wait()
+        await first.stop(grace=0)
+        again = await bench.engine(make(lambda: done.append("second")))
+        assert (await again.finish(run_id)).status is Status.SUCCEEDED
+        assert done == ["first", "second"]
+
+
+async def _status(engine, run_id, status):
+    return (await engine.store.row(run_id)).now.status is status
+
+
+async def _claimed(engine, run_id, lost):
+    """Write down a take-over, as a worker does before it drives."""
+    from detent.engine.driver import Driver
+
+    row = await engine.store.row(run_id)
+    lease = await engine.store.claim(run_id, row.owner, engine.clock.now())
+    driver = Driver(engine, engine.flow("flow"), await engine.get(run_id), lease)
+    await driver.commit(Claimed(row.owner, lost))

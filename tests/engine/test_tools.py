@@ -1,0 +1,66 @@
+"""Tools: names, kinds, and the errors they speak in."""
+
+from __future__ import annotations
+
+import pytest
+
+from detent.engine.tools import EffectCall, Tool, Toolbox, ToolError, query, tool
+from detent.kernel.errors import ConfigurationError
+
+
+@tool("crm.open", idempotent=True)
+def open_ticket(serial: str) -> str:
+    """Open a ticket.
+
+    For a device.
+    """
+    return serial
+
+
+@query("crm.find")
+def find(serial: str) -> None:
+    """Find a device."""
+
+
+def test_the_decorators_make_tools_of_functions():
+    assert (open_ticket.name, open_ticket.kind, open_ticket.description) == (
+        "crm.open",
+        "effect",
+        "Open a ticket.",
+    )
+    assert open_ticket.idempotent
+    assert find.kind == "query"
+
+
+def test_a_tool_is_found_by_name_and_kind():
+    box = Toolbox([open_ticket, find])
+    assert box.get("crm.find", "query") is find
+    assert "crm.open" in box
+    assert list(box) == [open_ticket, find]
+
+
+def test_an_unknown_tool_is_refused_with_the_nearest():
+    with pytest.raises(ConfigurationError, match="Did you mean 'crm.open'"):
+        Toolbox([open_ticket]).get("crm.opne", "effect")
+
+
+def test_a_query_is_no_effect():
+    with pytest.raises(ConfigurationError, match="is a query, not a effect|is a query, not an effect"):
+        Toolbox([find]).get("crm.find", "effect")
+
+
+def test_a_name_given_twice_is_refused_but_the_same_tool_is_not():
+    box = Toolbox([find, find])
+    with pytest.raises(ConfigurationError, match="Two tools"):
+        box.add(Tool("crm.find", print))
+
+
+def test_the_idempotency_key_is_the_same_on_every_attempt():
+    assert EffectCall("r", "k", 1).idempotency_key == EffectCall("r", "k", 2).idempotency_key == "r:k"
+    assert EffectCall("other", "k", 1).idempotency_key != EffectCall("r", "k", 1).idempotency_key
+
+
+def test_a_tool_error_says_its_code_and_message():
+    assert str(ToolError("gone")) == "gone"
+    assert str(ToolError("gone", "no such ticket")) == "gone: no such ticket"
+    assert not ToolError("gone").transient

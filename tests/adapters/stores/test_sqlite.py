@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from detent.adapters.stores.sqlite import SQLiteStore
+from detent.adapters.stores.sqlite_file import SQLiteFile
 from detent.engine.ports import Store
 from detent.kernel.errors import Fenced, StoreTooNew, StoreUnavailable
 from detent.testing.store_suite import DurableStoreSuite
@@ -130,7 +131,7 @@ async def test_a_place_that_cannot_be_written_to_is_refused() -> None:
 async def test_a_read_only_file_is_refused(path: Path) -> None:
     """Root may write to any file, so the file is opened through SQLite's own read-only mode."""
 
-    class ReadOnly(SQLiteStore):
+    class ReadOnly(SQLiteFile):
         def _reach(self, busy_timeout: float) -> sqlite3.Connection:
             return sqlite3.connect(
                 f"file:{self.path}?mode=ro&immutable=1",
@@ -142,7 +143,8 @@ async def test_a_read_only_file_is_refused(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA application_id = 1")
     connection.close()
-    assert "is read-only" in await refusal(ReadOnly(path))
+    with pytest.raises(StoreUnavailable, match="is read-only"):
+        ReadOnly(path, "full", create=True, busy_timeout=1.0).prepare()
 
 
 async def test_a_locked_store_cannot_be_migrated_and_says_so(path: Path) -> None:

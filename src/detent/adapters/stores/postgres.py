@@ -60,7 +60,9 @@ _ALIVE = "SELECT 1 FROM $.workers WHERE id = %s AND until >= %s"
 _TAKE = "UPDATE $.runs SET epoch = %s, owner = %s WHERE number = %s"
 _PARK = "UPDATE $.runs SET owner = NULL, asked = NULL WHERE number = %s AND epoch = %s"
 _BEAT = """
-WITH me AS (SELECT %s::text AS id, %s::text AS host, %s::integer AS pid, %s::float8 AS born, %s::float8 AS until),
+WITH me AS (
+        SELECT %s::text AS id, %s::text AS host, %s::integer AS pid, %s::float8 AS born, %s::float8 AS until
+    ),
     forgotten AS (DELETE FROM $.workers WHERE until < %s)
 INSERT INTO $.workers (id, host, pid, born, until) SELECT id, host, pid, born, until FROM me
 ON CONFLICT (id)

@@ -8,18 +8,17 @@ faster and may lose the last moments before a power cut, never before a mere cra
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from detent.adapters.stores import rows as shared
 from detent.adapters.stores.group_commit import GroupCommit
+from detent.adapters.stores.sqlite_file import SQLiteFile
 from detent.engine.ports import (
     FORGOTTEN_AFTER,
     Commit,
@@ -39,7 +38,6 @@ from detent.kernel.errors import (
     RunExists,
     RunNotFound,
     StoreError,
-    StoreTooNew,
     StoreUnavailable,
 )
 from detent.kernel.plain import decode
@@ -47,8 +45,6 @@ from detent.kernel.status import Status
 
 T = TypeVar("T")
 
-APPLICATION_ID = 0x44544E54
-"""Marks a file as ours (`DTNT`)."""
 SEQ_BITS = 24
 SLOW, LEFT_TO_THE_WRITER = 0.03, 2.0
 """A direct commit that took longer than the first leaves commits to the writer for the second, in seconds."""
@@ -78,20 +74,6 @@ ON CONFLICT DO UPDATE SET tool = excluded.tool, state = excluded.state, seq = ex
 """
 _ALIVE = "SELECT 1 FROM workers WHERE id = ? AND until >= ?"
 _RUN = f"SELECT {', '.join(shared.RUN_COLUMNS)} FROM runs"
-
-_WHY = {
-    sqlite3.SQLITE_BUSY: "is locked by another process for more than {seconds:g} seconds",
-    sqlite3.SQLITE_LOCKED: "is locked by another process for more than {seconds:g} seconds",
-    sqlite3.SQLITE_READONLY: "is read-only",
-    sqlite3.SQLITE_PERM: "may not be used by this user",
-    sqlite3.SQLITE_AUTH: "may not be used by this user",
-    sqlite3.SQLITE_NOTADB: "is not a SQLite file, or is damaged",
-    sqlite3.SQLITE_CORRUPT: "is not a SQLite file, or is damaged",
-    sqlite3.SQLITE_FULL: "cannot grow: the disk is full",
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened (is the folder there, and may it be written to?)",
-    sqlite3.SQLITE_IOERR: "cannot be read or written: disk error",
-}
-"""What SQLite's error codes mean for people."""
 
 
 class Batch:
@@ -146,9 +128,7 @@ class SQLiteStore:
         busy_timeout: float = 30.0,
     ) -> None:
         self.path = Path(path)
-        self.sync = sync
-        self._create = create
-        self._busy_timeout = busy_timeout
+        self._file = SQLiteFile(self.path, sync, create, busy_timeout)
         self._writer: GroupCommit | None = None
         self._readers: ThreadPoolExecutor | None = None
         self._local = threading.local()
@@ -163,11 +143,11 @@ class SQLiteStore:
         """Create or migrate the file as needed and start the writer."""
         if self._writer is not None:
             return
-        await asyncio.to_thread(self._prepare)
+        await asyncio.to_thread(self._file.prepare)
         self._writer = GroupCommit(
-            _Writing(self._connect, self._translate), f"detent-writer {self.path.name}"
+            _Writing(self._file.connect, self._file.translate), f"detent-writer {self.path.name}"
         )
-        self._direct = _Writing(lambda: self._connect(busy_timeout=0.0), self._translate)
+        self._direct = _Writing(lambda: self._file.connect(busy_timeout=0.0), self._file.translate)
         self._readers = ThreadPoolExecutor(2, thread_name_prefix=f"detent-reader {self.path.name}")
 
     async def close(self) -> None:
@@ -185,113 +165,6 @@ class SQLiteStore:
             connection.close()
         self._connections.clear()
         self._local = threading.local()
-
-    def _prepare(self) -> None:
-        folder = self.path.parent
-        if not self.path.exists():
-            if not self._create:
-                raise StoreUnavailable(
-                    f"There is no store at {self.path} yet. The first `detent run` makes one."
-                )
-            if folder.name == ".detent" and not folder.exists() and folder.parent.is_dir():
-                try:
-                    folder.mkdir(exist_ok=True)
-                except OSError as error:
-                    raise StoreUnavailable(
-                        f"The folder {folder} cannot be made: {error.strerror}."
-                    ) from error
-        if not folder.is_dir():
-            raise StoreUnavailable(f"The folder {folder} for the store does not exist.")
-        if self.path.is_dir():
-            raise StoreUnavailable(f"{self.path} is a folder, not a store file.")
-        try:
-            with contextlib.closing(self._reach(self._busy_timeout)) as connection:
-                # Looked at before anything is changed, for it may be another program's file; and in one
-                # transaction, for another process may be making it this very moment.
-                connection.execute("BEGIN")
-                self._check_ours(connection)
-                connection.execute("COMMIT")
-                self._settle(connection, self._busy_timeout)
-                self._migrate(connection)
-        except sqlite3.Error as error:
-            raise self._translate(error) from error
-
-    def _connect(self, busy_timeout: float | None = None) -> sqlite3.Connection:
-        patience = self._busy_timeout if busy_timeout is None else busy_timeout
-        connection = self._reach(patience)
-        try:
-            self._settle(connection, patience)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _reach(self, busy_timeout: float) -> sqlite3.Connection:
-        return sqlite3.connect(
-            self.path,
-            timeout=busy_timeout,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=256,
-        )
-
-    def _settle(self, connection: sqlite3.Connection, patience: float) -> None:
-        """Set what a connection needs. The first one turns the file to WAL, for good."""
-        until = time.monotonic() + patience
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-                break
-            except sqlite3.OperationalError as error:
-                # Two processes turning a new file at once: SQLite tells one of them so without waiting.
-                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > until:
-                    raise
-                time.sleep(0.01)
-        connection.execute(
-            "PRAGMA wal_autocheckpoint = 400"
-        )  # a log that is reused syncs faster than one that grows
-        connection.execute(f"PRAGMA synchronous = {'FULL' if self.sync == 'full' else 'NORMAL'}")
-
-    def _migrate(self, connection: sqlite3.Connection) -> None:
-        """Bring the file to this version's schema; another process may be doing the same."""
-        steps = migrations()
-        if _version(connection) == len(steps):
-            return
-        connection.execute("BEGIN EXCLUSIVE")
-        try:
-            version = self._check_ours(connection)
-            for number in range(version, len(steps)):
-                for statement in steps[number].split(";\n"):
-                    if statement.strip():
-                        connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {len(steps)}")
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-
-    def _check_ours(self, connection: sqlite3.Connection) -> int:
-        """The schema version of a file that is ours, 0 for one that is nobody's yet; refuses any other."""
-        version = _version(connection)
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        used = version > 0 or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
-        if used and application != APPLICATION_ID:
-            raise StoreUnavailable(f"{self.path} is a SQLite file, but not one of Detent's.")
-        if version > len(migrations()):
-            raise StoreTooNew(
-                f"The store {self.path} was written by a newer Detent (schema {version}; this one knows "
-                f"{len(migrations())}). Upgrade Detent, or use another store."
-            )
-        return version
-
-    def _translate(self, error: Exception) -> Exception:
-        """A database error in one sentence."""
-        if isinstance(error, StoreError) or not isinstance(error, sqlite3.Error):
-            return error
-        why = _WHY.get(_code(error), f"refused: {error}").format(seconds=self._busy_timeout)
-        return StoreUnavailable(f"The store {self.path} {why}.")
 
     # -- plumbing -------------------------------------------------------------------------------------------
 
@@ -332,13 +205,13 @@ class SQLiteStore:
         try:
             connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
             if connection is None:
-                connection = self._connect()
+                connection = self._file.connect()
                 connection.execute("PRAGMA query_only = 1")
                 self._local.connection = connection
                 self._connections.append(connection)
             return work(connection)
         except sqlite3.Error as error:
-            raise self._translate(error) from error
+            raise self._file.translate(error) from error
 
     # -- driving --------------------------------------------------------------------------------------------
 
@@ -735,25 +608,8 @@ class SQLiteStore:
         return {key: decode(text) for key, text in found}
 
 
-def _code(error: sqlite3.Error) -> int:
-    """SQLite's main error code; 0 where the error is the library's own."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return int(version)
-
-
 def _number(db: sqlite3.Connection, run_id: str) -> int:
     found = db.execute("SELECT number FROM runs WHERE id = ?", (run_id,)).fetchone()
     if found is None:
         raise RunNotFound(run_id)
     return int(found[0])
-
-
-def migrations() -> list[str]:
-    """The schema's steps, in order."""
-    folder = resources.files("detent.adapters.stores") / "sqlite_schema"
-    names = sorted(item.name for item in folder.iterdir() if item.name.endswith(".sql"))
-    return [(folder / name).read_text(encoding="utf-8") for name in names]

@@ -1,0 +1,167 @@
+"""The file behind the SQLite store: making it, knowing it as ours, migrating it, saying what is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+from detent.kernel.errors import StoreError, StoreTooNew, StoreUnavailable
+
+APPLICATION_ID = 0x44544E54
+"""Marks a file as ours (`DTNT`)."""
+
+_WHY = {
+    sqlite3.SQLITE_BUSY: "is locked by another process for more than {seconds:g} seconds",
+    sqlite3.SQLITE_LOCKED: "is locked by another process for more than {seconds:g} seconds",
+    sqlite3.SQLITE_READONLY: "is read-only",
+    sqlite3.SQLITE_PERM: "may not be used by this user",
+    sqlite3.SQLITE_AUTH: "may not be used by this user",
+    sqlite3.SQLITE_NOTADB: "is not a SQLite file, or is damaged",
+    sqlite3.SQLITE_CORRUPT: "is not a SQLite file, or is damaged",
+    sqlite3.SQLITE_FULL: "cannot grow: the disk is full",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened (is the folder there, and may it be written to?)",
+    sqlite3.SQLITE_IOERR: "cannot be read or written: disk error",
+}
+"""What SQLite's error codes mean for people."""
+
+
+class SQLiteFile:
+    """One file, and how to connect to it."""
+
+    def __init__(
+        self, path: Path, sync: Literal["full", "normal"], create: bool, busy_timeout: float
+    ) -> None:
+        self.path = path
+        self.sync = sync
+        self.create = create
+        """False refuses to make a file where there is none."""
+        self.busy_timeout = busy_timeout
+
+    def prepare(self) -> None:
+        """Make sure that the file is there, is ours, and has this version's schema."""
+        folder = self.path.parent
+        if not self.path.exists():
+            if not self.create:
+                raise StoreUnavailable(
+                    f"There is no store at {self.path} yet. The first `detent run` makes one."
+                )
+            if folder.name == ".detent" and not folder.exists() and folder.parent.is_dir():
+                try:
+                    folder.mkdir(exist_ok=True)
+                except OSError as error:
+                    raise StoreUnavailable(
+                        f"The folder {folder} cannot be made: {error.strerror}."
+                    ) from error
+        if not folder.is_dir():
+            raise StoreUnavailable(f"The folder {folder} for the store does not exist.")
+        if self.path.is_dir():
+            raise StoreUnavailable(f"{self.path} is a folder, not a store file.")
+        try:
+            with contextlib.closing(self._reach(self.busy_timeout)) as connection:
+                # Looked at before anything is changed, for it may be another program's file; and in one
+                # transaction, for another process may be making it this very moment.
+                connection.execute("BEGIN")
+                self._check_ours(connection)
+                connection.execute("COMMIT")
+                self._settle(connection, self.busy_timeout)
+                self._migrate(connection)
+        except sqlite3.Error as error:
+            raise self.translate(error) from error
+
+    def connect(self, busy_timeout: float | None = None) -> sqlite3.Connection:
+        """A connection ready for use; `busy_timeout` says how long it waits for a lock."""
+        patience = self.busy_timeout if busy_timeout is None else busy_timeout
+        connection = self._reach(patience)
+        try:
+            self._settle(connection, patience)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _reach(self, busy_timeout: float) -> sqlite3.Connection:
+        return sqlite3.connect(
+            self.path,
+            timeout=busy_timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+
+    def _settle(self, connection: sqlite3.Connection, patience: float) -> None:
+        """Set what a connection needs. The first one turns the file to WAL, for good."""
+        until = time.monotonic() + patience
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                break
+            except sqlite3.OperationalError as error:
+                # Two processes turning a new file at once: SQLite tells one of them so without waiting.
+                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
+        # A log that is reused syncs faster than one that grows.
+        connection.execute("PRAGMA wal_autocheckpoint = 400")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if self.sync == 'full' else 'NORMAL'}")
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """Bring the file to this version's schema; another process may be doing the same."""
+        steps = migrations()
+        if _version(connection) == len(steps):
+            return
+        connection.execute("BEGIN EXCLUSIVE")
+        try:
+            version = self._check_ours(connection)
+            for number in range(version, len(steps)):
+                for statement in steps[number].split(";\n"):
+                    if statement.strip():
+                        connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {len(steps)}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def _check_ours(self, connection: sqlite3.Connection) -> int:
+        """The schema version of a file that is ours, 0 for one that is nobody's yet; refuses any other."""
+        version = _version(connection)
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        used = version > 0 or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
+        if used and application != APPLICATION_ID:
+            raise StoreUnavailable(f"{self.path} is a SQLite file, but not one of Detent's.")
+        if version > len(migrations()):
+            raise StoreTooNew(
+                f"The store {self.path} was written by a newer Detent (schema {version}; this one knows "
+                f"{len(migrations())}). Upgrade Detent, or use another store."
+            )
+        return version
+
+    def translate(self, error: Exception) -> Exception:
+        """A database error in one sentence."""
+        if isinstance(error, StoreError) or not isinstance(error, sqlite3.Error):
+            return error
+        why = _WHY.get(_code(error), f"refused: {error}").format(seconds=self.busy_timeout)
+        return StoreUnavailable(f"The store {self.path} {why}.")
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's main error code; 0 where the error is the library's own."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def migrations() -> list[str]:
+    """The schema's steps, in order."""
+    folder = resources.files("detent.adapters.stores") / "sqlite_schema"
+    names = sorted(item.name for item in folder.iterdir() if item.name.endswith(".sql"))
+    return [(folder / name).read_text(encoding="utf-8") for name in names]

@@ -23,12 +23,10 @@ from detent.testing.clock import HandClock
 class Clock(HandClock):
     """The hand-turned clock, which also says for how long somebody sleeps."""
 
-    def sleeping(self, seconds: float) -> bool:
-        """True when somebody sleeps for exactly so long from now."""
-        return any(
-            not waiting.done() and abs(due - self.now() - seconds) < 1e-6
-            for due, _, waiting in self._sleepers
-        )
+    def sleeping(self, seconds: float, many: int = 1) -> bool:
+        """True when so many sleep for exactly so long from now. (An engine's beat sleeps 5, its heed 0.5.)"""
+        due = [due for due, _, waiting in self._sleepers if not waiting.done()]
+        return sum(abs(when - self.now() - seconds) < 1e-6 for when in due) >= many
 
 
 class Bench:

@@ -260,22 +260,17 @@ class TestMany:
         def broken(ctx):
             raise Transient("later")
 
-        step = Step("work", broken, retry=RetryPolicy(3, wait_min=5, wait_max=5))
+        step = Step("work", broken, retry=RetryPolicy(3, wait_min=7, wait_max=7))
         engine = await bench.engine(
             one_step(step), one_step(lambda ctx: None, name="other"), clock=clock, concurrency=2
         )
         runs = [await engine.start("flow") for _ in range(6)]
-        await until(
-            lambda: (
-                sum(not sleeper[2].done() and sleeper[0] == clock.now() + 5 for sleeper in clock._sleepers)
-                >= 6
-            )
-        )
+        await until(lambda: clock.sleeping(7, many=6))
         for run_id in runs[:3]:
             await engine.cancel(run_id)
-        await clock.turn(5)
-        await until(lambda: clock.sleeping(5))
-        await clock.turn(5)
+        await clock.turn(7)
+        await until(lambda: clock.sleeping(7, many=3))
+        await clock.turn(7)
         for run_id in runs[3:]:
             assert (await engine.finish(run_id)).status is Status.FAILED
         assert (await engine.run("other")).status is Status.SUCCEEDED

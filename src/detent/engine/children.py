@@ -80,18 +80,20 @@ async def run_children(
                 return
             if child_id not in driver.run.children:
                 used = run.used()
-                await driver.commit(
+                await driver.commit_whole(
                     ChildEnded(child_id, run.status, run.total_spend, int(used["steps"]), used["seconds"])
                 )
                 if counted:
                     driver.count_out(used)
+                elif driver.parent is not None:
+                    driver.parent.count_in(used)  # ancestors have not heard of it yet
             results[key] = _child(key, run)
             failed = failed or run.status is not Status.SUCCEEDED
         finally:
             if gate is not None:
                 gate.release()
 
-    async with engine.aside():
+    async with engine.aside(driver):
         if len(items) == 1:
             await one(*items[0])
         else:

@@ -13,7 +13,7 @@ from detent.engine.ports import Blob
 from detent.engine.step import Step, Transient
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.budget import NOTHING, Budget, Spend
-from detent.kernel.entries import Body, Noted, Recorded, Tagged
+from detent.kernel.entries import Noted, Recorded, Tagged
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import canonical, copied, encode, to_plain
 from detent.kernel.view import View, view
@@ -159,7 +159,7 @@ class StepContext:
         """
         memo = self._memo = self._memo if self._memo is not None else {}
         while key not in self._driver.run.records:
-            asking = memo.get(key)  # no mix-up with queries, whose keys are JSON lists of two
+            asking = memo.get(f"once {key}")  # no mix-up with queries, whose keys are JSON lists
             if asking is None:
                 asking = memo[f"once {key}"] = asyncio.ensure_future(self._record(key, work, spend))
             try:
@@ -170,11 +170,7 @@ class StepContext:
 
     async def _record(self, key: str, work: Callable[[], Any], spend: Callable[[Any], Spend] | None) -> None:
         value = to_plain(await call(work))
-        await self._commit(Recorded(key, value, spend(value) if spend is not None else NOTHING))
-
-    async def _commit(self, body: Body) -> None:
-        """Commit while the step is at work; if the step is stopped meanwhile, the commit is still seen through."""
-        await self._driver.commit_whole(body)
+        await self._driver.commit_whole(Recorded(key, value, spend(value) if spend is not None else NOTHING))
 
     def propose(self, tool: str, /, *, effect_key: str | None = None, **args: Any) -> Receipt:
         """Ask for an effect; it is performed when the outcome is accepted. Gives a stand-in for its receipt."""
@@ -208,11 +204,11 @@ class StepContext:
 
     async def note(self, topic: str, spend: Spend = NOTHING, **body: Any) -> None:
         """Leave a remark in the journal."""
-        await self._commit(Noted(topic, to_plain(body), spend))
+        await self._driver.commit_whole(Noted(topic, to_plain(body), spend))
 
     async def tag(self, *add: str, remove: Sequence[str] = ()) -> None:
         """Put tags on the run, or take them off."""
-        await self._commit(Tagged(list(add), list(remove)))
+        await self._driver.commit_whole(Tagged(list(add), list(remove)))
 
     def keep(self, body: bytes | str) -> dict[str, Any]:
         """Keep a large or private value beside the journal; gives the reference to put into data."""

@@ -63,8 +63,8 @@ class Driver:
     """One run under way in this process."""
 
     __slots__ = (
-        "_blobs", "_next_fold", "_turns", "_waiters", "_writing", "budgeted", "cancelling", "clock", "engine", "flow", "lease", "live",
-        "parent", "run",
+        "_blobs", "_next_fold", "_turns", "_waiters", "_writing", "asides", "budgeted", "cancelling", "clock", "door",
+        "engine", "flow", "in_slot", "lease", "live", "parent", "run",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, flow: Flow, run: Run, lease: Lease, parent: Driver | None = None) -> None:
@@ -77,14 +77,20 @@ class Driver:
         """The driver of the parent run, when that is under way in this process too."""
         self.live: dict[str, float] = dict.fromkeys(LIMITS, 0)
         """What descendants under way have used that is not yet rolled up into this run."""
-        self.budgeted = run.budget is not None or (parent is not None and parent.budgeted)
+        self.budgeted: bool = run.budget is not None or (parent is not None and parent.budgeted)
         self._blobs: tuple[Blob, ...] = ()
         self._writing = False
         self._turns: list[asyncio.Future[None]] | None = None
         self._waiters: list[asyncio.Future[Run | None]] = []
         self.cancelling: tuple[str, str] | None = None
         """Reason and by whom, once the run is to be cancelled."""
-        self._next_fold = run.seq + FOLD_EVERY
+        self.in_slot = False
+        """True while this run counts against the engine's concurrency."""
+        self.asides = 0
+        """How many of the step's calls wait aside just now."""
+        self.door: asyncio.Lock | None = None
+        # At round numbers, so that a run which is taken over again and again is folded all the same.
+        self._next_fold = run.seq - run.seq % FOLD_EVERY + FOLD_EVERY
 
     # -- the loop -------------------------------------------------------------------------------------------
 
@@ -96,10 +102,12 @@ class Driver:
                 await self.engine.store.park(self.lease)
                 return
             if run.retry_at is not None and not await self._wait_until(run.retry_at):
-                return
+                continue
+            if not self.in_slot:  # given up for a wait that was cut short
+                await self.engine.back(self)
             if run.proposal is not None:
                 await effects.perform(self)
-            elif not (self.budgeted and await self._out_of_budget()):
+            elif run.let_in or not (self.budgeted and await self._out_of_budget()):
                 await self._visit()
 
     async def _visit(self) -> None:
@@ -120,6 +128,8 @@ class Driver:
             outcome = value if type(value) is Outcome else Outcome.of(value)
             bodies, proposes = self._decided(step, ctx, outcome, self.clock.elapsed() - began)
         except ChildrenWaiting as waiting:
+            if self.engine.stopping:
+                return  # they may just have been put down; whoever resumes this run asks them again
             await self._hold(
                 Hold("children", "children", about={"runs": waiting.runs}), self.clock.elapsed() - began
             )
@@ -167,18 +177,23 @@ class Driver:
                 )
             self.flow.tools.get(item.tool, "effect")
             key = item.identity(step.name)
-            if run.failure is not None and run.failure["key"] == key:
+            if run.failure is not None and key in run.failure["failed"]:
                 raise EffectRefused(item.tool, run.failure["code"])
             if all(key != other["key"] for other in chosen):  # equal effects are one effect
-                chosen.append({"key": key, "tool": item.tool, "args": to_plain(item.args)})
+                args = to_plain(item.args)
+                self._check_receipts(effects.receipts_in(args), chosen, f"'{item.tool}'")
+                chosen.append({"key": key, "tool": item.tool, "args": args})
         proposal = Proposed(
             step.name, outcome.to_plain(), chosen, duration, outcome.spend, outcome.by, ctx.attempt,
             list(ctx.looked), to_plain(outcome.detail),
         )  # fmt: skip
         # Checked now, with what is known now, so that nothing is performed for a move that is not allowed.
-        if not effects.mentions_receipt(proposal.outcome):
+        referred = effects.receipts_in(proposal.outcome)
+        if not referred:
             self.moving_from(proposal, {})
-        elif proposal.outcome.get("next") is not None:
+            return [proposal], True
+        self._check_receipts(referred, chosen, "The outcome")
+        if proposal.outcome.get("next") is not None:
             to = self.flow.machine.state(proposal.outcome["next"])
             if not self.flow.machine.allows(self.flow.machine.state(run.state), to):
                 raise InvalidTransitionError(
@@ -186,14 +201,31 @@ class Driver:
                 )
         return [proposal], True
 
-    def moving_from(self, proposal: Proposed, receipts: dict[str, Any], seconds: float = 0.0) -> Body:
-        """The entry that a performed proposal ends in."""
+    def moving_from(
+        self, proposal: Proposed, receipts: dict[str, Any], seconds: float = 0.0, spend: Spend = NOTHING
+    ) -> Body:
+        """The entry that a performed proposal ends in.
+
+        `seconds` and `spend` are what the entries committed along with it add to the visit. A move says the
+        whole of the visit; an end says only what no other entry says.
+        """
         said = effects.fill(proposal.outcome, receipts)
+        end = Status(said["end"]) if "end" in said else None
+        if end is not None:
+            seconds, spend = 0.0, NOTHING
         return self.moving(
-            said.get("next"), said.get("event"), Status(said["end"]) if "end" in said else None,
-            said.get("reason"), said.get("set", {}), said.get("append", {}), seconds, NOTHING, proposal.by,
-            proposal.attempt, proposal.looked, proposal.detail,
+            said.get("next"), said.get("event"), end, said.get("reason"), said.get("set", {}),
+            said.get("append", {}), seconds, spend, proposal.by, proposal.attempt, proposal.looked, proposal.detail,
         )  # fmt: skip
+
+    @staticmethod
+    def _check_receipts(referred: set[str], chosen: list[dict[str, Any]], what: str) -> None:
+        unknown = referred - {other["key"] for other in chosen}
+        if unknown:
+            raise ConfigurationError(
+                f"{what} refers to the receipt of an effect that is not performed before it: "
+                f"{', '.join(sorted(unknown))}."
+            )
 
     def moving(
         self,
@@ -227,7 +259,10 @@ class Driver:
                 raise InvalidTransitionError(
                     run.state, f"(end: {end.value})", machine.allowed(here), f"A run may end in: {may}."
                 )
-            return Ended(end, reason, None, changes, additions, duration, spend, by, attempt)
+            return Ended(
+                end, reason, None, changes, additions, duration, spend, by, attempt, list(looked),
+                to_plain(detail) if detail else {},
+            )  # fmt: skip
         to = None
         if next_state is not None:
             if isinstance(next_state, str) and not machine.has(next_state):
@@ -277,8 +312,8 @@ class Driver:
         if again:
             await self.commit(failed)
         else:
-            ending = self.failing(f"{step.name} failed: {kind}", f"{kind}: {message}"[:2000], seconds=duration)
-            await self.commit(failed, ending)
+            reason, said = f"{step.name} failed: {kind}", f"{kind}: {message}"[:2000]
+            await self.commit(failed, self.failing(reason, said, seconds=duration))
 
     def failing(
         self,
@@ -288,7 +323,7 @@ class Driver:
         seconds: float = 0.0,
         spend: Spend = NOTHING,
     ) -> Body:
-        """The entry that ends the run badly: a move into an end of that status where the table has one, else an end.
+        """The entry that ends the run badly: a move into an end of that status if the table has one, else an end.
 
         `seconds` and `spend` are what the entries committed along with it add to the visit.
         """
@@ -351,16 +386,16 @@ class Driver:
         await self.commit(held)
 
     async def _wait_until(self, when: float) -> bool:
-        """Wait for a retry without holding a slot; False when the wait was handed to the clock."""
+        """Wait for a retry without holding a slot; False when the run is to be put down instead."""
         wait = when - self.clock.now()
         if wait <= 0:
             return True
         if wait > self.engine.park_after:
             await self.commit(Held("retry", "timer", wake_at=when))
             return False
-        async with self.engine.aside():
-            await self.clock.sleep(wait)
-        return True
+        async with self.engine.aside(self):
+            await self.engine.rest(wait)
+        return not self.engine.stopping
 
     def put_down(self) -> asyncio.Future[Run | None]:
         """Done when the run is no longer under way here: the run, or None when another driver or a person has it."""
@@ -420,17 +455,36 @@ class Driver:
         while self._writing:  # commits of one run go one after another
             turn = asyncio.get_running_loop().create_future()
             self._turns = [*(self._turns or ()), turn]
-            await turn
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if not turn.cancelled() and not self._writing:  # stopped just as the turn was ours
+                    self._pass_turn()
+                raise
         self._writing = True
         try:
             await self._commit(bodies)
         finally:
             self._writing = False
-            while self._turns:
-                turn = self._turns.pop(0)
-                if not turn.done():
-                    turn.set_result(None)
-                    break
+            if self._turns:
+                self._pass_turn()
+
+    def _pass_turn(self) -> None:
+        """Let the next in the queue commit."""
+        while self._turns:
+            turn = self._turns.pop(0)
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    async def commit_whole(self, *bodies: Body) -> None:
+        """Commit, and see it through even when whoever asked is stopped meanwhile."""
+        commit = asyncio.ensure_future(self.commit(*bodies))
+        try:
+            await asyncio.shield(commit)
+        except asyncio.CancelledError:
+            await asyncio.wait({commit})  # before anything else happens, the run stands where its journal does
+            raise
 
     async def _commit(self, bodies: tuple[Body, ...]) -> None:
         run, lease = self.run, self.lease
@@ -516,7 +570,9 @@ def _check_hold(outcome: Outcome, ctx: StepContext) -> None:
     hold = outcome.hold
     assert hold is not None
     if hold.name in _OUR_HOLDS or hold.name.startswith("effect:"):
-        raise ConfigurationError(f"A hold of step '{ctx.step.name}' may not be named '{hold.name}': the engine uses it.")
+        raise ConfigurationError(
+            f"A hold of step '{ctx.step.name}' may not be named '{hold.name}': the engine uses it."
+        )
     if (
         outcome.set or outcome.append or outcome.effects or ctx.proposed
         or outcome.next is not None or outcome.event is not None or outcome.end is not None
@@ -527,7 +583,7 @@ def _check_hold(outcome: Outcome, ctx: StepContext) -> None:
         )
 
 
-_OUR_HOLDS = frozenset({"children", "takeovers", "retry", "breaker"})
+_OUR_HOLDS = frozenset({"children", "takeovers", "driver", "retry", "breaker"})
 _ABSENT = object()
 _LEDGER_STATE: dict[type, str] = {
     EffectBegun: "begun",

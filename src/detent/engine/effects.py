@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.engine.context import brief, call
+from detent.engine.ports import LedgerLine
 from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, Tool, ToolError
 from detent.kernel import log
+from detent.kernel.budget import NOTHING
 from detent.kernel.entries import Body, EffectBegun, EffectDone, EffectFailed, Held, Proposed
 from detent.kernel.errors import Fenced, StoreUnavailable
 from detent.kernel.guards import dig
-from detent.kernel.plain import to_plain
+from detent.kernel.plain import to_plain, writable
 
 if TYPE_CHECKING:
     from detent.engine.driver import Driver
@@ -46,23 +48,30 @@ async def perform(driver: Driver, opening: Sequence[Body] = ()) -> None:
         if run.begun == key and not opening:
             settled = await _settle(driver, tool, key, args)
         else:
-            earlier = await _earlier(driver, key)
-            if earlier is not None:
-                pending.append(earlier)
+            line = await driver.engine.store.effect(run.id, key)
+            if line is not None and line.state in ("done", "skipped"):
+                pending.append(await _earlier(driver, line))
                 continue
             await driver.commit(*pending, EffectBegun(key, tool.name))
             pending, opening = [], ()
-            await driver.engine.leases.confirm(driver.lease)
-            settled = await _attempt(driver, tool, key, args)
+            if line is not None and line.state == "begun":
+                # Begun in an earlier visit that never learned how it went; the run was reopened or migrated.
+                settled = await _settle(driver, tool, key, args)
+            else:
+                settled = await _attempt(driver, tool, key, args)
         if settled is None:
             return
         pending.append(settled)
-    seconds = sum(body.duration for body in pending if isinstance(body, EffectDone))
+    # What is not yet committed is not yet part of the visit.
+    seconds = sum(body.duration for body in pending if isinstance(body, EffectDone | Proposed))
+    spend = proposal.spend if opening else NOTHING
     try:
-        ending: Body = driver.moving_from(proposal, _receipts(driver, pending), seconds)
+        ending: Body = driver.moving_from(proposal, _receipts(driver, pending), seconds, spend)
     except Exception as error:
-        kind = type(error).__name__
-        ending = driver.failing(f"{proposal.step} failed: {kind}", f"{kind}: {error}")
+        kind, message = type(error).__name__, writable(str(error))
+        ending = driver.failing(
+            f"{proposal.step} failed: {kind}", f"{kind}: {message}"[:2000], seconds=seconds, spend=spend
+        )
     await driver.commit(*pending, ending)
 
 
@@ -72,14 +81,11 @@ def _receipts(driver: Driver, pending: Sequence[Body]) -> dict[str, Any]:
     return {**driver.run.done, **fresh}
 
 
-async def _earlier(driver: Driver, key: str) -> EffectDone | None:
+async def _earlier(driver: Driver, line: LedgerLine) -> EffectDone:
     """The receipt of an equal effect this run performed before: what is done is not done again."""
-    line = await driver.engine.store.effect(driver.run.id, key)
-    if line is None or line.state not in ("done", "skipped"):
-        return None
     (entry,) = await driver.engine.store.entries(driver.run.id, after=line.seq - 1, limit=1)
     receipt = entry.body.receipt if isinstance(entry.body, EffectDone) else None
-    return EffectDone(key, line.tool, receipt, "reused")
+    return EffectDone(line.key, line.tool, receipt, "reused")
 
 
 async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -> EffectDone | None:
@@ -90,6 +96,8 @@ async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -
     try:
         if tool.breaker is not None and await breakers.open_until(name, tool.breaker) is not None:
             raise ToolError("breaker_open", f"'{tool.name}' failed too often and is left alone", transient=True)
+        # The last thing before something that cannot be undone: nothing is awaited after it.
+        await driver.engine.leases.confirm(driver.lease)
         call_args = (EffectCall(driver.run.id, key, number),) if tool.wants_call else ()
         async with asyncio.timeout(tool.timeout):
             receipt = to_plain(await call(tool.perform, tool.blocking, *call_args, **args))
@@ -121,7 +129,7 @@ async def _did_not_happen(
     log.warning(
         "effect.failed", run_id=driver.run.id, tool=tool.name, code=code, attempt=number, will_retry=again
     )
-    await driver.commit(EffectFailed(key, tool.name, code, message[:2000], number, retry_at))
+    await driver.commit(EffectFailed(key, tool.name, code, writable(message)[:2000], number, retry_at))
 
 
 async def _settle(
@@ -138,14 +146,14 @@ async def _settle(
         found = await _probe(driver, tool, args)
         if found is NOT_DONE:
             if number is None:  # the worker died before doing it: that was no failed attempt
+                await driver.engine.leases.confirm(driver.lease)
                 return await _attempt(driver, tool, key, args)
             await _did_not_happen(driver, tool, key, type(error).__name__, str(error), True, attempts)
             return None
         if found is not UNKNOWN:
             return EffectDone(key, tool.name, to_plain(found), "probed")
-    elif tool.idempotent:
+    if tool.idempotent:
         if number is None:
-            await driver.engine.leases.confirm(driver.lease)
             return await _attempt(driver, tool, key, args)
         if attempts < tool.retry.max_attempts:
             await _did_not_happen(driver, tool, key, type(error).__name__, str(error), True, attempts)
@@ -191,6 +199,15 @@ def mentions_receipt(value: Any) -> bool:
     if isinstance(value, dict):
         return "$receipt" in value or any(mentions_receipt(item) for item in value.values())
     return isinstance(value, list) and any(mentions_receipt(item) for item in value)
+
+
+def receipts_in(value: Any) -> set[str]:
+    """Keys of the effects whose receipts a plain value refers to."""
+    if isinstance(value, dict):
+        if "$receipt" in value:
+            return {str(value["$receipt"]).partition(".")[0]}
+        return set().union(*(receipts_in(item) for item in value.values()))
+    return set().union(*(receipts_in(item) for item in value)) if isinstance(value, list) else set()
 
 
 def fill(value: Any, receipts: Mapping[str, Any]) -> Any:

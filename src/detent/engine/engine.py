@@ -20,7 +20,7 @@ from detent.engine.flow import Flow
 from detent.engine.journals import load
 from detent.engine.leases import Leases
 from detent.engine.observers import Observers
-from detent.engine.ports import Clock, NewRun, RunRow, Store
+from detent.engine.ports import Clock, NewRun, Store
 from detent.engine.timekeeper import Timekeeper
 from detent.kernel import log
 from detent.kernel.budget import Budget
@@ -32,6 +32,7 @@ from detent.kernel.errors import (
     RunBusy,
     RunExists,
     RunStateError,
+    StoreError,
 )
 from detent.kernel.plain import to_plain
 from detent.kernel.run import Run
@@ -75,8 +76,16 @@ class Engine:
         self._listeners: dict[str, set[asyncio.Event]] = {}
         self._helpers: set[asyncio.Task[None]] = set()
         self._told: set[tuple[str, str]] = set()
+        self._resting: set[asyncio.Future[None]] = set()
+        self.taking: set[str] = set()
+        """Runs being claimed by some task of this process."""
+        self.dropped: set[str] = set()
+        """Runs put down without the store knowing it."""
+        self.swept: set[str] | None = None
+        """Workers known to be dead when parents that may have missed a child's end were last looked for."""
         self._time = Timekeeper(self.clock, self._wake)
         self._opened = False
+        self._beating = False
 
     # -- life -----------------------------------------------------------------------------------------------
 
@@ -100,21 +109,31 @@ class Engine:
         """
         self.stopping = True
         self._time.stop()
-        tasks = list(self._tasks.values())
-        if tasks:
+        for sleeping in self._resting:
+            sleeping.cancel()
+        # Helpers could take up more runs; only the beat goes on while steps are finished.
+        await self._end_helpers(but="beat")
+        while tasks := list(self._tasks.values()):
             _, late = await asyncio.wait(tasks, timeout=grace)
             for task in late:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        for helper in list(self._helpers):
-            helper.cancel()
-        await asyncio.gather(*self._helpers, return_exceptions=True)
+            for driver in list(self._drivers.values()):
+                if (task := self._tasks[driver.run.id]).done():  # cancelled before it had begun
+                    self.forget(driver)
+        await self._end_helpers()
         if self._opened:
             self._opened = False
             try:
                 await self.leases.retire()
             finally:
                 await self.store.close()
+
+    async def _end_helpers(self, but: str | None = None) -> None:
+        helpers = [helper for helper in self._helpers if helper.get_name() != but]
+        for helper in helpers:
+            helper.cancel()
+        await asyncio.gather(*helpers, return_exceptions=True)
 
     def add_flow(self, flow: Flow) -> None:
         """Make a flow known; it is checked when first used."""
@@ -182,15 +201,13 @@ class Engine:
             if row.now.status.is_end:
                 return await self.get(run_id)
             if row.now.status is Status.WAITING:
-                wake_at = row.now.wake_at
-                if wake_at is None and not _for_children(row):
+                when = await recovery.outlook(self, row)
+                if self.stopping or when is None:
                     return await self.get(run_id)
-                left = (wake_at - self.clock.now()) if wake_at is not None else 0.0
-                if patience is not None and (left > patience or wake_at is None):
+                left = when - self.clock.now()
+                if patience is not None and left > patience:
                     return await self.get(run_id)
-                if wake_at is not None:
-                    self._time.at(wake_at, run_id)
-                await self._changed(run_id, max(0.02, min(left, 1.0)))
+                await self._changed(run_id, max(0.05, min(left, 1.0)))
             elif run_id in self._drivers:
                 continue
             elif self.stopping:
@@ -314,10 +331,12 @@ class Engine:
         return driver
 
     async def _register(self) -> None:
-        await self.leases.register()
-        if not any(helper.get_name() == "beat" for helper in self._helpers):
+        if not self._beating:
+            # First of all, so that a caller who gives up waiting leaves no run without a beat.
+            self._beating = True
             self._helper(self.leases.keep(), "beat")
             self._helper(recovery.heed(self), "heed")
+        await self.leases.register()
 
     async def child_run(
         self,
@@ -336,7 +355,8 @@ class Engine:
             except RunExists:
                 row = await self.store.row(child_id)
                 if row.now.status is Status.RUNNING:
-                    with contextlib.suppress(RunBusy):
+                    # Somebody else has it, or it has just come to an end: its own affair, not its parent's.
+                    with contextlib.suppress(RunBusy, RunStateError, Fenced):
                         await recovery.resume(self, child_id, parent=parent)
         driver = self._drivers.get(child_id)
         run = await driver.put_down() if driver is not None else None
@@ -355,11 +375,15 @@ class Engine:
         run_id = driver.run.id
         result: Run | Exception | None = None
         try:
-            async with self._slots:
-                await driver.drive()
+            await self._slots.acquire()
+            driver.in_slot = True
+            await driver.drive()
             result = driver.run
         except Fenced as error:
             log.warning("run.fenced", run_id=run_id, epoch=error.epoch)
+            await self.let_go(driver)
+            # Whoever has it now may wait for a child that ended here and told only this driver.
+            self._helper(recovery.wake_parent(self, run_id))
         except asyncio.CancelledError:
             if driver.cancelling is None:
                 with contextlib.suppress(Exception):
@@ -369,8 +393,23 @@ class Engine:
         except Exception as error:
             result = error
             log.error("run.driver_failed", run_id=run_id, error=type(error).__name__, message=str(error))
+            if not isinstance(error, StoreError):
+                # Not the step's doing (a tool that is gone, say): trying for ever would not help, a person may.
+                with contextlib.suppress(StoreError):
+                    question = f"It cannot be driven: {type(error).__name__}: {error}"[:500]
+                    await driver.commit(Held("driver", "attention", question, ["continue", "cancel"]))
+            await self.let_go(driver)
         finally:
+            if driver.in_slot:
+                self._slots.release()
             self.forget(driver, result)
+
+    async def let_go(self, driver: Driver) -> None:
+        """Give a run up if it is still ours; when the store is away, remember to take it up again."""
+        try:
+            await self.store.park(driver.lease)
+        except StoreError:
+            self.dropped.add(driver.run.id)
 
     def forget(self, driver: Driver, result: Run | Exception | None = None) -> None:
         """A run is no longer under way here."""
@@ -383,13 +422,51 @@ class Engine:
             self._announce(run_id)
 
     @contextlib.asynccontextmanager
-    async def aside(self) -> AsyncIterator[None]:
-        """Give the slot up while waiting for something, and queue for one again afterwards."""
-        self._slots.release()
+    async def aside(self, driver: Driver) -> AsyncIterator[None]:
+        """Give the driver's slot up while it waits for something, and queue for one again afterwards.
+
+        A step may wait for several things at once. A wait that is cancelled does not queue: if the run goes on,
+        its driver comes back to a slot by itself.
+        """
+        driver.asides += 1
+        if driver.in_slot:
+            driver.in_slot = False
+            self._slots.release()
         try:
             yield
-        finally:
+        except Exception:
+            driver.asides -= 1
+            await self.back(driver)
+            raise
+        except BaseException:
+            driver.asides -= 1
+            raise
+        else:
+            driver.asides -= 1
+            await self.back(driver)
+
+    async def back(self, driver: Driver) -> None:
+        """Have a driver in a slot again, unless it waits aside."""
+        if driver.door is None:
+            driver.door = asyncio.Lock()
+        async with driver.door:  # one of its calls queues, for all of them
+            if driver.in_slot or driver.asides:
+                return
             await self._slots.acquire()
+            if driver.asides:
+                self._slots.release()
+            else:
+                driver.in_slot = True
+
+    async def rest(self, seconds: float) -> None:
+        """Sleep on the engine's clock, until `stop` at most."""
+        sleeping = asyncio.ensure_future(self.clock.sleep(seconds))
+        self._resting.add(sleeping)
+        try:
+            await asyncio.wait({sleeping})
+        finally:
+            self._resting.discard(sleeping)
+            sleeping.cancel()
 
     def committed(self, driver: Driver, entries: Sequence[Entry]) -> None:
         """After every commit: tell observers and followers, arrange what follows from it."""
@@ -413,10 +490,12 @@ class Engine:
             if last.wake_at is not None:
                 self._time.at(last.wake_at, run.id)
             if last.why == "children":
-                self._helper(recovery.recheck_children(self, run.id, list(last.about["runs"])))
+                # A child may have ended between being looked at and the wait being written down.
+                self._helper(recovery.wake_parent(self, run.id))
         if run.status.is_end and not isinstance(last, ChildEnded):
             log.info("run.ended", run_id=run.id, flow=run.flow, status=run.status.value, steps=run.steps)
-            if run.parent is not None and driver.parent is None:
+            # A parent that waits in this process hears of it from the driver.
+            if run.parent is not None and self._drivers.get(run.parent) is not (driver.parent or driver):
                 self._helper(recovery.wake_parent(self, run.parent))
 
     def _helper(self, work: Any, name: str | None = None) -> None:
@@ -430,6 +509,10 @@ class Engine:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("engine.helper_failed", task=task.get_name(), error=f"{type(error).__name__}: {error}")
 
+    def wake_at(self, when: float, run_id: str) -> None:
+        """Have the clock answer a run's holds when their time has come."""
+        self._time.at(when, run_id)
+
     def _wake(self, run_id: str) -> None:
         """The clock says that a run's time has come."""
         self._helper(recovery.wake(self, run_id))
@@ -438,6 +521,10 @@ class Engine:
         """The driver of a run in this process and the task it works in."""
         driver = self._drivers.get(run_id)
         return (driver, self._tasks[run_id]) if driver is not None else None
+
+    def driver_of(self, run_id: str) -> Driver | None:
+        """The driver of a run in this process."""
+        return self._drivers.get(run_id)
 
     @property
     def alone(self) -> bool:
@@ -467,7 +554,3 @@ class Engine:
             listeners.discard(event)
             if not listeners:
                 del self._listeners[run_id]
-
-
-def _for_children(row: RunRow) -> bool:
-    return bool(row.now.waits) and all(wait["why"] == "children" for wait in row.now.waits or ())

@@ -111,7 +111,9 @@ class Flow:
         ]
         for name in self._steps:
             if name not in names:
-                found.append(Problem("F02", f"'{name}'", f"has a step but is no state.{nearest(name, names)}"))
+                found.append(
+                    Problem("F02", f"'{name}'", f"has a step but is no state.{nearest(name, names)}")
+                )
             elif machine.is_end(names[name]):
                 found.append(Problem("F03", f"'{name}'", "is an end, so its step would never be done."))
         for step in self._steps.values():
@@ -123,10 +125,14 @@ class Flow:
                         found.append(Problem("F04", f"step '{step.name}'", str(error)))
         for limit, state in self.exhausted.items():
             if limit not in LIMITS:
-                found.append(Problem("F05", f"limit '{limit}'", f"is no limit of a budget.{nearest(limit, LIMITS)}"))
+                found.append(
+                    Problem("F05", f"limit '{limit}'", f"is no limit of a budget.{nearest(limit, LIMITS)}")
+                )
             elif not machine.is_end(state):
                 found.append(
-                    Problem("F06", f"limit '{limit}'", f"leads into '{machine.named(state)}', which is no end.")
+                    Problem(
+                        "F06", f"limit '{limit}'", f"leads into '{machine.named(state)}', which is no end."
+                    )
                 )
         return found
 
@@ -146,7 +152,9 @@ class Flow:
             try:
                 data = validate(to_plain(data if data is not None else {}))
             except (TypeError, ValueError) as error:
-                raise ConfigurationError(f"The input does not fit flow '{self.name}': {error}") from error
+                raise ConfigurationError(
+                    f"The input does not fit flow '{self.name}': {_misfit(error)}"
+                ) from error
         try:
             plain = to_plain(data if data is not None else {})
         except (TypeError, ValueError) as error:
@@ -156,3 +164,12 @@ class Flow:
                 f"Flow '{self.name}' starts from a mapping of names to values, not from {type(data).__name__}."
             )
         return plain
+
+
+def _misfit(error: Exception) -> str:
+    """What a model says about data that does not fit it, in one line."""
+    problems = getattr(error, "errors", None)
+    if not callable(problems):
+        return str(error)
+    said = [(".".join(str(part) for part in one["loc"]), one["msg"]) for one in problems()]
+    return "; ".join(f"{where}: {what}" if where else what for where, what in said) + "."

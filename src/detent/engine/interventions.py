@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import recovery
 from detent.engine.driver import Driver, row_of
 from detent.engine.effects import AGAIN, HAPPENED, SKIP
-from detent.engine.journals import load, read
+from detent.engine.journals import read
 from detent.engine.ports import LedgerLine, NewRun, RunQuery
 from detent.kernel.budget import Budget
 from detent.kernel.entries import (
@@ -25,15 +27,7 @@ from detent.kernel.entries import (
     Reopened,
     Started,
 )
-from detent.kernel.errors import (
-    ConfigurationError,
-    DetentError,
-    RunBusy,
-    RunExists,
-    RunNotFound,
-    RunStateError,
-    nearest,
-)
+from detent.kernel.errors import ConfigurationError, RunBusy, RunStateError, nearest
 from detent.kernel.plain import to_plain
 from detent.kernel.run import Run
 from detent.kernel.status import REOPENABLE, Status
@@ -45,43 +39,44 @@ PATIENCE = 15.0
 """Seconds to wait for a run that is just being put down by somebody else."""
 
 
-async def _take(engine: Engine, run_id: str) -> Driver:
-    """Claim a run, waiting a little for whoever is just letting it go."""
+@asynccontextmanager
+async def _taken(engine: Engine, run_id: str) -> AsyncIterator[Driver]:
+    """Claim a run, waiting a little for whoever is just letting it go; not launched, it is let go afterwards."""
     deadline = engine.clock.elapsed() + PATIENCE
-    while True:
-        try:
-            return await recovery.take(engine, run_id)
-        except RunBusy:
-            if engine.clock.elapsed() > deadline:
-                raise
-            await engine.clock.sleep(0.05)
+    async with AsyncExitStack() as stack:
+        while True:
+            try:
+                driver = await stack.enter_async_context(recovery.taken(engine, run_id))
+                break
+            except RunBusy:
+                if engine.clock.elapsed() > deadline:
+                    raise
+                await asyncio.sleep(0.05)
+        yield driver
 
 
-async def _go_on(engine: Engine, driver: Driver, drive: bool) -> None:
+def _go_on(engine: Engine, driver: Driver, drive: bool) -> None:
     """Drive the run from here, or leave it for whoever takes it up."""
     if drive and driver.run.status is Status.RUNNING:
         engine._launch(driver)
-    else:
-        await engine.store.park(driver.lease)
 
 
-async def _waiting(engine: Engine, run_id: str) -> Driver:
+@asynccontextmanager
+async def _waiting(engine: Engine, run_id: str) -> AsyncIterator[Driver]:
     row = await engine.store.row(run_id)
     if row.now.status is not Status.WAITING:
         raise RunStateError(f"Run {run_id} does not wait for anything; it is {row.now.status.value}.")
-    driver = await _take(engine, run_id)
-    if driver.run.status is not Status.WAITING:
-        await engine.store.park(driver.lease)
-        raise RunStateError(f"Run {run_id} does not wait any more; it is {driver.run.status.value}.")
-    return driver
+    async with _taken(engine, run_id) as driver:
+        if driver.run.status is not Status.WAITING:
+            raise RunStateError(f"Run {run_id} does not wait any more; it is {driver.run.status.value}.")
+        yield driver
 
 
 async def release(
     engine: Engine, run_id: str, answer: Any, hold: str | None, by: str, drive: bool
 ) -> None:
     """Answer a hold."""
-    driver = await _waiting(engine, run_id)
-    try:
+    async with _waiting(engine, run_id) as driver:
         held = _pick(driver.run, hold)
         plain = to_plain(answer)
         if held.choices and plain not in held.choices:
@@ -89,14 +84,12 @@ async def release(
                 f"Hold '{held.name}' of run {run_id} takes one of: {', '.join(held.choices)}."
                 f"{nearest(str(plain), held.choices)}"
             )
-    except BaseException:
-        await engine.store.park(driver.lease)
-        raise
-    bodies: list[Body] = [Released(held.name, plain, by)]
-    if held.name == "takeovers" and plain == "cancel":
-        bodies.append(Ended(Status.CANCELLED, "its workers kept dying", by=by))
-    await driver.commit(*bodies)
-    await _go_on(engine, driver, drive)
+        bodies: list[Body] = [Released(held.name, plain, by)]
+        if held.name in ("takeovers", "driver") and plain == "cancel":
+            why = "its workers kept dying" if held.name == "takeovers" else "it could not be driven"
+            bodies.append(Ended(Status.CANCELLED, why, by=by))
+        await driver.commit(*bodies)
+        _go_on(engine, driver, drive)
 
 
 def _pick(run: Run, name: str | None) -> Held:
@@ -125,8 +118,7 @@ async def resolve(
             f"An effect in doubt is settled as {HAPPENED}, {AGAIN} or {SKIP}, not as '{how}'."
             f"{nearest(how, (HAPPENED, AGAIN, SKIP))}"
         )
-    driver = await _waiting(engine, run_id)
-    try:
+    async with _waiting(engine, run_id) as driver:
         doubts = {
             held.about["effect"]: held for key, held in driver.run.holds.items() if key.startswith("effect:")
         }
@@ -134,22 +126,18 @@ async def resolve(
         if len(chosen) != 1:
             there = ", ".join(f"{key} ({held.about['tool']})" for key, held in doubts.items()) or "none"
             raise ConfigurationError(f"Run {run_id}: effects in doubt: {there}.")
-        plain = to_plain(receipt)
-    except BaseException:
-        await engine.store.park(driver.lease)
-        raise
-    key = chosen[0]
-    tool = doubts[key].about["tool"]
-    body: Body
-    if how == HAPPENED:
-        body = EffectDone(key, tool, plain, "told")
-    elif how == SKIP:
-        body = EffectSkipped(key, tool, by)
-    else:
-        now = engine.clock.now()
-        body = EffectFailed(key, tool, "told", f"{by} said it did not happen", 0, now)
-    await driver.commit(Released(f"effect:{key}", how, by), body)
-    await _go_on(engine, driver, drive)
+        key = chosen[0]
+        tool = doubts[key].about["tool"]
+        body: Body
+        if how == HAPPENED:
+            body = EffectDone(key, tool, to_plain(receipt), "told")
+        elif how == SKIP:
+            body = EffectSkipped(key, tool, by)
+        else:
+            now = engine.clock.now()
+            body = EffectFailed(key, tool, "told", f"{by} said it did not happen", 0, now)
+        await driver.commit(Released(f"effect:{key}", how, by), body)
+        _go_on(engine, driver, drive)
 
 
 async def cancel(engine: Engine, run_id: str, reason: str, by: str) -> None:
@@ -196,9 +184,8 @@ async def reopen(engine: Engine, run_id: str, budget: Budget | None, reason: str
     row = await engine.store.row(run_id)
     if row.now.status not in REOPENABLE:
         raise RunStateError(f"Run {run_id} is {row.now.status.value} and cannot be reopened.")
-    driver = await _take(engine, run_id)
-    run, machine = driver.run, driver.flow.machine
-    try:
+    async with _taken(engine, run_id) as driver:
+        run, machine = driver.run, driver.flow.machine
         if run.fingerprint != driver.flow.fingerprint:
             raise RunStateError(f"Run {run_id} ended under another definition; fork it instead.")
         state = run.state
@@ -208,11 +195,8 @@ async def reopen(engine: Engine, run_id: str, budget: Budget | None, reason: str
             raise RunStateError(
                 f"Run {run_id} has used up its {run.budget.exceeded(run.used())} budget; give it a larger one."
             )
-    except BaseException:
-        await engine.store.park(driver.lease)
-        raise
-    await driver.commit(Reopened(state, "person", reason, budget.to_plain() if budget else None))
-    await _go_on(engine, driver, drive)
+        await driver.commit(Reopened(state, "person", reason, budget.to_plain() if budget else None))
+        _go_on(engine, driver, drive)
 
 
 async def _last_working(engine: Engine, run_id: str, end: str) -> str:
@@ -236,69 +220,44 @@ async def fork(
 ) -> str:
     """Copy the first `at` entries into a new run that goes its own way from there."""
     row = await engine.store.row(run_id)
+    flow = engine.flow(row.flow)
+    if at is not None and not 1 <= at <= row.seq:
+        raise ConfigurationError(f"Run {run_id} has entries 1 to {row.seq}; it cannot be forked at {at}.")
     copied: list[Entry] = []
-    ledger: dict[str, LedgerLine] = {}
     run = Run(new_id)
+    keep = 0
     async for entry in read(engine.store, run_id):
-        if at is not None and entry.seq > at:
+        if entry.seq > (at or row.seq):
             break
-        body = entry.body
-        if isinstance(body, Started):
-            body = Started(
-                body.flow, body.state, body.machine, body.version, body.fingerprint, body.data, None,
-                body.budget, body.config, body.tags, {"run": run_id, "seq": at},
-            )  # fmt: skip
-        line = Entry(entry.seq, entry.at, 1, body)
-        run.apply(line)
-        if at is None and run.status.is_end:
-            break
-        copied.append(line)
-        if isinstance(body, EffectDone | EffectSkipped):
-            state = "done" if isinstance(body, EffectDone) else "skipped"
-            ledger[body.key] = LedgerLine(body.key, body.tool, state, entry.seq)
-    if not copied:
-        raise RunNotFound(run_id)
-    if at is not None and at > row.seq:
-        raise ConfigurationError(f"Run {run_id} has {row.seq} entries; it cannot be forked after entry {at}.")
-    if at is not None and at < 1:
-        raise ConfigurationError("A fork keeps at least the first entry.")
-    run = Run.fold(new_id, copied)
-    if run.status.is_end:
+        run.apply(entry)
+        copied.append(entry._replace(epoch=1))
+        if not run.status.is_end:
+            keep = entry.seq
+    if at is not None and keep < at:
         raise ConfigurationError(
-            f"Entry {at} of run {run_id} ends it; fork from an earlier entry (at most {len(copied) - 1})."
+            f"Run {run_id} has ended at entry {at}; it can be forked at {keep}, or earlier."
         )
-    flow = engine.flow(run.flow)
-    now = engine.clock.now()
+    del copied[keep:]
+    ledger: dict[str, LedgerLine] = {}
+    for seq, _, _, body in copied:
+        if isinstance(body, EffectDone | EffectSkipped):
+            how = "done" if isinstance(body, EffectDone) else "skipped"
+            ledger[body.key] = LedgerLine(body.key, body.tool, how, seq)
+    started = copied[0].body
+    assert isinstance(started, Started)
+    origin = {"run": run_id, "seq": len(copied)}
+    copied[0] = copied[0]._replace(body=replace(started, parent=None, forked_from=origin))
     forked = Forked(to_plain(dict(changes)), to_plain(dict(config)), budget.to_plain() if budget else None)
-    copied[0] = copied[0]._replace(
-        body=_forked_at(copied[0].body, run_id, len(copied))
-    )
-    copied.append(Entry(len(copied) + 1, now, 1, forked))
+    copied.append(Entry(len(copied) + 1, engine.clock.now(), 1, forked))
     run = Run.fold(new_id, copied)
-    old = await engine.store.definition(run.fingerprint)
-    await engine._register()
-    try:
-        lease = await engine.store.create(
-            NewRun(
-                new_id, run.flow, run.machine, None, tuple(copied), row_of(run), tuple(run.tags),
-                engine.leases.me.id, old or flow.definition, tuple(ledger.values()), run_id,
-            )
-        )  # fmt: skip
-    except RunExists:
-        raise
-    await engine.store.park(lease)
-    if drive:
-        try:
-            await engine.resume(new_id)
-        except DetentError:
-            await load(engine.store, new_id)
-            raise
-    return new_id
-
-
-def _forked_at(body: Body, run_id: str, seq: int) -> Started:
-    assert isinstance(body, Started)
-    return Started(
-        body.flow, body.state, body.machine, body.version, body.fingerprint, body.data, None, body.budget,
-        body.config, body.tags, {"run": run_id, "seq": seq},
+    await recovery.migration(engine, run, flow)  # refused before anything is written
+    definition = await engine.store.definition(run.fingerprint)
+    await engine.store.create(
+        NewRun(
+            new_id, run.flow, run.machine, None, tuple(copied), row_of(run), tuple(run.tags), None,
+            definition or flow.definition, tuple(ledger.values()), run_id,
+        )
     )  # fmt: skip
+    if drive:
+        await engine.resume(new_id)
+    return new_id

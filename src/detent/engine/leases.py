@@ -108,9 +108,8 @@ class Leases:
 
     async def confirm(self, lease: Lease) -> None:
         """Before something that cannot be undone: if this process slept past its beat, make sure the run is still ours."""
-        if self.clock.elapsed() < self._good_until:
-            return
-        await self.beat()
-        row = await self.store.row(lease.run_id)
-        if row.epoch != lease.epoch:
-            raise Fenced(lease.run_id, lease.epoch, row.seq)
+        while self.clock.elapsed() >= self._good_until:  # it may sleep again while it asks
+            await self.beat()
+            row = await self.store.row(lease.run_id)
+            if row.epoch != lease.epoch:
+                raise Fenced(lease.run_id, lease.epoch, row.seq)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -12,6 +11,7 @@ from detent.kernel import log
 from detent.kernel.entries import Entry, Moved
 from detent.kernel.errors import name_of
 from detent.kernel.machine import Machine
+from detent.kernel.plain import encode
 from detent.kernel.run import Run
 from detent.kernel.state_machine import StateTransition
 
@@ -36,7 +36,7 @@ class Observers:
             self.add(observer)
 
     def add(self, observer: Any) -> None:
-        """Add one: anything with `on_entry`, `on_state_transition`, `on_metrics_update` or `on_end`."""
+        """Add one: anything with `on_entry`, `on_state_transition` or `on_metrics_update`."""
         methods = tuple(
             getattr(observer, name, None)
             for name in ("on_entry", "on_state_transition", "on_metrics_update")
@@ -114,9 +114,8 @@ class JsonLines:
         self._file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115  kept open for the observer's life
 
     def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
-        """Write one line."""
-        line = {"run": run_id, "flow": flow, **journal.to_plain(entry)}
-        self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        """Write one line: `{run, flow, entry}`, for an entry has names of its own (a child's `run`, say)."""
+        self._file.write(encode({"run": run_id, "flow": flow, "entry": journal.to_plain(entry)}) + "\n")
         self._file.flush()
 
     def close(self) -> None:

@@ -141,7 +141,7 @@ def additions(append: Mapping[str, Iterable[Any]]) -> dict[str, list[Any]]:
     plain: dict[str, list[Any]] = {}
     for key, items in append.items():
         if isinstance(items, str | bytes | Mapping):
-            raise TypeError(f"'{key}' is to be appended to with a list of items, not with a {type(items).__name__}.")
+            raise TypeError(f"To '{key}' a list of items can be appended, not a {type(items).__name__}.")
         plain[key] = to_plain(list(items), key)
     return plain
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import contextlib
+from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING
 
 from detent.engine.driver import Driver
 from detent.engine.flow import Flow
 from detent.engine.journals import load
-from detent.engine.ports import Lease
+from detent.engine.ports import Lease, RunQuery, RunRow
 from detent.kernel import log
 from detent.kernel.entries import Claimed, Ended, Held, Migrated, Released
 from detent.kernel.errors import (
@@ -20,6 +21,7 @@ from detent.kernel.errors import (
     RunBusy,
     RunStateError,
     StoreError,
+    StoreUnavailable,
 )
 from detent.kernel.machine import difference
 from detent.kernel.plain import to_plain
@@ -33,13 +35,32 @@ HEED_EVERY = 0.5
 """Seconds between looks at what other processes ask of runs under way here."""
 
 
+@contextlib.asynccontextmanager
+async def taken(engine: Engine, run_id: str, parent: Driver | None = None) -> AsyncIterator[Driver]:
+    """A run claimed for the length of a block; it is launched in there, or let go afterwards.
+
+    `RunBusy` while somebody else has it, in this process or another: the store lets a worker claim its own run again,
+    so two tasks of one process must not try at once.
+    """
+    if run_id in engine.taking or engine.under_way(run_id) is not None:
+        raise RunBusy(run_id, engine.leases.me.id)
+    engine.taking.add(run_id)
+    try:
+        driver = await take(engine, run_id, parent)
+        try:
+            yield driver
+        finally:
+            if engine.under_way(run_id) is None:
+                await engine.let_go(driver)
+    finally:
+        engine.taking.discard(run_id)
+
+
 async def take(engine: Engine, run_id: str, parent: Driver | None = None) -> Driver:
     """Claim a run and stand where its journal stands; nothing is driven yet.
 
-    `RunBusy` while somebody else has it; `DefinitionChanged` when it cannot go on under the definition at hand.
+    `RunBusy` while another process has it; `DefinitionChanged` when it cannot go on under the definition at hand.
     """
-    if engine.under_way(run_id) is not None:
-        raise RunBusy(run_id, engine.leases.me.id)
     row = await engine.store.row(run_id)
     flow = engine.flow(row.flow)
     await engine._register()
@@ -50,17 +71,17 @@ async def take(engine: Engine, run_id: str, parent: Driver | None = None) -> Dri
         run = await load(engine.store, run_id)
         if run.seq != lease.seq:
             raise Fenced(run_id, lease.epoch, lease.seq)
-        migration = await _migration(engine, run, flow)
+        carried = await migration(engine, run, flow)
+        driver = Driver(engine, flow, run, lease, parent)
+        if carried is not None:
+            await driver.commit(carried)
     except BaseException:
         await engine.store.park(lease)
         raise
-    driver = Driver(engine, flow, run, lease, parent)
-    if migration is not None:
-        await driver.commit(migration)
     return driver
 
 
-async def _migration(engine: Engine, run: Run, flow: Flow) -> Migrated | None:
+async def migration(engine: Engine, run: Run, flow: Flow) -> Migrated | None:
     """How the run is carried over to the definition at hand; None when it is the one it was started under."""
     if run.fingerprint == flow.fingerprint or run.status.is_end:
         return None
@@ -71,17 +92,19 @@ async def _migration(engine: Engine, run: Run, flow: Flow) -> Migrated | None:
             f"fingerprint: {run.fingerprint} → {flow.fingerprint}"
         ]
         raise DefinitionChanged(run.id, flow.name, lines)
-    wanted = migrate(run)
     machine = flow.machine
     try:
+        wanted = migrate(run)
+        changes = to_plain(dict(wanted.set))
         state = machine.named(machine.state(wanted.state if wanted.state is not None else run.state))
-    except ValueError as error:
-        raise ConfigurationError(f"The migration of run {run.id} names no state to go on in: {error}") from None
+    except Exception as error:
+        raise ConfigurationError(
+            f"The migration of run {run.id} to version {machine.version} of '{flow.name}' failed: "
+            f"{type(error).__name__}: {error}"
+        ) from error
     if machine.is_end(machine.state(state)):
         raise ConfigurationError(f"The migration of run {run.id} leads into '{state}', which is an end.")
-    return Migrated(
-        machine.version, flow.fingerprint, state, to_plain(dict(wanted.set)), wanted.reason, machine.name
-    )
+    return Migrated(machine.version, flow.fingerprint, state, changes, wanted.reason, machine.name)
 
 
 async def resume(engine: Engine, run_id: str, parent: Driver | None = None) -> str:
@@ -100,13 +123,16 @@ async def resume(engine: Engine, run_id: str, parent: Driver | None = None) -> s
         raise RunStateError(f"Run {run_id} waits for {names}; release it, or cancel it.")
     if engine.under_way(run_id) is not None:
         return run_id
-    driver = await take(engine, run_id, parent)
-    if driver.lease.lost is not None:
-        await _taken_over(engine, driver, driver.lease)
-    if parent is not None:
-        parent.count_in(driver.run.used())
-    if driver.run.status is Status.RUNNING:
-        engine._launch(driver)
+    if parent is None and row.parent is not None:
+        parent = engine.driver_of(row.parent)  # so that its budget covers the child as before
+    async with taken(engine, run_id, parent) as driver:
+        # It may have come to a wait or an end since its row was read.
+        if driver.run.status is Status.RUNNING and driver.lease.lost is not None:
+            await _taken_over(engine, driver, driver.lease)
+        if driver.run.status is Status.RUNNING:
+            if parent is not None:
+                parent.count_in(driver.run.used())
+            engine._launch(driver)
     return run_id
 
 
@@ -132,22 +158,40 @@ async def _taken_over(engine: Engine, driver: Driver, lease: Lease) -> None:
 async def resume_all(engine: Engine, flows: Iterable[str] | None = None) -> list[str]:
     """Take up all that is loose or due and belongs to a known flow."""
     wanted = set(flows) if flows is not None else set(engine.flows)
-    taken: list[str] = []
+    resumed: list[str] = []
     passed: set[str] = set()
+    dead = await engine.leases.dead()
+    if engine.swept is None or not dead <= engine.swept:
+        await _sweep(engine)
+        engine.swept = dead
     while True:
         now = engine.clock.now()
-        dead = await engine.leases.dead()
-        found = [
-            run_id
-            for run_id in [*await engine.store.loose(now, dead, 500), *await engine.store.due(now, 500)]
-            if run_id not in passed
-        ]
+        limit = 500 + len(passed) - len(resumed)  # those that could not be resumed are still in the way
+        loose = [*engine.dropped, *await engine.store.loose(now, dead, limit)]
+        found = [run_id for run_id in [*loose, *await engine.store.due(now, limit)] if run_id not in passed]
         if not found:
-            return taken
+            return resumed
         for run_id in found:
+            if run_id in passed:
+                continue
             passed.add(run_id)
             if await take_up(engine, run_id, wanted):
-                taken.append(run_id)
+                engine.dropped.discard(run_id)
+                resumed.append(run_id)
+        dead = await engine.leases.dead()
+
+
+async def _sweep(engine: Engine) -> None:
+    """Wake parents whose children have ended: a worker may have died after the one and before the other."""
+    cursor: int | None = None
+    while True:
+        page = await engine.store.rows(RunQuery(status=(Status.WAITING,), before=cursor, limit=500))
+        for row in page.rows:
+            if any(wait["why"] == "children" for wait in row.now.waits or ()):
+                await wake_parent(engine, row.id)
+        if page.next is None:
+            return
+        cursor = page.next
 
 
 async def take_up(engine: Engine, run_id: str, wanted: set[str]) -> bool:
@@ -171,49 +215,85 @@ async def serve(engine: Engine, poll: float) -> None:
     """Keep taking up what is left lying or due."""
     await engine._register()
     while not engine.stopping:
-        await resume_all(engine)
+        try:
+            await resume_all(engine)
+        except StoreError as error:  # away for a moment: the runs are still there when it is back
+            log.warning("engine.store_away", error=str(error))
         await engine.clock.sleep(poll)
 
 
 async def wake(engine: Engine, run_id: str) -> None:
     """Give the clock's answer to the holds whose time has come."""
-    try:
-        driver = await take(engine, run_id)
-    except (RunBusy, Fenced):
-        return
-    now = engine.clock.now()
-    due = [hold for hold in driver.run.holds.values() if hold.wake_at is not None and hold.wake_at <= now]
-    if not due:
-        await engine.store.park(driver.lease)
-        return
-    await driver.commit(*(Released(hold.name, hold.default, "clock") for hold in due))
-    if driver.run.status is Status.RUNNING:
-        engine._launch(driver)
+    row = await engine.store.row(run_id)
+    wake_at = row.now.wake_at
+    if row.now.status is not Status.WAITING or wake_at is None or wake_at > engine.clock.now():
+        return  # answered, or ended, before its time
+    with contextlib.suppress(RunBusy, Fenced):
+        async with taken(engine, run_id) as driver:
+            now = engine.clock.now()
+            due = [hold for hold in driver.run.holds.values() if hold.wake_at is not None and hold.wake_at <= now]
+            if due:
+                await driver.commit(*(Released(hold.name, hold.default, "clock") for hold in due))
+                if driver.run.status is Status.RUNNING:
+                    engine._launch(driver)
 
 
-async def recheck_children(engine: Engine, run_id: str, runs: list[str]) -> None:
-    """A child may have ended between being looked at and its parent's wait being written down."""
-    for child in runs:
-        if (await engine.store.row(child)).now.status.is_end:
-            await wake_parent(engine, run_id)
-            return
+async def outlook(engine: Engine, row: RunRow) -> float | None:
+    """When a waiting run may go on by itself: now, at a time, or (None) not before a person answers.
+
+    What it waits for is set going on the way: timers are kept, children nobody drives are taken up.
+    """
+    times: list[float] = []
+    if row.now.wake_at is not None:
+        engine.wake_at(row.now.wake_at, row.id)
+        times.append(row.now.wake_at)
+    if any(wait["why"] == "children" for wait in row.now.waits or ()):
+        held = (await load(engine.store, row.id)).holds.get("children")
+        if held is None:
+            return engine.clock.now()  # it has moved on meanwhile
+        for child in held.about["runs"]:
+            below = await engine.store.row(child)
+            if below.now.status is Status.WAITING:
+                when = await outlook(engine, below)
+                if when is not None:
+                    times.append(when)
+                continue
+            times.append(engine.clock.now())
+            if below.now.status.is_end:
+                await wake_parent(engine, row.id)
+            elif below.flow in engine.flows:
+                with contextlib.suppress(RunBusy, RunStateError, Fenced):
+                    await resume(engine, child)
+    return min(times, default=None)
 
 
 async def wake_parent(engine: Engine, run_id: str) -> None:
-    """Have a run that waits for its children look at them again."""
-    row = await engine.store.row(run_id)
-    if row.now.status is not Status.WAITING or row.flow not in engine.flows:
-        return
-    try:
-        driver = await take(engine, run_id)
-    except (RunBusy, Fenced):
-        return
-    if "children" in driver.run.holds:
-        await driver.commit(Released("children", None, "engine"))
-        if driver.run.status is Status.RUNNING:
-            engine._launch(driver)
+    """Have a run that waits for its children look at them again, if one of them has ended."""
+    while not engine.stopping:
+        try:
+            row = await engine.store.row(run_id)
+            if row.now.status is not Status.WAITING or row.flow not in engine.flows:
+                return
+            held = (await load(engine.store, run_id)).holds.get("children")
+            if held is None or not await _any_ended(engine, held.about["runs"]):
+                return
+            async with taken(engine, run_id) as driver:
+                if "children" in driver.run.holds:
+                    await driver.commit(Released("children", None, "engine"))
+                    if driver.run.status is Status.RUNNING:
+                        engine._launch(driver)
             return
-    await engine.store.park(driver.lease)
+        except Fenced:
+            return  # whoever took it looks
+        except (RunBusy, StoreUnavailable):
+            await engine.clock.sleep(0.1)  # somebody has it who may not be looking at its children
+
+
+async def _any_ended(engine: Engine, runs: Iterable[str]) -> bool:
+    for child in runs:
+        if (await engine.store.row(child)).now.status.is_end:
+            return True
+    return False
 
 
 async def heed(engine: Engine) -> None:
@@ -229,7 +309,10 @@ async def heed(engine: Engine) -> None:
             continue
         for run_id, what in asked:
             if what == "cancel" and engine.under_way(run_id) is not None:
-                await cancel_here(engine, run_id, "cancelled", "person")
+                try:
+                    await cancel_here(engine, run_id, "cancelled", "person")
+                except StoreError as error:  # asked again at the next look
+                    log.warning("run.not_cancelled", run_id=run_id, error=str(error))
 
 
 async def cancel_here(engine: Engine, run_id: str, reason: str, by: str) -> None:
@@ -265,7 +348,14 @@ async def take_ended(engine: Engine, run_id: str) -> Driver | None:
     lease = await engine.store.claim(
         run_id, engine.leases.me.id, engine.clock.now(), await engine.leases.dead()
     )
-    run = await load(engine.store, run_id)
+    try:
+        run = await load(engine.store, run_id)
+    except BaseException:
+        await engine.store.park(lease)
+        raise
+    if run.status.is_end:
+        await engine.store.park(lease)
+        return None
     return Driver(engine, flow if flow is not None else _Unknown(row.flow), run, lease)  # type: ignore[arg-type]
 
 

@@ -19,11 +19,12 @@ class Timekeeper:
         self._known: set[tuple[float, str]] = set()
         self._sooner = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._stopped = False
 
     def at(self, when: float, run_id: str) -> None:
         """Wake a run at a time; asking twice is asking once."""
         item = (when, run_id)
-        if item in self._known:
+        if item in self._known or self._stopped:
             return
         self._known.add(item)
         heapq.heappush(self._heap, item)
@@ -34,6 +35,7 @@ class Timekeeper:
 
     def stop(self) -> None:
         """Wake nobody any more."""
+        self._stopped = True
         if self._task is not None:
             self._task.cancel()
 

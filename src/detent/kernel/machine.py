@@ -219,7 +219,9 @@ class Machine(Generic[S]):
     def route_to(self, state: S, status: Status, data: Mapping[str, Any] | None = None) -> S | None:
         """An end of this status that `state` may go to directly on this data, if the table has one."""
         for to, moves in self._allowed[state].items():
-            if self.ends.get(to) is status and any(move.when is None or move.when(data or {}) for move in moves):
+            if self.ends.get(to) is not status:
+                continue
+            if any(move.when is None or move.when(data or {}) for move in moves):
                 return to
         return None
 

@@ -125,7 +125,7 @@ def encode(value: Any) -> str:
 
 
 def writable(text: str) -> str:
-    """`text`, with what UTF-8 cannot hold (half a surrogate pair, from badly decoded mail, say) spelled out."""
+    """`text`, with what UTF-8 cannot hold spelled out: half a surrogate pair, from badly decoded mail, say."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -128,6 +128,7 @@ class SQLiteStore:
         busy_timeout: float = 30.0,
     ) -> None:
         self.path = Path(path)
+        self.sync = sync
         self._file = SQLiteFile(self.path, sync, create, busy_timeout)
         self._writer: GroupCommit | None = None
         self._readers: ThreadPoolExecutor | None = None

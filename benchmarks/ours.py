@@ -220,7 +220,7 @@ def run_resume(param: Param) -> Result:
 
 
 def run_scale(param: Param) -> Result:
-    """Ask a store of many runs the questions people ask: the list, its last page, one run, a flow's metrics."""
+    """Ask a store of many runs what people ask: the list, its last page, one run, a flow's metrics."""
     from detent import Engine, Outcome, SQLiteStore
     from detent.engine.journals import read
     from detent.engine.ports import RunQuery

@@ -287,9 +287,14 @@ class TestFailing:
             return Outcome("done", effects=[Effect("a")])
 
         engine = await bench.engine(one_step(work, also=("degraded",), tools=[tool]), clock=clock)
-        for _ in range(4):
+        for _ in range(2):
             await engine.run("flow")
-        assert codes == ["down", "down", "breaker_open", "breaker_open"]
+        run_id = await engine.start("flow")
+        run = await engine.finish(run_id, patience=1)
+        assert (run.status, list(run.holds), codes) == (Status.WAITING, ["retry"], ["down", "down"])
+        await clock.turn(61)
+        assert (await engine.finish(run_id)).state == "degraded"
+        assert codes == ["down", "down", "down"]
 
 
 class TestDoubt:

@@ -274,7 +274,7 @@ class TestMany:
         for run_id in runs[3:]:
             assert (await engine.finish(run_id)).status is Status.FAILED
         assert (await engine.run("other")).status is Status.SUCCEEDED
-        assert engine._slots._value == 2
+        assert engine.slots.free == 2
 
     async def test_two_thousand_runs_on_sqlite_all_end(self, durable):
         async def work(ctx):

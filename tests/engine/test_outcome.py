@@ -8,8 +8,8 @@ from typing import ClassVar
 import pytest
 from pydantic import BaseModel
 
-from detent.engine.effects import fill, mentions_receipt
 from detent.engine.outcome import Effect, Hold, Outcome, Receipt
+from detent.engine.receipts import fill, receipts_in
 from detent.kernel.plain import to_plain
 from detent.kernel.status import Status
 
@@ -81,8 +81,8 @@ class TestReceipt:
 
     def test_stand_ins_are_found_and_filled_wherever_they_stand(self):
         value = to_plain({"a": [1, {"b": Receipt("k").id}], "c": Receipt("k"), "d": Receipt("k").gone})
-        assert mentions_receipt(value)
-        assert not mentions_receipt({"a": [1, {"b": "$receipt"}]})
+        assert receipts_in(value)
+        assert not receipts_in({"a": [1, {"b": "$receipt"}]})
         assert fill(value, {"k": {"id": 7}}) == {"a": [1, {"b": 7}], "c": {"id": 7}, "d": None}
 
     def test_a_receipt_of_nothing_is_an_error(self):

@@ -173,7 +173,7 @@ class TestTakeOver:
             engine = await durable.engine(flow, clock=clock, worker_id=f"w{number}", takeover_limit=3)
             if run_id is None:
                 run_id = await engine.start("flow", drive=False)
-            await engine._register()
+            await engine.register()
             await engine.store.claim(run_id, f"w{number}", clock.now(), {f"w{number - 1}"})
             await _claimed(engine, run_id, f"w{number - 1}")
             for helper in list(engine._helpers):

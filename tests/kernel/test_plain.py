@@ -127,6 +127,7 @@ def test_subclasses_of_text_and_numbers_become_the_plain_kind():
 
 def test_numpy_values_are_converted():
     import numpy
+
     value = {"a": numpy.float32(0.5), "b": numpy.int64(3), "c": numpy.arange(3), "d": numpy.bool_(True)}
     assert to_plain(value) == {"a": 0.5, "b": 3, "c": [0, 1, 2], "d": True}
 

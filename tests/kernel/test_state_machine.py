@@ -204,6 +204,7 @@ class TestMoving:
 
     def test_numbers_of_numpy_become_plain_numbers(self, kiln):
         import numpy
+
         kiln.transition(Kiln.HEATING, duration_seconds=numpy.float32(0.5), tokens_consumed=numpy.int64(3))
         assert type(kiln.history[0].duration_seconds) is float
         assert type(kiln.history[0].tokens_consumed) is int

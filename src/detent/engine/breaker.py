@@ -1,4 +1,4 @@
-"""Circuit breakers on steps and tools, kept in the store so that a restart does not forget a failing service."""
+"""Circuit breakers on steps and tools, kept in the store: a restart forgets no failing service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Child runs: loops, sub-workflows and sub-agents as runs of their own, with ids derived from their parent's."""
+"""Child runs: loops, sub-workflows and sub-agents as runs of their own, with derived ids."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Child(NamedTuple):
         return self.status is Status.SUCCEEDED
 
 
-class ChildrenWaiting(Exception):  # noqa: N818  a signal to the driver, not an error
-    """Children wait for somebody, so their parent does too. Step code lets this pass."""
+class ChildrenWaiting(BaseException):
+    """Children wait for somebody, so their parent does too. No `except Exception` of a step swallows it."""
 
     def __init__(self, runs: list[str]) -> None:
         self.runs = runs
@@ -53,7 +53,7 @@ async def run_children(
     budget: Budget | None = None,
     config: dict[str, Any] | None = None,
 ) -> list[Child]:
-    """Run children to their ends. Those never started (after a failure with `stop_on_failure`) are left out."""
+    """Run children to their ends. With `stop_on_failure`, those never started are left out."""
     keys = [key for key, _ in items]
     if len(set(keys)) != len(keys):
         raise ConfigurationError(f"Children of one step need different keys; got {keys}.")
@@ -93,7 +93,7 @@ async def run_children(
             if gate is not None:
                 gate.release()
 
-    async with engine.aside(driver):
+    async with engine.slots.aside(driver):
         if len(items) == 1:
             await one(*items[0])
         else:

@@ -134,7 +134,9 @@ class StepContext:
     async def _ask(self, tool: Tool, args: dict[str, Any]) -> Any:
         breakers, name = self._driver.engine.breakers, f"tool/{tool.name}"
         if tool.breaker is not None and await breakers.open_until(name, tool.breaker) is not None:
-            raise ToolError("breaker_open", f"'{tool.name}' failed too often and is left alone", transient=True)
+            raise ToolError(
+                "breaker_open", f"'{tool.name}' failed too often and is left alone", transient=True
+            )
         try:
             async with asyncio.timeout(tool.timeout):
                 answer = to_plain(await call(tool.perform, tool.blocking, **args))
@@ -173,7 +175,7 @@ class StepContext:
         await self._driver.commit_whole(Recorded(key, value, spend(value) if spend is not None else NOTHING))
 
     def propose(self, tool: str, /, *, effect_key: str | None = None, **args: Any) -> Receipt:
-        """Ask for an effect; it is performed when the outcome is accepted. Gives a stand-in for its receipt."""
+        """Ask for an effect, performed once the outcome is accepted; gives a stand-in for its receipt."""
         effect = Effect(tool, args, effect_key)
         self.proposed = [*self.proposed, effect]
         return Receipt(effect.identity(self.step.name))

@@ -6,33 +6,31 @@ A step begins only after the one before it is committed. Whatever goes wrong, th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from detent.engine import effects
+from detent.engine import deciding, effects
 from detent.engine.children import ChildrenWaiting
-from detent.engine.context import StepContext, brief
-from detent.engine.outcome import Effect, Hold, Outcome, additions
-from detent.engine.ports import Blob, Commit, EdgeCount, Lease, LedgerLine, RowState
+from detent.engine.context import StepContext
+from detent.engine.outcome import Hold, Outcome
+from detent.engine.ports import Blob, Commit, EdgeCount, Lease, LedgerLine
+from detent.engine.standing import LEDGER_STATE, edge_of, ledger_line, row_of
 from detent.engine.step import Step, Transient
 from detent.kernel import log
-from detent.kernel.budget import LIMITS, NOTHING, Spend
+from detent.kernel.budget import NOTHING, SHARED, Spend
 from detent.kernel.entries import (
     AttemptFailed,
     Body,
-    EffectBegun,
-    EffectDone,
-    EffectFailed,
-    EffectSkipped,
-    Ended,
     Entry,
     Held,
     Migrated,
     Moved,
-    Proposed,
     Tagged,
 )
-from detent.kernel.errors import ConfigurationError, DetentError, Fenced, InvalidTransitionError, StoreUnavailable, name_of
+from detent.kernel.errors import (
+    Fenced,
+    StoreUnavailable,
+)
 from detent.kernel.plain import to_plain, writable
 from detent.kernel.run import Run
 from detent.kernel.status import Status
@@ -47,27 +45,20 @@ FOLD_BYTES_PER_ENTRY = 1024
 """A large fold is saved so seldom that it costs at most this much per entry."""
 BREATHE_EVERY = 32
 """Entries after which a driver lets others run, should the store never make it wait."""
-LONGEST_REASON = 200
-
-
-class EffectRefused(DetentError):
-    """A step asked again for an effect that had just failed for good."""
-
-    def __init__(self, tool: str, code: str) -> None:
-        self.tool = tool
-        self.code = code
-        super().__init__(f"'{tool}' failed for good ({code}), and the step has no other way.")
 
 
 class Driver:
     """One run under way in this process."""
 
     __slots__ = (
-        "_blobs", "_next_fold", "_turns", "_waiters", "_writing", "asides", "budgeted", "cancelling", "clock", "door",
-        "engine", "flow", "in_slot", "lease", "live", "parent", "run",
+        "_began", "_blobs", "_next_fold", "_turns", "_waiters", "_writing", "asides", "budgeted",
+        "cancelling", "clock", "door", "engine", "flow", "in_slot", "lease", "live", "parent",
+        "run",
     )  # fmt: skip
 
-    def __init__(self, engine: Engine, flow: Flow, run: Run, lease: Lease, parent: Driver | None = None) -> None:
+    def __init__(
+        self, engine: Engine, flow: Flow, run: Run, lease: Lease, parent: Driver | None = None
+    ) -> None:
         self.engine = engine
         self.flow = flow
         self.run = run
@@ -75,8 +66,10 @@ class Driver:
         self.clock = engine.clock
         self.parent = parent
         """The driver of the parent run, when that is under way in this process too."""
-        self.live: dict[str, float] = dict.fromkeys(LIMITS, 0)
+        self.live: dict[str, float] = dict.fromkeys(SHARED, 0)
         """What descendants under way have used that is not yet rolled up into this run."""
+        self._began: float | None = None
+        """When the step under way began."""
         self.budgeted: bool = run.budget is not None or (parent is not None and parent.budgeted)
         self._blobs: tuple[Blob, ...] = ()
         self._writing = False
@@ -104,7 +97,7 @@ class Driver:
             if run.retry_at is not None and not await self._wait_until(run.retry_at):
                 continue
             if not self.in_slot:  # given up for a wait that was cut short
-                await self.engine.back(self)
+                await self.engine.slots.back(self)
             if run.proposal is not None:
                 await effects.perform(self)
             elif run.let_in or not (self.budgeted and await self._out_of_budget()):
@@ -118,7 +111,7 @@ class Driver:
             return
         attempt = run.attempts + 1
         ctx = StepContext(self, step, attempt)
-        began = self.clock.elapsed()
+        self._began = began = self.clock.elapsed()
         try:
             if step.timeout is None:
                 value = await step.handler(ctx) if step.is_async else await step.call(ctx)
@@ -126,8 +119,11 @@ class Driver:
                 async with asyncio.timeout(step.timeout):
                     value = await step.call(ctx)
             outcome = value if type(value) is Outcome else Outcome.of(value)
-            bodies, proposes = self._decided(step, ctx, outcome, self.clock.elapsed() - began)
+            bodies, proposes = deciding.decided(
+                self.flow, run, step, ctx, outcome, self.clock.elapsed() - began
+            )
         except ChildrenWaiting as waiting:
+            self._began = None
             if self.engine.stopping:
                 return  # they may just have been put down; whoever resumes this run asks them again
             await self._hold(
@@ -137,8 +133,10 @@ class Driver:
         except (Fenced, StoreUnavailable):
             raise
         except Exception as error:
+            self._began = None
             await self._failed(step, error, attempt, self.clock.elapsed() - began)
             return
+        self._began = None
         if step.breaker is not None:
             await self.engine.breakers.succeeded(f"step/{self.flow.name}/{step.name}")
         if outcome.hold is not None:
@@ -148,147 +146,6 @@ class Driver:
             await self.commit(*bodies)
         else:
             await effects.perform(self, bodies)
-
-    def _decided(
-        self, step: Step, ctx: StepContext, outcome: Outcome, duration: float
-    ) -> tuple[list[Body], bool]:
-        """The entries an outcome amounts to, checked; and whether it has effects to perform first."""
-        run = self.run
-        if outcome.hold is not None:
-            _check_hold(outcome, ctx)
-            return [], False
-        wanted = [*ctx.proposed, *outcome.effects] if (ctx.proposed or outcome.effects) else ()
-        if not wanted:
-            plain_set = to_plain(outcome.set) if outcome.set else {}
-            plain_append = additions(outcome.append) if outcome.append else {}
-            return [
-                self.moving(
-                    outcome.next, outcome.event, outcome.end, outcome.reason, plain_set, plain_append, duration,
-                    outcome.spend, outcome.by, ctx.attempt, ctx.looked, outcome.detail,
-                )
-            ], False  # fmt: skip
-        chosen: list[dict[str, Any]] = []
-        for effect in wanted:
-            item = Effect.of(effect)
-            if step.effects is not None and item.tool not in step.effects:
-                raise ConfigurationError(
-                    f"Step '{step.name}' may not propose '{item.tool}'. "
-                    f"Allowed: {', '.join(step.effects) or 'none'}."
-                )
-            self.flow.tools.get(item.tool, "effect")
-            key = item.identity(step.name)
-            if run.failure is not None and key in run.failure["failed"]:
-                raise EffectRefused(item.tool, run.failure["code"])
-            if all(key != other["key"] for other in chosen):  # equal effects are one effect
-                args = to_plain(item.args)
-                self._check_receipts(effects.receipts_in(args), chosen, f"'{item.tool}'")
-                chosen.append({"key": key, "tool": item.tool, "args": args})
-        proposal = Proposed(
-            step.name, outcome.to_plain(), chosen, duration, outcome.spend, outcome.by, ctx.attempt,
-            list(ctx.looked), to_plain(outcome.detail),
-        )  # fmt: skip
-        # Checked now, with what is known now, so that nothing is performed for a move that is not allowed.
-        referred = effects.receipts_in(proposal.outcome)
-        if not referred:
-            self.moving_from(proposal, {})
-            return [proposal], True
-        self._check_receipts(referred, chosen, "The outcome")
-        if proposal.outcome.get("next") is not None:
-            to = self.flow.machine.state(proposal.outcome["next"])
-            if not self.flow.machine.allows(self.flow.machine.state(run.state), to):
-                raise InvalidTransitionError(
-                    run.state, to, self.flow.machine.allowed(self.flow.machine.state(run.state))
-                )
-        return [proposal], True
-
-    def moving_from(
-        self, proposal: Proposed, receipts: dict[str, Any], seconds: float = 0.0, spend: Spend = NOTHING
-    ) -> Body:
-        """The entry that a performed proposal ends in.
-
-        `seconds` and `spend` are what the entries committed along with it add to the visit. A move says the
-        whole of the visit; an end says only what no other entry says.
-        """
-        said = effects.fill(proposal.outcome, receipts)
-        end = Status(said["end"]) if "end" in said else None
-        if end is not None:
-            seconds, spend = 0.0, NOTHING
-        return self.moving(
-            said.get("next"), said.get("event"), end, said.get("reason"), said.get("set", {}),
-            said.get("append", {}), seconds, spend, proposal.by, proposal.attempt, proposal.looked, proposal.detail,
-        )  # fmt: skip
-
-    @staticmethod
-    def _check_receipts(referred: set[str], chosen: list[dict[str, Any]], what: str) -> None:
-        unknown = referred - {other["key"] for other in chosen}
-        if unknown:
-            raise ConfigurationError(
-                f"{what} refers to the receipt of an effect that is not performed before it: "
-                f"{', '.join(sorted(unknown))}."
-            )
-
-    def moving(
-        self,
-        next_state: Any,
-        event: str | None,
-        end: Status | None,
-        reason: str | None,
-        changes: dict[str, Any],
-        additions: dict[str, Any],
-        duration: float,
-        spend: Spend,
-        by: str,
-        attempt: int,
-        looked: Sequence[dict[str, Any]],
-        detail: Any,
-    ) -> Moved | Ended:
-        """The entry a decision amounts to; raises when the table or a condition forbids it."""
-        run, machine = self.run, self.flow.machine
-        for key in additions:
-            there = changes.get(key, run.data.get(key))
-            if there is not None and type(there) is not list:
-                raise TypeError(f"'{key}' is no list, so nothing can be appended to it.")
-        here = machine.state(run.state)
-        if reason is not None:
-            reason = writable(reason)
-            if len(reason) > LONGEST_REASON:
-                reason = reason[: LONGEST_REASON - 1] + "…"
-        if end is not None:
-            if here not in machine.may_end or not end.is_end:
-                may = ", ".join(sorted(name_of(state) for state in machine.may_end)) or "no working state"
-                raise InvalidTransitionError(
-                    run.state, f"(end: {end.value})", machine.allowed(here), f"A run may end in: {may}."
-                )
-            return Ended(
-                end, reason, None, changes, additions, duration, spend, by, attempt, list(looked),
-                to_plain(detail) if detail else {},
-            )  # fmt: skip
-        to = None
-        if next_state is not None:
-            if isinstance(next_state, str) and not machine.has(next_state):
-                raise InvalidTransitionError(run.state, next_state, machine.allowed(here))
-            to = machine.state(next_state)
-        data: Mapping[str, Any] = run.data
-        if (changes or additions) and machine.conditional(here):
-            data = _After(run.data, changes, additions)
-        move = machine.choose(here, data, to=to, event=event)
-        counts = self.flow.counts
-        return Moved(
-            run.state,
-            machine.named(move.to),
-            move.event,
-            reason if reason is not None else move.reason,
-            changes,
-            additions,
-            run.visit_seconds + duration,
-            run.visit_spend + spend,
-            by,
-            attempt,
-            counts is not None and counts(here, move.to),
-            machine.ends.get(move.to),
-            looked,
-            to_plain(detail) if detail else {},
-        )
 
     # -- things that do not go straight ---------------------------------------------------------------------
 
@@ -313,29 +170,7 @@ class Driver:
             await self.commit(failed)
         else:
             reason, said = f"{step.name} failed: {kind}", f"{kind}: {message}"[:2000]
-            await self.commit(failed, self.failing(reason, said, seconds=duration))
-
-    def failing(
-        self,
-        reason: str,
-        error: str,
-        status: Status = Status.FAILED,
-        seconds: float = 0.0,
-        spend: Spend = NOTHING,
-    ) -> Body:
-        """The entry that ends the run badly: a move into an end of that status if the table has one, else an end.
-
-        `seconds` and `spend` are what the entries committed along with it add to the visit.
-        """
-        run, machine = self.run, self.flow.machine
-        to = machine.route_to(machine.state(run.state), status, run.data)
-        if to is None:
-            return Ended(status, reason[:LONGEST_REASON], error or None)
-        return Moved(
-            run.state, machine.named(to), None, reason[:LONGEST_REASON], duration=run.visit_seconds + seconds,
-            spend=run.visit_spend + spend, by="engine", attempt=max(1, run.attempts), status=status,
-            detail={"error": error} if error else {},
-        )  # fmt: skip
+            await self.commit(failed, deciding.failing(self.flow, self.run, reason, said, seconds=duration))
 
     async def _out_of_budget(self) -> bool:
         """End the run when a limit of it or of one of its ancestors is reached."""
@@ -347,7 +182,11 @@ class Driver:
                     await self._exhausted(limit, driver)
                     return True
                 self.engine.tell_once(
-                    "budget.passed", driver.run.id, limit=limit, spent=driver.used()[limit], run_id=driver.run.id
+                    "budget.passed",
+                    driver.run.id,
+                    limit=limit,
+                    spent=driver.used()[limit],
+                    run_id=driver.run.id,
                 )
             driver = driver.parent
         return False
@@ -362,7 +201,7 @@ class Driver:
                 spend=self.run.visit_spend, by="engine", status=machine.ends.get(to),
             )  # fmt: skip
         else:
-            body = self.failing(reason, "", Status.BUDGET_EXHAUSTED)
+            body = deciding.failing(self.flow, self.run, reason, "", Status.BUDGET_EXHAUSTED)
         log.warning(
             "budget.exhausted", run_id=self.run.id, limit=limit, spent=driver.used()[limit], of=driver.run.id
         )
@@ -393,12 +232,12 @@ class Driver:
         if wait > self.engine.park_after:
             await self.commit(Held("retry", "timer", wake_at=when))
             return False
-        async with self.engine.aside(self):
-            await self.engine.rest(wait)
+        async with self.engine.slots.aside(self):
+            await self.engine.slots.rest(wait)
         return not self.engine.stopping
 
     def put_down(self) -> asyncio.Future[Run | None]:
-        """Done when the run is no longer under way here: the run, or None when another driver or a person has it."""
+        """Done when the run is not under way here any more: the run, or None when somebody else has it."""
         waiter: asyncio.Future[Run | None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         return waiter
@@ -419,24 +258,28 @@ class Driver:
     def used(self) -> dict[str, float]:
         """What counts against this run's budget, descendants under way included."""
         used = self.run.used()
-        return {name: used[name] + self.live[name] for name in LIMITS}
+        for name, more in self.live.items():
+            used[name] += more
+        if self._began is not None:
+            used["seconds"] += self.clock.elapsed() - self._began
+        return used
 
-    def _own(self) -> tuple[float, float, float, float]:
+    def _own(self) -> tuple[float, float, float]:
         run = self.run
         own = run.spend + run.visit_spend + run.side_spend
-        return own.tokens, own.cost_usd, run.steps, run.seconds + run.visit_seconds
+        return own.tokens, own.cost_usd, run.steps
 
     def count_in(self, used: Mapping[str, float]) -> None:
         """Count what a child had already used when it came under way here, for this run and its ancestors."""
         driver: Driver | None = self
         while driver is not None:
-            for name in LIMITS:
+            for name in SHARED:
                 driver.live[name] += used[name]
             driver = driver.parent
 
     def count_out(self, used: Mapping[str, float]) -> None:
         """Stop counting a child as under way: it is rolled up into this run now."""
-        for name in LIMITS:
+        for name in SHARED:
             self.live[name] -= used[name]
 
     # -- writing --------------------------------------------------------------------------------------------
@@ -483,7 +326,9 @@ class Driver:
         try:
             await asyncio.shield(commit)
         except asyncio.CancelledError:
-            await asyncio.wait({commit})  # before anything else happens, the run stands where its journal does
+            await asyncio.wait(
+                {commit}
+            )  # before anything else happens, the run stands where its journal does
             raise
 
     async def _commit(self, bodies: tuple[Body, ...]) -> None:
@@ -503,8 +348,8 @@ class Driver:
             kind = type(body)
             if kind is Moved:
                 edges = (edge_of(run.flow, now, body),)  # type: ignore[arg-type]
-            elif kind in _LEDGER_STATE:
-                ledger = (*ledger, _ledger_line(entry))
+            elif kind in LEDGER_STATE:
+                ledger = (*ledger, ledger_line(entry))
             elif kind is Tagged:
                 tags = (*((tag, True) for tag in body.add), *((tag, False) for tag in body.remove))  # type: ignore[union-attr]
             elif kind is Migrated:
@@ -530,100 +375,11 @@ class Driver:
             self._roll_up(before)
         self.engine.committed(self, committed)
 
-    def _roll_up(self, before: tuple[float, float, float, float]) -> None:
+    def _roll_up(self, before: tuple[float, float, float]) -> None:
         """Count what this commit used against the ancestors under way."""
         after = self._own()
         ancestor = self.parent
         while ancestor is not None:
-            for index, name in enumerate(LIMITS):
+            for index, name in enumerate(SHARED):
                 ancestor.live[name] += after[index] - before[index]
             ancestor = ancestor.parent
-
-
-class _After(Mapping[str, Any]):
-    """Data as it will be after the step, for conditions to look at; only what is asked for is put together."""
-
-    __slots__ = ("_additions", "_changes", "_data")
-
-    def __init__(self, data: dict[str, Any], changes: dict[str, Any], additions: dict[str, Any]) -> None:
-        self._data = data
-        self._changes = changes
-        self._additions = additions
-
-    def __getitem__(self, key: str) -> Any:
-        value = self._changes[key] if key in self._changes else self._data.get(key, _ABSENT)
-        if key in self._additions:
-            return [*(value if isinstance(value, list) else []), *self._additions[key]]
-        if value is _ABSENT:
-            raise KeyError(key)
-        return value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys([*self._data, *self._changes, *self._additions]))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-def _check_hold(outcome: Outcome, ctx: StepContext) -> None:
-    """A step that waits changes nothing yet, and its wait is not mistaken for one of the engine's."""
-    hold = outcome.hold
-    assert hold is not None
-    if hold.name in _OUR_HOLDS or hold.name.startswith("effect:"):
-        raise ConfigurationError(
-            f"A hold of step '{ctx.step.name}' may not be named '{hold.name}': the engine uses it."
-        )
-    if (
-        outcome.set or outcome.append or outcome.effects or ctx.proposed
-        or outcome.next is not None or outcome.event is not None or outcome.end is not None
-    ):  # fmt: skip
-        raise ConfigurationError(
-            f"Step '{ctx.step.name}' asks for the hold '{hold.name}' and for a change at once. "
-            f"Ask for the hold alone; the step is done again when it is answered."
-        )
-
-
-_OUR_HOLDS = frozenset({"children", "takeovers", "driver", "retry", "breaker"})
-_ABSENT = object()
-_LEDGER_STATE: dict[type, str] = {
-    EffectBegun: "begun",
-    EffectDone: "done",
-    EffectFailed: "failed",
-    EffectSkipped: "skipped",
-}
-
-
-def _ledger_line(entry: Entry) -> LedgerLine:
-    body: Any = entry.body
-    return LedgerLine(body.key, body.tool, _LEDGER_STATE[type(body)], entry.seq)
-
-
-def edge_of(flow: str, at: float, body: Moved) -> EdgeCount:
-    """One move, ready to be added up."""
-    return EdgeCount(
-        flow, int(at // 86400), body.frm, body.to, 1, body.duration, body.duration, body.duration,
-        body.spend.tokens, body.spend.cost_usd,
-    )  # fmt: skip
-
-
-def row_of(run: Run) -> RowState:
-    """What lists show of a run."""
-    waits = None
-    wake_at = None
-    if run.holds:
-        waits = [
-            {
-                "name": hold.name,
-                "why": hold.why,
-                "question": brief(hold.question),
-                "choices": hold.choices,
-                "wake_at": hold.wake_at,
-            }
-            for hold in run.holds.values()
-        ]
-        wake_at = min((hold.wake_at for hold in run.holds.values() if hold.wake_at is not None), default=None)
-    total = run.total_spend
-    return RowState(
-        run.status, run.state, run.updated_at, wake_at, run.steps, total.tokens, total.cost_usd, run.reason,
-        run.error, waits, run.version, run.fingerprint,
-    )  # fmt: skip

@@ -1,24 +1,25 @@
 """Performs what steps propose: an intent before, a receipt after, and never blindly twice.
 
-The commits of a proposal with effects a and b: [proposed, a begun] [a done, b begun] [b done, moved]. An effect is in
-doubt exactly while it is begun and not settled; after a crash it is probed if its tool can probe, repeated if its
-tool is idempotent, and otherwise a person is asked.
+The commits of a proposal with effects a and b: [proposed, a begun] [a done, b begun] [b done, moved]. An
+effect is in doubt exactly while it is begun and not settled; after a crash it is probed if its tool can
+probe, repeated if its tool is idempotent, and otherwise a person is asked.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from detent.engine import deciding
 from detent.engine.context import brief, call
 from detent.engine.ports import LedgerLine
+from detent.engine.receipts import fill
 from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, Tool, ToolError
 from detent.kernel import log
 from detent.kernel.budget import NOTHING
 from detent.kernel.entries import Body, EffectBegun, EffectDone, EffectFailed, Held, Proposed
 from detent.kernel.errors import Fenced, StoreUnavailable
-from detent.kernel.guards import dig
 from detent.kernel.plain import to_plain, writable
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ HAPPENED, AGAIN, SKIP = "happened", "again", "skip"
 async def perform(driver: Driver, opening: Sequence[Body] = ()) -> None:
     """Perform the effects of a proposal that are not yet done, then make its move.
 
-    `opening` holds the proposal itself when it is not yet committed. Returns early when the run must wait, retry or
-    think again; the journal then says so.
+    `opening` holds the proposal itself when it is not yet committed. Returns early when the run must wait,
+    retry or think again; the journal then says so.
     """
     run = driver.run
     proposal = run.proposal if not opening else opening[0]
@@ -66,11 +67,18 @@ async def perform(driver: Driver, opening: Sequence[Body] = ()) -> None:
     seconds = sum(body.duration for body in pending if isinstance(body, EffectDone | Proposed))
     spend = proposal.spend if opening else NOTHING
     try:
-        ending: Body = driver.moving_from(proposal, _receipts(driver, pending), seconds, spend)
+        ending: Body = deciding.moving_from(
+            driver.flow, run, proposal, _receipts(driver, pending), seconds, spend
+        )
     except Exception as error:
         kind, message = type(error).__name__, writable(str(error))
-        ending = driver.failing(
-            f"{proposal.step} failed: {kind}", f"{kind}: {message}"[:2000], seconds=seconds, spend=spend
+        ending = deciding.failing(
+            driver.flow,
+            run,
+            f"{proposal.step} failed: {kind}",
+            f"{kind}: {message}"[:2000],
+            seconds=seconds,
+            spend=spend,
         )
     await driver.commit(*pending, ending)
 
@@ -92,17 +100,19 @@ async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -
     """Perform once. None when that did not settle it; what follows is committed."""
     number = driver.run.effect_attempts + 1
     breakers, name = driver.engine.breakers, f"tool/{tool.name}"
+    if tool.breaker is not None and (until := await breakers.open_until(name, tool.breaker)) is not None:
+        # Left alone for a while: that is no attempt.
+        await driver.commit(
+            EffectFailed(key, tool.name, "breaker_open", "it failed too often", number - 1, until)
+        )
+        return None
     began = driver.clock.elapsed()
     try:
-        if tool.breaker is not None and await breakers.open_until(name, tool.breaker) is not None:
-            raise ToolError("breaker_open", f"'{tool.name}' failed too often and is left alone", transient=True)
-        # The last thing before something that cannot be undone: nothing is awaited after it.
-        await driver.engine.leases.confirm(driver.lease)
         call_args = (EffectCall(driver.run.id, key, number),) if tool.wants_call else ()
         async with asyncio.timeout(tool.timeout):
             receipt = to_plain(await call(tool.perform, tool.blocking, *call_args, **args))
     except ToolError as error:
-        if tool.breaker is not None and error.transient and error.code != "breaker_open":
+        if tool.breaker is not None and error.transient:
             await breakers.failed(name, tool.breaker)
         await _did_not_happen(driver, tool, key, error.code, error.message, error.transient, number)
         return None
@@ -189,37 +199,3 @@ async def _probe(driver: Driver, tool: Tool, args: dict[str, Any]) -> Any:
                 error=type(error).__name__,
             )  # fmt: skip
     return UNKNOWN
-
-
-# -- receipts in data and arguments ---------------------------------------------------------------------------
-
-
-def mentions_receipt(value: Any) -> bool:
-    """True when a plain value has a stand-in for a receipt somewhere in it."""
-    if isinstance(value, dict):
-        return "$receipt" in value or any(mentions_receipt(item) for item in value.values())
-    return isinstance(value, list) and any(mentions_receipt(item) for item in value)
-
-
-def receipts_in(value: Any) -> set[str]:
-    """Keys of the effects whose receipts a plain value refers to."""
-    if isinstance(value, dict):
-        if "$receipt" in value:
-            return {str(value["$receipt"]).partition(".")[0]}
-        return set().union(*(receipts_in(item) for item in value.values()))
-    return set().union(*(receipts_in(item) for item in value)) if isinstance(value, list) else set()
-
-
-def fill(value: Any, receipts: Mapping[str, Any]) -> Any:
-    """A plain value with its stand-ins replaced by what the receipts say."""
-    if isinstance(value, dict):
-        if "$receipt" in value:
-            key, _, path = str(value["$receipt"]).partition(".")
-            if key not in receipts:
-                raise KeyError(f"No effect with the key {key} has been performed, so its receipt is not known.")
-            receipt = receipts[key]
-            return dig(receipt, path) if path else receipt
-        return {name: fill(item, receipts) for name, item in value.items()}
-    if isinstance(value, list):
-        return [fill(item, receipts) for item in value]
-    return value

@@ -1,7 +1,7 @@
 """The engine: start runs, finish them, follow them, and take up what was left lying.
 
-What is asked of a run that is not under way here (release, resolve, cancel, fork, reopen) is in `interventions`;
-finding what dead processes left is in `recovery`; one run's work is in `driver`.
+What is asked of a run that is not under way here (release, resolve, cancel, fork, reopen) is in
+`interventions`; finding what dead processes left is in `recovery`; one run's work is in `driver`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from typing import Any
 from detent.engine import interventions, recovery
 from detent.engine.breaker import Breakers
 from detent.engine.clock import SystemClock
-from detent.engine.driver import Driver, row_of
+from detent.engine.driver import Driver
 from detent.engine.flow import Flow
 from detent.engine.journals import load
 from detent.engine.leases import Leases
 from detent.engine.observers import Observers
 from detent.engine.ports import Clock, NewRun, Store
+from detent.engine.slots import Slots
+from detent.engine.standing import row_of
 from detent.engine.timekeeper import Timekeeper
 from detent.kernel import log
 from detent.kernel.budget import Budget
@@ -66,17 +68,16 @@ class Engine:
         self.leases = Leases(store, self.clock, lease, worker_id)
         self.breakers = Breakers(store, self.clock)
         self.takeover_limit = takeover_limit
-        """Take-overs without progress after which a run asks for attention instead of killing one more worker."""
+        """Take-overs without progress after which a run asks for attention instead."""
         self.park_after = park_after
         """Seconds of waiting for a retry above which the run is put down instead of kept at hand."""
         self.stopping = False
-        self._slots = asyncio.Semaphore(concurrency)
+        self.slots = Slots(concurrency, self.clock)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._drivers: dict[str, Driver] = {}
         self._listeners: dict[str, set[asyncio.Event]] = {}
         self._helpers: set[asyncio.Task[None]] = set()
         self._told: set[tuple[str, str]] = set()
-        self._resting: set[asyncio.Future[None]] = set()
         self.taking: set[str] = set()
         """Runs being claimed by some task of this process."""
         self.dropped: set[str] = set()
@@ -109,8 +110,7 @@ class Engine:
         """
         self.stopping = True
         self._time.stop()
-        for sleeping in self._resting:
-            sleeping.cancel()
+        self.slots.rouse()
         # Helpers could take up more runs; only the beat goes on while steps are finished.
         await self._end_helpers(but="beat")
         while tasks := list(self._tasks.values()):
@@ -175,7 +175,7 @@ class Engine:
             self.flow(flow), data, run_id or os.urandom(8).hex(), None, tags, budget, config or {}, drive
         )
         if drive:
-            self._launch(driver)
+            self.launch(driver)
         return driver.run.id
 
     async def run(self, flow: str | Flow, data: Any = None, **options: Any) -> Run:
@@ -188,8 +188,8 @@ class Engine:
     async def finish(self, run_id: str, *, patience: float | None = None) -> Run:
         """The run once it has ended, or once it waits for more than the clock.
 
-        With `patience`, a wait for the clock longer than so many seconds is not waited for either. A run nobody
-        drives is taken up.
+        With `patience`, a wait for the clock longer than so many seconds is not waited for either. A run
+        nobody drives is taken up.
         """
         while True:
             driver = self._drivers.get(run_id)
@@ -254,7 +254,13 @@ class Engine:
         await interventions.cancel(self, run_id, reason, by)
 
     async def release(
-        self, run_id: str, answer: Any = None, *, hold: str | None = None, by: str = "person", drive: bool = True
+        self,
+        run_id: str,
+        answer: Any = None,
+        *,
+        hold: str | None = None,
+        by: str = "person",
+        drive: bool = True,
     ) -> None:
         """Answer a hold; the run goes on."""
         await interventions.release(self, run_id, answer, hold, by, drive)
@@ -283,7 +289,7 @@ class Engine:
         new_id: str | None = None,
         drive: bool = True,
     ) -> str:
-        """A new run from the first `at` entries of another, optionally with changed data, settings or budget."""
+        """A new run from the first `at` entries of another, with changed data, settings or budget."""
         return await interventions.fork(
             self, run_id, at, set or {}, config or {}, budget, new_id or os.urandom(8).hex(), drive
         )
@@ -319,7 +325,7 @@ class Engine:
         run = Run(run_id)
         run.apply(entry)
         if drive and not self.leases.registered:
-            await self._register()
+            await self.register()
         lease = await self.store.create(
             NewRun(
                 run_id, flow.name, machine.name, started.parent, (entry,), row_of(run), tuple(run.tags),
@@ -330,7 +336,7 @@ class Engine:
         self.committed(driver, (entry,))
         return driver
 
-    async def _register(self) -> None:
+    async def register(self) -> None:
         if not self._beating:
             # First of all, so that a caller who gives up waiting leaves no run without a beat.
             self._beating = True
@@ -351,7 +357,7 @@ class Engine:
         """A child run as far as it can be taken now, and whether its use was counted while under way."""
         if child_id not in self._drivers and child_id not in parent.run.children:
             try:
-                self._launch(await self._create(self.flow(flow), data, child_id, parent, tags, budget, config))
+                self.launch(await self._create(self.flow(flow), data, child_id, parent, tags, budget, config))
             except RunExists:
                 row = await self.store.row(child_id)
                 if row.now.status is Status.RUNNING:
@@ -364,7 +370,7 @@ class Engine:
             return await self.get(child_id), False
         return run, driver.parent is parent
 
-    def _launch(self, driver: Driver) -> None:
+    def launch(self, driver: Driver) -> None:
         """Have a driver work in the background."""
         run_id = driver.run.id
         self._drivers[run_id] = driver
@@ -375,8 +381,7 @@ class Engine:
         run_id = driver.run.id
         result: Run | Exception | None = None
         try:
-            await self._slots.acquire()
-            driver.in_slot = True
+            await self.slots.enter(driver)
             await driver.drive()
             result = driver.run
         except Fenced as error:
@@ -394,14 +399,14 @@ class Engine:
             result = error
             log.error("run.driver_failed", run_id=run_id, error=type(error).__name__, message=str(error))
             if not isinstance(error, StoreError):
-                # Not the step's doing (a tool that is gone, say): trying for ever would not help, a person may.
+                # Not the step's doing (a tool that is gone, say): trying for ever would not help, a person
+                # may.
                 with contextlib.suppress(StoreError):
                     question = f"It cannot be driven: {type(error).__name__}: {error}"[:500]
                     await driver.commit(Held("driver", "attention", question, ["continue", "cancel"]))
             await self.let_go(driver)
         finally:
-            if driver.in_slot:
-                self._slots.release()
+            self.slots.leave(driver)
             self.forget(driver, result)
 
     async def let_go(self, driver: Driver) -> None:
@@ -420,53 +425,6 @@ class Engine:
         driver.tell_waiters(result)
         if self._listeners:
             self._announce(run_id)
-
-    @contextlib.asynccontextmanager
-    async def aside(self, driver: Driver) -> AsyncIterator[None]:
-        """Give the driver's slot up while it waits for something, and queue for one again afterwards.
-
-        A step may wait for several things at once. A wait that is cancelled does not queue: if the run goes on,
-        its driver comes back to a slot by itself.
-        """
-        driver.asides += 1
-        if driver.in_slot:
-            driver.in_slot = False
-            self._slots.release()
-        try:
-            yield
-        except Exception:
-            driver.asides -= 1
-            await self.back(driver)
-            raise
-        except BaseException:
-            driver.asides -= 1
-            raise
-        else:
-            driver.asides -= 1
-            await self.back(driver)
-
-    async def back(self, driver: Driver) -> None:
-        """Have a driver in a slot again, unless it waits aside."""
-        if driver.door is None:
-            driver.door = asyncio.Lock()
-        async with driver.door:  # one of its calls queues, for all of them
-            if driver.in_slot or driver.asides:
-                return
-            await self._slots.acquire()
-            if driver.asides:
-                self._slots.release()
-            else:
-                driver.in_slot = True
-
-    async def rest(self, seconds: float) -> None:
-        """Sleep on the engine's clock, until `stop` at most."""
-        sleeping = asyncio.ensure_future(self.clock.sleep(seconds))
-        self._resting.add(sleeping)
-        try:
-            await asyncio.wait({sleeping})
-        finally:
-            self._resting.discard(sleeping)
-            sleeping.cancel()
 
     def committed(self, driver: Driver, entries: Sequence[Entry]) -> None:
         """After every commit: tell observers and followers, arrange what follows from it."""
@@ -542,7 +500,7 @@ class Engine:
             event.set()
 
     async def _changed(self, run_id: str, seconds: float) -> None:
-        """Wait until the run changed in this process, at most so long (another process may have changed it)."""
+        """Wait until the run changed in this process, at most so long: another may have changed it."""
         event = asyncio.Event()
         self._listeners.setdefault(run_id, set()).add(event)
         try:

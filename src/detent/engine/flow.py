@@ -161,7 +161,8 @@ class Flow:
             raise ConfigurationError(f"The input of flow '{self.name}' cannot be kept: {error}") from error
         if not isinstance(plain, dict):
             raise ConfigurationError(
-                f"Flow '{self.name}' starts from a mapping of names to values, not from {type(data).__name__}."
+                f"Flow '{self.name}' starts from a mapping of names to values, not from "
+                f"{type(data).__name__}."
             )
         return plain
 

@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import recovery
-from detent.engine.driver import Driver, row_of
+from detent.engine.driver import Driver
 from detent.engine.effects import AGAIN, HAPPENED, SKIP
 from detent.engine.journals import read
 from detent.engine.ports import LedgerLine, NewRun, RunQuery
+from detent.engine.standing import row_of
 from detent.kernel.budget import Budget
 from detent.kernel.entries import (
     Body,
@@ -41,7 +42,7 @@ PATIENCE = 15.0
 
 @asynccontextmanager
 async def _taken(engine: Engine, run_id: str) -> AsyncIterator[Driver]:
-    """Claim a run, waiting a little for whoever is just letting it go; not launched, it is let go afterwards."""
+    """Claim a run, waiting a little for whoever is letting it go; let go again unless launched."""
     deadline = engine.clock.elapsed() + PATIENCE
     async with AsyncExitStack() as stack:
         while True:
@@ -58,7 +59,7 @@ async def _taken(engine: Engine, run_id: str) -> AsyncIterator[Driver]:
 def _go_on(engine: Engine, driver: Driver, drive: bool) -> None:
     """Drive the run from here, or leave it for whoever takes it up."""
     if drive and driver.run.status is Status.RUNNING:
-        engine._launch(driver)
+        engine.launch(driver)
 
 
 @asynccontextmanager
@@ -72,9 +73,7 @@ async def _waiting(engine: Engine, run_id: str) -> AsyncIterator[Driver]:
         yield driver
 
 
-async def release(
-    engine: Engine, run_id: str, answer: Any, hold: str | None, by: str, drive: bool
-) -> None:
+async def release(engine: Engine, run_id: str, answer: Any, hold: str | None, by: str, drive: bool) -> None:
     """Answer a hold."""
     async with _waiting(engine, run_id) as driver:
         held = _pick(driver.run, hold)
@@ -95,7 +94,9 @@ async def release(
 def _pick(run: Run, name: str | None) -> Held:
     """The hold meant: the one named, or the only one a person may answer."""
     for_people = {
-        key: held for key, held in run.holds.items() if not key.startswith("effect:") and held.why != "children"
+        key: held
+        for key, held in run.holds.items()
+        if not key.startswith("effect:") and held.why != "children"
     }
     if name is None and len(for_people) == 1:
         return next(iter(for_people.values()))
@@ -193,7 +194,8 @@ async def reopen(engine: Engine, run_id: str, budget: Budget | None, reason: str
             state = await _last_working(engine, run_id, state)
         if budget is None and run.budget is not None and run.budget.exceeded(run.used()):
             raise RunStateError(
-                f"Run {run_id} has used up its {run.budget.exceeded(run.used())} budget; give it a larger one."
+                f"Run {run_id} has used up its {run.budget.exceeded(run.used())} budget; "
+                f"give it a larger one."
             )
         await driver.commit(Reopened(state, "person", reason, budget.to_plain() if budget else None))
         _go_on(engine, driver, drive)

@@ -1,7 +1,7 @@
 """Who drives: the identity of this process, its beat, and who of the others is dead.
 
-A lease keeps a second driver from trying; the fence in the store keeps it from succeeding. Runs are leased to a worker,
-not one by one: thousands of runs cost one beat.
+A lease keeps a second driver from trying; the fence in the store keeps it from succeeding. Runs are leased
+to a worker, not one by one: thousands of runs cost one beat.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def born(pid: int) -> float | None:
 class Leases:
     """Keeps this worker's beat and knows the dead."""
 
-    def __init__(self, store: Store, clock: Clock, seconds: float = 15.0, worker_id: str | None = None) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, seconds: float = 15.0, worker_id: str | None = None
+    ) -> None:
         self.store = store
         self.clock = clock
         self.seconds = seconds
@@ -107,7 +109,7 @@ class Leases:
         return gone
 
     async def confirm(self, lease: Lease) -> None:
-        """Before something that cannot be undone: if this process slept past its beat, make sure the run is still ours."""
+        """Before what cannot be undone: make sure a run is still ours, should this process have slept."""
         while self.clock.elapsed() >= self._good_until:  # it may sleep again while it asks
             await self.beat()
             row = await self.store.row(lease.run_id)

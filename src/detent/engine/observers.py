@@ -38,13 +38,12 @@ class Observers:
     def add(self, observer: Any) -> None:
         """Add one: anything with `on_entry`, `on_state_transition` or `on_metrics_update`."""
         methods = tuple(
-            getattr(observer, name, None)
-            for name in ("on_entry", "on_state_transition", "on_metrics_update")
+            getattr(observer, name, None) for name in ("on_entry", "on_state_transition", "on_metrics_update")
         )
         if not any(methods):
             raise TypeError(
-                f"{type(observer).__name__} observes nothing: it has neither on_entry, on_state_transition nor "
-                f"on_metrics_update."
+                f"{type(observer).__name__} observes nothing: it has neither on_entry, on_state_transition "
+                f"nor on_metrics_update."
             )
         self._all.append((observer, *methods))
 

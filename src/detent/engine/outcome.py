@@ -1,7 +1,7 @@
 """What a step gives back: where to go, what changed, what it wants done.
 
-Steps propose, the engine performs. An `Outcome` says nothing has happened yet; its effects are performed after it is
-written down.
+Steps propose, the engine performs. An `Outcome` says nothing has happened yet; its effects are performed
+after it is written down.
 """
 
 from __future__ import annotations

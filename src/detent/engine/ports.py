@@ -1,8 +1,8 @@
 """What the engine needs from outside: a store, a clock, observers. Adapters plug in here.
 
-The store is the only durable thing. Every write to a run goes through `append`, which must refuse (`Fenced`) unless
-the run still has the lease's epoch and stands at the expected entry; everything in one `Commit` becomes durable
-together or not at all.
+The store is the only durable thing. Every write to a run goes through `append`, which must refuse
+(`Fenced`) unless the run still has the lease's epoch and stands at the expected entry; everything in one
+`Commit` becomes durable together or not at all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Protocol
 
 from detent.kernel.entries import Entry
 from detent.kernel.status import Status
-
 
 FORGOTTEN_AFTER = 86400.0
 """Seconds after its last beat ran out at which a worker that never retired is forgotten."""
@@ -152,7 +151,7 @@ class Commit(NamedTuple):
     tags: tuple[tuple[str, bool], ...] = ()
     """Tags put on (True) or taken off (False)."""
     fold: dict[str, Any] | None = None
-    """The run as of the last entry, saved so that resuming need not read everything. Encode it before waiting."""
+    """The run as of the last entry, saved so that resuming reads less. Encode it before waiting."""
     blobs: tuple[Blob, ...] = ()
     definition: dict[str, Any] | None = None
     alone: bool = False
@@ -199,16 +198,16 @@ class Store(Protocol):
         """Make a run durable with its first entries; `RunExists` if the id is taken."""
 
     async def append(self, commit: Commit) -> int:
-        """Make a commit durable, or raise `Fenced` and write nothing. Gives the size of the fold saved with it."""
+        """Make a commit durable, or raise `Fenced` and write nothing; gives the size of the saved fold."""
 
     async def claim(self, run_id: str, worker: str, now: float, dead: Collection[str] = ()) -> Lease:
-        """Take the run and raise its epoch; `RunBusy` while another worker with a fresh beat, not in `dead`, has it."""
+        """Take the run and raise its epoch; `RunBusy` while a live worker that is not in `dead` has it."""
 
     async def park(self, lease: Lease) -> None:
         """Give the run up if it is still ours."""
 
     async def beat(self, worker: Worker) -> None:
-        """Say that a worker is alive until `worker.until`; forget those long dead. Their runs still name them."""
+        """Say that a worker is alive until `worker.until`; forget those long dead (their runs do not)."""
 
     async def retire(self, worker_id: str) -> None:
         """Forget a worker and free the runs it still holds."""
@@ -293,7 +292,10 @@ class Clock(Protocol):
 
 
 class Observer(Protocol):
-    """Somebody who is told about every committed entry. All methods are optional in practice; see observers."""
+    """Somebody who is told about every committed entry.
+
+    All methods are optional in practice; see observers.
+    """
 
     def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
         """An entry was committed."""

@@ -39,8 +39,8 @@ HEED_EVERY = 0.5
 async def taken(engine: Engine, run_id: str, parent: Driver | None = None) -> AsyncIterator[Driver]:
     """A run claimed for the length of a block; it is launched in there, or let go afterwards.
 
-    `RunBusy` while somebody else has it, in this process or another: the store lets a worker claim its own run again,
-    so two tasks of one process must not try at once.
+    `RunBusy` while somebody else has it, in this process or another: the store lets a worker claim its own
+    run again, so two tasks of one process must not try at once.
     """
     if run_id in engine.taking or engine.under_way(run_id) is not None:
         raise RunBusy(run_id, engine.leases.me.id)
@@ -59,11 +59,12 @@ async def taken(engine: Engine, run_id: str, parent: Driver | None = None) -> As
 async def take(engine: Engine, run_id: str, parent: Driver | None = None) -> Driver:
     """Claim a run and stand where its journal stands; nothing is driven yet.
 
-    `RunBusy` while another process has it; `DefinitionChanged` when it cannot go on under the definition at hand.
+    `RunBusy` while another process has it; `DefinitionChanged` when it cannot go on under the definition at
+    hand.
     """
     row = await engine.store.row(run_id)
     flow = engine.flow(row.flow)
-    await engine._register()
+    await engine.register()
     lease = await engine.store.claim(
         run_id, engine.leases.me.id, engine.clock.now(), await engine.leases.dead()
     )
@@ -88,9 +89,7 @@ async def migration(engine: Engine, run: Run, flow: Flow) -> Migrated | None:
     migrate = flow.migrations.get(run.fingerprint) or flow.migrations.get(run.version)
     if migrate is None:
         old = await engine.store.definition(run.fingerprint) or {}
-        lines = difference(old, flow.definition) or [
-            f"fingerprint: {run.fingerprint} → {flow.fingerprint}"
-        ]
+        lines = difference(old, flow.definition) or [f"fingerprint: {run.fingerprint} → {flow.fingerprint}"]
         raise DefinitionChanged(run.id, flow.name, lines)
     machine = flow.machine
     try:
@@ -132,7 +131,7 @@ async def resume(engine: Engine, run_id: str, parent: Driver | None = None) -> s
         if driver.run.status is Status.RUNNING:
             if parent is not None:
                 parent.count_in(driver.run.used())
-            engine._launch(driver)
+            engine.launch(driver)
     return run_id
 
 
@@ -148,8 +147,8 @@ async def _taken_over(engine: Engine, driver: Driver, lease: Lease) -> None:
         Held(
             "takeovers",
             "attention",
-            f"Its worker died {driver.run.takeovers + 1} times in state '{driver.run.state}' without progress. "
-            f"Continue?",
+            f"Its worker died {driver.run.takeovers + 1} times in state '{driver.run.state}' without "
+            f"progress. Continue?",
             ["continue", "cancel"],
         ),
     )
@@ -213,7 +212,7 @@ async def take_up(engine: Engine, run_id: str, wanted: set[str]) -> bool:
 
 async def serve(engine: Engine, poll: float) -> None:
     """Keep taking up what is left lying or due."""
-    await engine._register()
+    await engine.register()
     while not engine.stopping:
         try:
             await resume_all(engine)
@@ -231,11 +230,13 @@ async def wake(engine: Engine, run_id: str) -> None:
     with contextlib.suppress(RunBusy, Fenced):
         async with taken(engine, run_id) as driver:
             now = engine.clock.now()
-            due = [hold for hold in driver.run.holds.values() if hold.wake_at is not None and hold.wake_at <= now]
+            due = [
+                hold for hold in driver.run.holds.values() if hold.wake_at is not None and hold.wake_at <= now
+            ]
             if due:
                 await driver.commit(*(Released(hold.name, hold.default, "clock") for hold in due))
                 if driver.run.status is Status.RUNNING:
-                    engine._launch(driver)
+                    engine.launch(driver)
 
 
 async def outlook(engine: Engine, row: RunRow) -> float | None:
@@ -281,7 +282,7 @@ async def wake_parent(engine: Engine, run_id: str) -> None:
                 if "children" in driver.run.holds:
                     await driver.commit(Released("children", None, "engine"))
                     if driver.run.status is Status.RUNNING:
-                        engine._launch(driver)
+                        engine.launch(driver)
             return
         except Fenced:
             return  # whoever took it looks
@@ -344,7 +345,7 @@ async def take_ended(engine: Engine, run_id: str) -> Driver | None:
     if row.now.status.is_end:
         return None
     flow = engine.flows.get(row.flow)
-    await engine._register()
+    await engine.register()
     lease = await engine.store.claim(
         run_id, engine.leases.me.id, engine.clock.now(), await engine.leases.dead()
     )

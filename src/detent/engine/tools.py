@@ -1,17 +1,19 @@
 """Tools: the named things steps may look up (queries) and want done (effects).
 
-A query only reads; it may be called while deciding and is remembered for the attempt. An effect is performed by the
-engine through the ledger. How it can be settled after a crash is declared here: a probe, idempotence, or neither.
+A query only reads; it may be called while deciding and is remembered for the attempt. An effect is
+performed by the engine through the ledger. How it can be settled after a crash is declared here: a probe,
+idempotence, or neither.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from detent.kernel.errors import ConfigurationError, DetentError, nearest
-from detent.kernel.policy import BreakerPolicy, RetryPolicy
+from detent.kernel.policy import USUAL, BreakerPolicy, RetryPolicy
 
 Kind = Literal["query", "effect"]
 
@@ -63,7 +65,7 @@ class Tool:
     idempotent: bool = False
     """Effects: performing twice is the same as once."""
     wants_call: bool = False
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy = USUAL
     timeout: float | None = None
     breaker: BreakerPolicy | None = None
     private: bool = False
@@ -71,6 +73,16 @@ class Tool:
     description: str = ""
     blocking: bool = False
     """A sync function that waits for something: run in a thread."""
+
+    def check(self, args: Mapping[str, Any]) -> None:
+        """Raise `ConfigurationError` unless the tool takes these arguments."""
+        first = (None,) if self.wants_call else ()
+        try:
+            inspect.signature(self.perform).bind(*first, **args)
+        except TypeError as error:
+            raise ConfigurationError(f"Tool '{self.name}' cannot be called like this: {error}.") from None
+        except ValueError:  # a built-in that tells nothing about itself
+            return
 
 
 def tool(name: str, *, kind: Kind = "effect", **options: Any) -> Callable[[Callable[..., Any]], Tool]:
@@ -108,7 +120,9 @@ class Toolbox:
         found = self._tools.get(name)
         if found is None:
             there = ", ".join(sorted(self._tools)) or "none"
-            raise ConfigurationError(f"There is no tool '{name}'.{nearest(name, self._tools)} Tools: {there}.")
+            raise ConfigurationError(
+                f"There is no tool '{name}'.{nearest(name, self._tools)} Tools: {there}."
+            )
         if found.kind != kind:
             raise ConfigurationError(f"Tool '{name}' is a {found.kind}, not a {kind}.")
         return found

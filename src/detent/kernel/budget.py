@@ -114,3 +114,5 @@ class Budget:
 
 
 LIMITS = ("tokens", "cost_usd", "steps", "seconds")
+SHARED = ("tokens", "cost_usd", "steps")
+"""Limits to which children add. Time does not add up: a step is at work while it waits for its children."""

@@ -15,6 +15,7 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Any
 
+
 def _encoder() -> Callable[[Any], str]:
     """Compact JSON at the speed of the C encoder, built once instead of at every call."""
     make = getattr(json.encoder, "c_make_encoder", None)
@@ -125,7 +126,7 @@ def encode(value: Any) -> str:
 
 
 def writable(text: str) -> str:
-    """`text`, with what UTF-8 cannot hold spelled out: half a surrogate pair, from badly decoded mail, say."""
+    """`text`, with what UTF-8 cannot hold (half a surrogate pair, from badly decoded mail) spelled out."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -38,6 +38,7 @@ class RetryPolicy:
 
 
 ONCE = RetryPolicy(max_attempts=1)
+USUAL = RetryPolicy()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """A run: what its journal adds up to.
 
-`Run.apply` is the only place where a journal line changes anything. Folding all lines, folding the lines after a
-saved fold, and the object a driver holds while it works are the same thing, and tests keep it so.
+`Run.apply` is the only place where a journal line changes anything. Folding all lines, folding the lines
+after a saved fold, and the object a driver holds while it works are the same thing, and tests keep it so.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ class Run:
     """Current standing of a run, folded from its journal."""
 
     __slots__ = (
-        "answers", "attempts", "begun", "budget", "children", "children_seconds", "children_spend",
-        "children_steps", "config", "created_at", "data", "done", "effect_attempts", "entered_at", "epoch", "error",
-        "failure", "fingerprint", "flow", "forked_from", "holds", "id", "iterations", "let_in", "machine", "parent",
-        "proposal", "reason", "records", "retry_at", "seconds", "seq", "side_spend", "spend", "state", "status",
-        "steps", "tags", "takeovers", "touched", "updated_at", "version", "visit_seconds", "visit_spend", "visits",
+        "answers", "attempts", "begun", "budget", "children", "children_spend",
+        "children_steps", "config", "created_at", "data", "done", "effect_attempts", "entered_at",
+        "epoch", "error", "failure", "fingerprint", "flow", "forked_from", "holds", "id",
+        "iterations", "let_in", "machine", "parent", "proposal", "reason", "records", "retry_at",
+        "seconds", "seq", "side_spend", "spend", "state", "status", "steps", "tags", "takeovers",
+        "touched", "updated_at", "version", "visit_seconds", "visit_spend", "visits",
     )  # fmt: skip
 
     def __init__(self, run_id: str) -> None:
@@ -82,7 +83,6 @@ class Run:
         self.iterations = 0
         self.children_spend = NOTHING
         self.children_steps = 0
-        self.children_seconds = 0.0
         self.takeovers = 0
         """Take-overs since the run last made progress."""
         # What belongs to the visit of the current state and is forgotten when it is left:
@@ -104,7 +104,9 @@ class Run:
         self.answers: dict[str, Any] = {}
         self.records: dict[str, Any] = {}
         self.let_in = False
-        """An attempt at the step has written something: it passed the budget when it began, and need not again."""
+        """An attempt at the step has written something: it passed the budget when it began, and need not
+        again.
+        """
         self.touched = True
         """Something of the above may be set."""
         self.children: dict[str, str] = {}
@@ -129,7 +131,7 @@ class Run:
             "tokens": total.tokens,
             "cost_usd": total.cost_usd,
             "steps": self.steps + self.children_steps,
-            "seconds": self.seconds + self.visit_seconds + self.children_seconds,
+            "seconds": self.seconds + self.visit_seconds,
         }
 
     def total_metrics(self) -> dict[str, Any]:
@@ -298,7 +300,6 @@ class Run:
         if body.run not in self.children:
             self.children_spend += body.spend
             self.children_steps += body.steps
-            self.children_seconds += body.seconds
         self.children[body.run] = body.status.value
         self.let_in = True
         self.takeovers = 0
@@ -423,7 +424,6 @@ class Run:
             "iterations": self.iterations,
             "children_spend": self.children_spend.to_plain(),
             "children_steps": self.children_steps,
-            "children_seconds": self.children_seconds,
             "takeovers": self.takeovers,
             "attempts": self.attempts,
             "retry_at": self.retry_at,
@@ -465,7 +465,7 @@ class Run:
 _AS_IS = (
     "flow", "machine", "version", "fingerprint", "parent", "forked_from", "config", "tags", "state", "reason",
     "error", "data", "seq", "epoch", "created_at", "updated_at", "entered_at", "steps", "seconds", "visits",
-    "iterations", "children_steps", "children_seconds", "takeovers", "attempts", "retry_at", "done", "begun",
+    "iterations", "children_steps", "takeovers", "attempts", "retry_at", "done", "begun",
     "effect_attempts", "failure", "answers", "records", "let_in", "children", "visit_seconds",
 )  # fmt: skip
 

@@ -1,4 +1,6 @@
-"""Read-only looks into plain values: what a step sees of a run's data, at no cost and with no way to change it."""
+"""Read-only looks into plain values: what a step sees of a run's data, at no cost and with no way to change
+it.
+"""
 
 from __future__ import annotations
 

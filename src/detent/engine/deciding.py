@@ -1,0 +1,255 @@
+"""From what a step gave back to the entry it amounts to: the table and its conditions, asked in one place.
+
+Nothing here waits or writes. A decision the table forbids raises, and the driver makes a failed attempt of
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from detent.engine.outcome import Effect, Outcome, additions
+from detent.engine.receipts import fill, receipts_in
+from detent.engine.step import Step
+from detent.kernel.budget import NOTHING, Spend
+from detent.kernel.entries import Body, Ended, Moved, Proposed
+from detent.kernel.errors import ConfigurationError, DetentError, InvalidTransitionError, name_of
+from detent.kernel.plain import to_plain, writable
+from detent.kernel.run import Run
+from detent.kernel.status import Status
+
+if TYPE_CHECKING:
+    from detent.engine.context import StepContext
+    from detent.engine.flow import Flow
+
+LONGEST_REASON = 200
+
+
+class EffectRefused(DetentError):
+    """A step asked again for an effect that had just failed for good."""
+
+    def __init__(self, tool: str, code: str) -> None:
+        self.tool = tool
+        self.code = code
+        super().__init__(f"'{tool}' failed for good ({code}), and the step has no other way.")
+
+
+def decided(
+    flow: Flow, run: Run, step: Step, ctx: StepContext, outcome: Outcome, duration: float
+) -> tuple[list[Body], bool]:
+    """The entries an outcome amounts to, checked; and whether it has effects to perform first."""
+    if outcome.hold is not None:
+        _check_hold(outcome, ctx)
+        return [], False
+    wanted = [*ctx.proposed, *outcome.effects] if (ctx.proposed or outcome.effects) else ()
+    if not wanted:
+        plain_set = to_plain(outcome.set) if outcome.set else {}
+        plain_append = additions(outcome.append) if outcome.append else {}
+        return [
+            moving(
+                flow, run, outcome.next, outcome.event, outcome.end, outcome.reason, plain_set, plain_append,
+                duration, outcome.spend, outcome.by, ctx.attempt, ctx.looked, outcome.detail,
+            )
+        ], False  # fmt: skip
+    chosen: list[dict[str, Any]] = []
+    for effect in wanted:
+        item = Effect.of(effect)
+        if step.effects is not None and item.tool not in step.effects:
+            raise ConfigurationError(
+                f"Step '{step.name}' may not propose '{item.tool}'. "
+                f"Allowed: {', '.join(step.effects) or 'none'}."
+            )
+        tool = flow.tools.get(item.tool, "effect")
+        tool.check(item.args)
+        key = item.identity(step.name)
+        if run.failure is not None and key in run.failure["failed"]:
+            raise EffectRefused(item.tool, run.failure["code"])
+        if all(key != other["key"] for other in chosen):  # equal effects are one effect
+            args = to_plain(item.args)
+            _check_receipts(receipts_in(args), chosen, f"'{item.tool}'")
+            chosen.append({"key": key, "tool": item.tool, "args": args})
+    proposal = Proposed(
+        step.name, outcome.to_plain(), chosen, duration, outcome.spend, outcome.by, ctx.attempt,
+        list(ctx.looked), to_plain(outcome.detail),
+    )  # fmt: skip
+    # Checked now, with what is known now, so that nothing is performed for a move that is not allowed.
+    referred = receipts_in(proposal.outcome)
+    if not referred:
+        moving_from(flow, run, proposal, {})
+        return [proposal], True
+    _check_receipts(referred, chosen, "The outcome")
+    if proposal.outcome.get("next") is not None:
+        to = flow.machine.state(proposal.outcome["next"])
+        if not flow.machine.allows(flow.machine.state(run.state), to):
+            raise InvalidTransitionError(run.state, to, flow.machine.allowed(flow.machine.state(run.state)))
+    return [proposal], True
+
+
+def moving_from(
+    flow: Flow,
+    run: Run,
+    proposal: Proposed,
+    receipts: dict[str, Any],
+    seconds: float = 0.0,
+    spend: Spend = NOTHING,
+) -> Body:
+    """The entry that a performed proposal ends in.
+
+    `seconds` and `spend` are what the entries committed along with it add to the visit. A move says the
+    whole of the visit; an end says only what no other entry says.
+    """
+    said = fill(proposal.outcome, receipts)
+    end = Status(said["end"]) if "end" in said else None
+    if end is not None:
+        seconds, spend = 0.0, NOTHING
+    return moving(
+        flow, run, said.get("next"), said.get("event"), end, said.get("reason"), said.get("set", {}),
+        said.get("append", {}), seconds, spend, proposal.by, proposal.attempt, proposal.looked,
+        proposal.detail,
+    )  # fmt: skip
+
+
+def _check_receipts(referred: set[str], chosen: list[dict[str, Any]], what: str) -> None:
+    unknown = referred - {other["key"] for other in chosen}
+    if unknown:
+        raise ConfigurationError(
+            f"{what} refers to the receipt of an effect that is not performed before it: "
+            f"{', '.join(sorted(unknown))}."
+        )
+
+
+def moving(
+    flow: Flow,
+    run: Run,
+    next_state: Any,
+    event: str | None,
+    end: Status | None,
+    reason: str | None,
+    changes: dict[str, Any],
+    additions: dict[str, Any],
+    duration: float,
+    spend: Spend,
+    by: str,
+    attempt: int,
+    looked: Sequence[dict[str, Any]],
+    detail: Any,
+) -> Moved | Ended:
+    """The entry a decision amounts to; raises when the table or a condition forbids it."""
+    machine = flow.machine
+    for key in additions:
+        there = changes.get(key, run.data.get(key))
+        if there is not None and type(there) is not list:
+            raise TypeError(f"'{key}' is no list, so nothing can be appended to it.")
+    here = machine.state(run.state)
+    if reason is not None:
+        reason = writable(reason)
+        if len(reason) > LONGEST_REASON:
+            reason = reason[: LONGEST_REASON - 1] + "…"
+    if end is not None:
+        if here not in machine.may_end or not end.is_end:
+            may = ", ".join(sorted(name_of(state) for state in machine.may_end)) or "no working state"
+            raise InvalidTransitionError(
+                run.state, f"(end: {end.value})", machine.allowed(here), f"A run may end in: {may}."
+            )
+        return Ended(
+            end, reason, None, changes, additions, duration, spend, by, attempt, list(looked),
+            to_plain(detail) if detail else {},
+        )  # fmt: skip
+    to = None
+    if next_state is not None:
+        if isinstance(next_state, str) and not machine.has(next_state):
+            raise InvalidTransitionError(run.state, next_state, machine.allowed(here))
+        to = machine.state(next_state)
+    data: Mapping[str, Any] = run.data
+    if (changes or additions) and machine.conditional(here):
+        data = _After(run.data, changes, additions)
+    move = machine.choose(here, data, to=to, event=event)
+    counts = flow.counts
+    return Moved(
+        run.state,
+        machine.named(move.to),
+        move.event,
+        reason if reason is not None else move.reason,
+        changes,
+        additions,
+        run.visit_seconds + duration,
+        run.visit_spend + spend,
+        by,
+        attempt,
+        counts is not None and counts(here, move.to),
+        machine.ends.get(move.to),
+        looked,
+        to_plain(detail) if detail else {},
+    )
+
+
+def failing(
+    flow: Flow,
+    run: Run,
+    reason: str,
+    error: str,
+    status: Status = Status.FAILED,
+    seconds: float = 0.0,
+    spend: Spend = NOTHING,
+) -> Body:
+    """The entry that ends the run badly: a move into an end of that status if the table has one, else an end.
+
+    `seconds` and `spend` are what the entries committed along with it add to the visit.
+    """
+    machine = flow.machine
+    to = machine.route_to(machine.state(run.state), status, run.data)
+    if to is None:
+        return Ended(status, reason[:LONGEST_REASON], error or None)
+    return Moved(
+        run.state, machine.named(to), None, reason[:LONGEST_REASON], duration=run.visit_seconds + seconds,
+        spend=run.visit_spend + spend, by="engine", attempt=max(1, run.attempts), status=status,
+        detail={"error": error} if error else {},
+    )  # fmt: skip
+
+
+class _After(Mapping[str, Any]):
+    """Data as it will be after the step, for conditions to look at; put together only where asked for."""
+
+    __slots__ = ("_additions", "_changes", "_data")
+
+    def __init__(self, data: dict[str, Any], changes: dict[str, Any], additions: dict[str, Any]) -> None:
+        self._data = data
+        self._changes = changes
+        self._additions = additions
+
+    def __getitem__(self, key: str) -> Any:
+        value = self._changes[key] if key in self._changes else self._data.get(key, _ABSENT)
+        if key in self._additions:
+            return [*(value if isinstance(value, list) else []), *self._additions[key]]
+        if value is _ABSENT:
+            raise KeyError(key)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*self._data, *self._changes, *self._additions]))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _check_hold(outcome: Outcome, ctx: StepContext) -> None:
+    """A step that waits changes nothing yet, and its wait is not mistaken for one of the engine's."""
+    hold = outcome.hold
+    assert hold is not None
+    if hold.name in _OUR_HOLDS or hold.name.startswith("effect:"):
+        raise ConfigurationError(
+            f"A hold of step '{ctx.step.name}' may not be named '{hold.name}': the engine uses it."
+        )
+    if (
+        outcome.set or outcome.append or outcome.effects or ctx.proposed
+        or outcome.next is not None or outcome.event is not None or outcome.end is not None
+    ):  # fmt: skip
+        raise ConfigurationError(
+            f"Step '{ctx.step.name}' asks for the hold '{hold.name}' and for a change at once. "
+            f"Ask for the hold alone; the step is done again when it is answered."
+        )
+
+
+_OUR_HOLDS = frozenset({"children", "takeovers", "driver", "retry", "breaker"})
+_ABSENT = object()

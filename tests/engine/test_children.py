@@ -6,11 +6,13 @@ import asyncio
 
 import pytest
 
+from detent.engine.flow import Flow
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool
 from detent.kernel.budget import Spend
 from detent.kernel.errors import ConfigurationError
+from detent.kernel.machine import Machine
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
 from tests.engine import worker
@@ -356,3 +358,45 @@ async def test_a_child_that_has_no_tool_left_holds_and_so_does_its_parent(quick)
 
 async def _is(engine, run_id, status):
     return (await engine.store.row(run_id)).now.status is status
+
+
+async def test_a_step_that_catches_every_exception_cannot_swallow_its_childrens_wait(bench):
+    async def ask(ctx):
+        return "end" if ctx.answered() else Hold(question="Go on?")
+
+    async def loop(ctx):
+        try:
+            await ctx.child("asking", key="one")
+        except Exception:
+            return Outcome(reason="swallowed")
+        return Outcome(reason="answered")
+
+    machine = {"moves": {"work": ["end"]}, "ends": ["end"]}
+    asking = Flow(Machine("asking", start="work", **machine), {"work": ask})
+    parent = Flow(Machine("parent", start="work", **machine), {"work": loop})
+    engine = await bench.engine(asking, parent)
+    run = await engine.run("parent", run_id="p")
+    assert run.status is Status.WAITING
+    await engine.release("p.one", "yes")
+    assert (await engine.finish("p")).reason == "answered"
+
+
+async def test_the_time_a_step_waits_for_its_children_is_counted_once(bench, clock):
+    begun = []
+
+    async def slow(ctx):
+        begun.append(ctx.run_id)
+        await clock.sleep(10)
+
+    async def loop(ctx):
+        await ctx.children([("a", None), ("b", None)], flow="slow")
+
+    machine = {"moves": {"work": ["end"]}, "ends": ["end"]}
+    flows = [Flow(Machine("slow", start="work", **machine), {"work": slow})]
+    flows.append(Flow(Machine("parent", start="work", **machine), {"work": loop}))
+    engine = await bench.engine(*flows, clock=clock)
+    run_id = await engine.start("parent")
+    await until(lambda: len(begun) == 2)
+    await clock.turn(11)
+    run = await engine.finish(run_id)
+    assert 10 <= run.used()["seconds"] <= 11

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from detent import Effect, Engine, Flow, Machine, MemoryStore, Outcome, Status
 from detent.engine.tools import EffectCall, Tool, Toolbox, ToolError, query, tool
 from detent.kernel.errors import ConfigurationError
 
@@ -64,3 +65,28 @@ def test_a_tool_error_says_its_code_and_message():
     assert str(ToolError("gone")) == "gone"
     assert str(ToolError("gone", "no such ticket")) == "gone: no such ticket"
     assert not ToolError("gone").transient
+
+
+class TestArguments:
+    def test_a_tool_says_what_it_cannot_be_called_with(self):
+        mail = Tool("mail", lambda to, subject="": None)
+        mail.check({"to": "a@b.example"})
+        with pytest.raises(ConfigurationError, match=r"'mail' cannot be called like this: .*'body'"):
+            mail.check({"to": "a@b.example", "body": "x"})
+        with pytest.raises(ConfigurationError, match="missing a required argument: 'to'"):
+            mail.check({})
+
+    def test_a_tool_that_wants_to_know_its_call_gets_it_first(self):
+        Tool("mail", lambda call, to: None, wants_call=True).check({"to": "x"})
+
+    async def test_an_effect_with_wrong_arguments_fails_the_step_before_anything_happens(self):
+        done = []
+        flow = Flow(
+            Machine("flow", start="work", moves={"work": ["end"]}, ends=["end"]),
+            {"work": lambda ctx: Outcome(effects=[Effect("mail", {"too": "x"})])},
+            tools=[Tool("mail", done.append)],
+        )
+        async with Engine(MemoryStore(), [flow]) as engine:
+            run = await engine.run("flow")
+        assert (run.status, run.holds, done) == (Status.FAILED, {}, [])
+        assert "cannot be called like this" in run.error

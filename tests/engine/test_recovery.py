@@ -281,7 +281,7 @@ class TestChangedDefinition:
             lambda run: Migration("done"),
             lambda run: Migration(set={"x": object()}),
             lambda run: None,
-            lambda run: {}["missing"],
+            lambda run: run.data["missing"],
         ],
     )
     async def test_a_bad_migration_is_refused_and_changes_nothing(self, bench, migrate):

@@ -69,7 +69,7 @@ def flows(folder: Path) -> list[Flow]:
             moves={"work": ["done", "failed"]},
             ends={"done": Status.SUCCEEDED, "failed": Status.FAILED},
         )
-        return Flow(machine, {"work": handler}, tools=[tool])
+        return Flow(machine, {"work": handler}, tools=[tool])  # type: ignore[dict-item]
 
     return [
         flow("ask", ask),

@@ -49,7 +49,7 @@ BY_TYPE = {
 }
 
 
-def layout(cls: type[Body]) -> list[tuple[str, str, object]]:
+def layout(cls):
     """Name, type and default of every field, for dataclasses and named tuples alike."""
     if issubclass(cls, tuple):
         return [

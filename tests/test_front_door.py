@@ -79,3 +79,11 @@ def test_every_place_the_traceability_page_names_exists():
     places = set(re.findall(r"`((?:src|tests|examples|benchmarks)/[\w./]+)`", page))
     assert len(places) > 50
     assert sorted(place for place in places if not (ROOT / place).exists()) == []
+
+
+def test_the_code_of_the_overview_runs():
+    page = (ROOT / "docs/concepts/overview.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Final State: judge" in done.stdout

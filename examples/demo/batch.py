@@ -23,7 +23,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from detent import Engine, Flow, SQLiteStore, Status
+from detent import Engine, Entry, Flow, SQLiteStore, Status
 from detent.engine.journals import read
 from detent.engine.ports import RunQuery
 from detent.insight.metrics import flow_metrics
@@ -113,14 +113,15 @@ async def report(store: SQLiteStore, console: Console) -> bool:
     standing = Counter(row.now.status for row in rows)
     console.print()
     console.print(flow_metrics(await store.edges("parcels")).report, highlight=False)
-    taken_over = [
-        row.id for row in rows if any([entry.kind == "claimed" async for entry in read(store, row.id)])
-    ]
+    taken_over: list[list[Entry]] = []
+    for row in rows:
+        entries = [entry async for entry in read(store, row.id)]
+        if any(entry.kind == "claimed" for entry in entries):
+            taken_over.append(entries)
     if taken_over:
-        longest = max(taken_over, key=lambda run: next(row.seq for row in rows if row.id == run))
-        entries = [entry async for entry in read(store, longest)]
+        furthest = max(taken_over, key=lambda entries: next(e.seq for e in entries if e.kind == "claimed"))
         console.print(f"\nOne of the {len(taken_over)} runs taken over from the dead worker:")
-        console.print(render(timeline(entries)), highlight=False)
+        console.print(render(timeline(furthest)), highlight=False)
     shipped = {row.id for row in rows if row.now.status is Status.SUCCEEDED}
     bookings = Path("bookings.txt").read_text().split()
     held = sorted(bookings) == sorted(shipped) and len(rows) == PARCELS == sum(standing.values())

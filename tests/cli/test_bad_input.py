@@ -1,7 +1,6 @@
 """Whatever is wrong is told in one sentence, with the right exit code and no traceback."""
 
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -135,9 +134,6 @@ def test_a_locked_store(detent, started, folder):
 HUMBLE = ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override"] if os.geteuid() == 0 else []
 
 
-@pytest.mark.skipif(
-    bool(HUMBLE) and shutil.which("setpriv") is None, reason="root cannot be made humble here"
-)
 @pytest.mark.parametrize(
     "command", [["run", "flow.py", "-q"], ["cancel", "r1"], ["run", "flow.py", "-q", "--store", "new.db"]]
 )

@@ -10,10 +10,11 @@ from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, Tool, ToolError
 from detent.kernel.budget import Spend
-from detent.kernel.entries import EffectBegun, Moved, Proposed
+from detent.kernel.entries import EffectBegun, Moved, Proposed, to_plain
 from detent.kernel.errors import ConfigurationError, RunStateError
 from detent.kernel.guards import when
 from detent.kernel.machine import Move
+from detent.kernel.plain import encode
 from detent.kernel.policy import BreakerPolicy, RetryPolicy
 from detent.kernel.status import Status
 from tests.engine.conftest import flow_of, journal, kinds, one_step, until
@@ -458,3 +459,29 @@ class TestDoubt:
         )
         await engine.run("flow", run_id="r1")
         assert [type(body) for body in seen[1:]] == [Proposed, EffectBegun]
+
+
+class TestPrivacy:
+    async def test_the_arguments_of_a_private_tool_lie_beside_the_journal_and_can_be_purged(
+        self, bench, world
+    ):
+        mail = world.tool("mail", {"id": "m1"}, private=True)
+        plain = world.tool("log")
+
+        def work(ctx):
+            sent = ctx.propose("mail", body="Dear Ms Secret", to="ms@secret.example")
+            ctx.propose("log", about=sent.id)
+            return Outcome("done")
+
+        engine = await bench.engine(one_step(work, tools=[mail, plain]))
+        run = await engine.run("flow")
+        assert run.status is Status.SUCCEEDED
+        assert world.done == [
+            ("mail", {"body": "Dear Ms Secret", "to": "ms@secret.example"}),
+            ("log", {"about": "m1"}),
+        ]
+        written = encode([to_plain(entry) for entry in await journal(engine, run.id)])
+        assert "Secret" not in written
+        assert "secret" not in written
+        assert await engine.store.purge(run.id) == 1
+        assert (await engine.get(run.id)).status is Status.SUCCEEDED

@@ -214,7 +214,7 @@ class StepContext:
 
     def keep(self, body: bytes | str) -> dict[str, Any]:
         """Keep a large or private value beside the journal; gives the reference to put into data."""
-        raw = body.encode() if isinstance(body, str) else body
+        raw = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
         blob = Blob(hashlib.sha256(raw).hexdigest(), raw)
         self._driver.keep(blob)
         return {"$blob": blob.hash, "size": len(raw)}

@@ -15,7 +15,7 @@ from detent.engine.step import Step
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Body, Ended, Moved, Proposed
 from detent.kernel.errors import ConfigurationError, DetentError, InvalidTransitionError, name_of
-from detent.kernel.plain import to_plain, writable
+from detent.kernel.plain import encode, to_plain, writable
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 
@@ -68,7 +68,9 @@ def decided(
         if all(key != other["key"] for other in chosen):  # equal effects are one effect
             args = to_plain(item.args)
             _check_receipts(receipts_in(args), chosen, f"'{item.tool}'")
-            chosen.append({"key": key, "tool": item.tool, "args": args})
+            # Private arguments lie beside the journal, where they can be purged.
+            kept = ctx.keep(encode(args)) if tool.private else args
+            chosen.append({"key": key, "tool": item.tool, "args": kept})
     proposal = Proposed(
         step.name, outcome.to_plain(), chosen, duration, outcome.spend, outcome.by, ctx.attempt,
         list(ctx.looked), to_plain(outcome.detail),

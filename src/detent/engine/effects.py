@@ -19,8 +19,8 @@ from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, Tool, ToolError
 from detent.kernel import log
 from detent.kernel.budget import NOTHING
 from detent.kernel.entries import Body, EffectBegun, EffectDone, EffectFailed, Held, Proposed
-from detent.kernel.errors import Fenced, StoreUnavailable
-from detent.kernel.plain import to_plain, writable
+from detent.kernel.errors import ConfigurationError, Fenced, StoreUnavailable
+from detent.kernel.plain import decode, to_plain, writable
 
 if TYPE_CHECKING:
     from detent.engine.driver import Driver
@@ -45,7 +45,7 @@ async def perform(driver: Driver, opening: Sequence[Body] = ()) -> None:
         if key in receipts:
             continue
         tool = driver.flow.tools.get(item["tool"], "effect")
-        args = fill(item["args"], receipts)
+        args = fill(await _args(driver, tool, item["args"]), receipts)
         if run.begun == key and not opening:
             settled = await _settle(driver, tool, key, args)
         else:
@@ -81,6 +81,17 @@ async def perform(driver: Driver, opening: Sequence[Body] = ()) -> None:
             spend=spend,
         )
     await driver.commit(*pending, ending)
+
+
+async def _args(driver: Driver, tool: Tool, said: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of an effect; those of a private tool lie beside the journal."""
+    if not (tool.private and "$blob" in said):
+        return said
+    raw = await driver.blob(said["$blob"])
+    if raw is None:
+        raise ConfigurationError(f"The arguments of '{tool.name}' were purged before it was performed.")
+    args: dict[str, Any] = decode(raw)
+    return args
 
 
 def _receipts(driver: Driver, pending: Sequence[Body]) -> dict[str, Any]:

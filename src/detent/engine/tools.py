@@ -69,7 +69,7 @@ class Tool:
     timeout: float | None = None
     breaker: BreakerPolicy | None = None
     private: bool = False
-    """Arguments and answers are kept out of the journal; hashes stand in their place."""
+    """Kept out of the journal: a query leaves hashes there, an effect a blob of its arguments."""
     description: str = ""
     blocking: bool = False
     """A sync function that waits for something: run in a thread."""

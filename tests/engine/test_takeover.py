@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
+
+import pytest
 
 from detent.adapters.stores.memory import MemoryStore
 from detent.engine.engine import Engine
@@ -13,6 +16,7 @@ from detent.kernel.budget import Spend
 from detent.kernel.errors import RunBusy
 from detent.kernel.machine import Machine
 from detent.kernel.status import Status
+from tests.engine.conftest import until
 
 
 def one_step(name, handler, **options) -> Flow:
@@ -102,3 +106,49 @@ async def test_a_run_that_cannot_be_driven_asks_for_attention_instead_of_hanging
     async with Engine(store, [one_step("tooled", do, tools=[Tool("act", dict)])]) as engine:
         await engine.release(run_id, "continue")
         assert (await engine.finish(run_id)).status is Status.SUCCEEDED
+
+
+@pytest.mark.parametrize("at", ["effect_begun", "noted"])
+async def test_a_worker_that_slept_past_its_lease_performs_nothing_and_pays_for_nothing(at):
+    """The last thing before an effect, or an answer worth money, is to make sure the run is still ours."""
+
+    class Clock:
+        slept = 0.0
+
+        def now(self):
+            return time.time() + self.slept
+
+        def elapsed(self):
+            return time.perf_counter() + self.slept
+
+        async def sleep(self, seconds):
+            await asyncio.sleep(seconds)
+
+    class Overtaken(MemoryStore):
+        """At a certain entry this process sleeps for long, and another worker takes the run."""
+
+        async def append(self, commit):
+            size = await super().append(commit)
+            if any(entry.kind == at for entry in commit.entries):
+                clock.slept = 3600.0
+                await self.claim(commit.lease.run_id, "another", clock.now())
+            return size
+
+    clock, done = Clock(), []
+
+    async def work(ctx):
+        if at == "noted":
+            await ctx.note("thinking")
+            await ctx.once("answer", lambda: done.append("paid"))
+        return Outcome(effects=[Effect("mail", {"to": "x"})])
+
+    flow = Flow(
+        Machine("flow", start="work", moves={"work": ["end"]}, ends=["end"]),
+        {"work": work},
+        tools=[Tool("mail", lambda to: done.append(to))],
+    )
+    async with Engine(Overtaken(), [flow], clock=clock) as engine:
+        run_id = await engine.start("flow")
+        await until(lambda: engine.under_way(run_id) is None)
+        assert done == []
+        assert (await engine.store.row(run_id)).owner == "another"

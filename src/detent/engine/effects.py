@@ -120,6 +120,7 @@ async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -
     began = driver.clock.elapsed()
     try:
         call_args = (EffectCall(driver.run.id, key, number),) if tool.wants_call else ()
+        await driver.engine.leases.confirm(driver.lease)  # the last thing: another may have taken it over
         async with asyncio.timeout(tool.timeout):
             receipt = to_plain(await call(tool.perform, tool.blocking, *call_args, **args))
     except ToolError as error:

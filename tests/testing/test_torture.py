@@ -42,8 +42,8 @@ async def test_killed_at_random_two_workers_on_one_store_lose_and_repeat_nothing
 
 
 async def test_a_worker_that_slept_through_its_lease_is_refused(store_url):
-    report = await torture(store_url, boundaries=False, kills=0, stops=5, workers=2, seed=2)
+    report = await torture(store_url, boundaries=False, kills=0, stops=12, workers=2, seed=2)
     assert report.ok, str(report)
-    assert report.stops == 5
+    assert report.stops == 12
     assert report.fenced > 0
     print(report)

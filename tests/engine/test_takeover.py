@@ -108,8 +108,9 @@ async def test_a_run_that_cannot_be_driven_asks_for_attention_instead_of_hanging
         assert (await engine.finish(run_id)).status is Status.SUCCEEDED
 
 
+@pytest.mark.parametrize("beats", [False, True])
 @pytest.mark.parametrize("at", ["effect_begun", "noted"])
-async def test_a_worker_that_slept_past_its_lease_performs_nothing_and_pays_for_nothing(at):
+async def test_a_worker_that_slept_past_its_lease_performs_nothing_and_pays_for_nothing(at, beats):
     """The last thing before an effect, or an answer worth money, is to make sure the run is still ours."""
 
     class Clock:
@@ -132,6 +133,8 @@ async def test_a_worker_that_slept_past_its_lease_performs_nothing_and_pays_for_
             if any(entry.kind == at for entry in commit.entries):
                 clock.slept = 3600.0
                 await self.claim(commit.lease.run_id, "another", clock.now())
+                if beats:  # back awake, the beat comes first
+                    await engine.leases.beat()
             return size
 
     clock, done = Clock(), []

@@ -172,7 +172,7 @@ class StepContext:
 
     async def _record(self, key: str, work: Callable[[], Any], spend: Callable[[Any], Spend] | None) -> None:
         # A worker that slept through a take-over must not pay for what another has paid for meanwhile.
-        await self._driver.engine.leases.confirm(self._driver.lease)
+        await self._driver.confirm()
         value = to_plain(await call(work))
         await self._driver.commit_whole(Recorded(key, value, spend(value) if spend is not None else NOTHING))
 

@@ -51,7 +51,7 @@ class Driver:
     """One run under way in this process."""
 
     __slots__ = (
-        "_began", "_blobs", "_next_fold", "_turns", "_waiters", "_writing", "asides", "budgeted",
+        "_began", "_blobs", "_lapses", "_next_fold", "_turns", "_waiters", "_writing", "asides", "budgeted",
         "cancelling", "clock", "door", "engine", "flow", "in_slot", "lease", "live", "parent",
         "run",
     )  # fmt: skip
@@ -68,6 +68,7 @@ class Driver:
         """The driver of the parent run, when that is under way in this process too."""
         self.live: dict[str, float] = dict.fromkeys(SHARED, 0)
         """What descendants under way have used that is not yet rolled up into this run."""
+        self._lapses = engine.leases.lapses
         self._began: float | None = None
         """When the step under way began."""
         self.budgeted: bool = run.budget is not None or (parent is not None and parent.budgeted)
@@ -253,6 +254,10 @@ class Driver:
                 waiter.set_result(result)
         self._waiters.clear()
 
+    async def confirm(self) -> None:
+        """Before what cannot be undone: raise `Fenced` if the run may have been taken over, and was."""
+        self._lapses = await self.engine.leases.confirm(self.lease, self._lapses)
+
     # -- money ----------------------------------------------------------------------------------------------
 
     def used(self) -> dict[str, float]:
@@ -326,9 +331,8 @@ class Driver:
         try:
             await asyncio.shield(commit)
         except asyncio.CancelledError:
-            await asyncio.wait(
-                {commit}
-            )  # before anything else happens, the run stands where its journal does
+            # Before anything else happens, the run stands where its journal does. An error is nobody's now.
+            await asyncio.gather(commit, return_exceptions=True)
             raise
 
     async def _commit(self, bodies: tuple[Body, ...]) -> None:

@@ -120,7 +120,7 @@ async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -
     began = driver.clock.elapsed()
     try:
         call_args = (EffectCall(driver.run.id, key, number),) if tool.wants_call else ()
-        await driver.engine.leases.confirm(driver.lease)  # the last thing: another may have taken it over
+        await driver.confirm()  # the last thing: another may have taken it over
         async with asyncio.timeout(tool.timeout):
             receipt = to_plain(await call(tool.perform, tool.blocking, *call_args, **args))
     except ToolError as error:
@@ -168,7 +168,7 @@ async def _settle(
         found = await _probe(driver, tool, args)
         if found is NOT_DONE:
             if number is None:  # the worker died before doing it: that was no failed attempt
-                await driver.engine.leases.confirm(driver.lease)
+                await driver.confirm()
                 return await _attempt(driver, tool, key, args)
             await _did_not_happen(driver, tool, key, type(error).__name__, str(error), True, attempts)
             return None

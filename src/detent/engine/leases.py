@@ -58,6 +58,8 @@ class Leases:
         pid = os.getpid()
         self.me = Worker(worker_id or secrets.token_hex(6), this_host(), pid, born(pid) or 0.0)
         self._good_until = float("-inf")
+        self.lapses = 0
+        """How often the beat had run out before it was renewed."""
         self._registered: asyncio.Future[None] | None = None
 
     async def register(self) -> None:
@@ -75,6 +77,8 @@ class Leases:
     async def beat(self) -> None:
         """Say that this worker is alive."""
         asked = self.clock.elapsed()
+        if self._good_until != float("-inf") and asked >= self._good_until:
+            self.lapses += 1  # while it was out, others may have taken what was ours
         await self.store.beat(self.me._replace(until=self.clock.now() + self.seconds))
         self._good_until = asked + self.seconds
 
@@ -108,10 +112,19 @@ class Leases:
                     gone.add(worker.id)
         return gone
 
-    async def confirm(self, lease: Lease) -> None:
-        """Before what cannot be undone: make sure a run is still ours, should this process have slept."""
-        while self.clock.elapsed() >= self._good_until:  # it may sleep again while it asks
-            await self.beat()
+    async def confirm(self, lease: Lease, lapses: int) -> int:
+        """Before what cannot be undone: make sure a run is still ours, should this process have slept.
+
+        `lapses` is how often the beat had run out when the run was last known to be ours.
+        Gives the count as it is now.
+        """
+        while (
+            self.clock.elapsed() >= self._good_until or lapses != self.lapses
+        ):  # it may sleep again meanwhile
+            if self.clock.elapsed() >= self._good_until:
+                await self.beat()
+            lapses = self.lapses
             row = await self.store.row(lease.run_id)
             if row.epoch != lease.epoch:
                 raise Fenced(lease.run_id, lease.epoch, row.seq)
+        return lapses

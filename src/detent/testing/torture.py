@@ -293,10 +293,11 @@ class Torturer:
         last, since = "", time.monotonic()
         missing = set(wanted)
         while True:
-            open_runs = await self._settle()
+            # First who is there, then who is open: the other way round, one may come in between.
             for run_id in list(missing):
-                if await self.engine.store.find(run_id, 1):
+                if run_id in await self.engine.store.find(run_id, 1):
                     missing.discard(run_id)
+            open_runs = await self._settle()
             if not open_runs and not missing:
                 return
             now = encode([sorted(missing), [[row.id, row.seq] for row in open_runs]])

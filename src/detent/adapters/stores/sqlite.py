@@ -1,7 +1,7 @@
 """The default store: one SQLite file, safe against power loss, shared by as many processes as need it.
 
 Writes go through one thread and share commits; reads have connections of their own and never wait for
-writers. `sync="full"` (the default) waits for the disk at every commit; `sync="normal"` is several times
+writers. `sync="full"` (the default) waits for the disk at every commit; `sync="normal"` is two to three times
 faster and may lose the last moments before a power cut, never before a mere crash of the process.
 """
 

@@ -73,6 +73,23 @@ class Tool:
     description: str = ""
     blocking: bool = False
     """A sync function that waits for something: run in a thread."""
+    arguments: Mapping[str, Any] | None = None
+    """JSON Schema of its arguments; None reads it from the function's signature."""
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """JSON Schema of its arguments, for agents to read and for their proposals to be checked against."""
+        if self.arguments is not None:
+            return self.arguments
+        from detent.engine.schemas import schema_of_call
+
+        return schema_of_call(self.perform, skip=1 if self.wants_call else 0)
+
+    def misfits(self, args: Mapping[str, Any]) -> list[str]:
+        """What is wrong with arguments somebody else than our own code wants it called with."""
+        from detent.engine.schemas import misfits
+
+        return misfits(args, self.schema)
 
     def check(self, args: Mapping[str, Any]) -> None:
         """Raise `ConfigurationError` unless the tool takes these arguments."""
@@ -132,6 +149,9 @@ class Toolbox:
 
     def __contains__(self, name: object) -> bool:
         return name in self._tools
+
+    def __getitem__(self, name: str) -> Tool:
+        return self._tools[name]
 
 
 Performer = Callable[..., Awaitable[Any]]

@@ -1,0 +1,82 @@
+"""The one small port every kind of model plugs into: messages in, one answer out.
+
+`ModelStepExecutor` turns a step into messages and drives tools; a `Model` only completes. A failure is an
+`ExecutorError` (transient for lost connections, overload and rate limits, with `retry_after` when told).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+from detent.engine.agent_tools import AgentTool
+from detent.engine.executor import Availability, UsageMetadata
+
+
+class ToolCall(NamedTuple):
+    """A tool the model wants called."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+
+
+class Message(NamedTuple):
+    """One message of a conversation."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+    calls: tuple[ToolCall, ...] = ()
+    """On an assistant's message: the tools it called."""
+    answers: str | None = None
+    """On a tool's message: the id of the call it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """Everything an answer depends on."""
+
+    messages: tuple[Message, ...]
+    model_id: str | None = None
+    """None takes the model's own default."""
+    schema: Mapping[str, Any] | None = None
+    """JSON Schema the answer must fit; a model that can decode under it does."""
+    tools: tuple[AgentTool, ...] = ()
+    """Given only to models with `native_tools`."""
+    temperature: float = 0.0
+    max_tokens: int = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAnswer:
+    """What the model said."""
+
+    text: str
+    usage: UsageMetadata = field(default_factory=UsageMetadata)
+    model_id: str | None = None
+    finish: Literal["stop", "length", "tool", "filter", "other"] = "stop"
+    calls: tuple[ToolCall, ...] = ()
+
+
+OnText: TypeAlias = Callable[[str, Literal["output", "thinking"]], Awaitable[None]]
+"""Told each piece of text as it comes."""
+
+
+class Model(Protocol):
+    """Completes conversations."""
+
+    native_tools: bool
+    """True when it takes `tools` and answers with `calls`; else tools are put to it in words."""
+
+    async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> ModelAnswer:
+        """One answer. Cancelling the call stops the work as soon as can be."""
+
+    def available(self) -> Availability:
+        """Whether it could be asked now; makes no network call."""
+
+    def priced(self, model_id: str | None) -> bool:
+        """Whether the cost of asking this model is known beforehand (a free one is)."""
+
+    async def close(self) -> None:
+        """Let go of connections and memory."""

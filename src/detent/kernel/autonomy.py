@@ -1,0 +1,103 @@
+"""The closed choices of dispatch: who performs a step, how far it is trusted, and why it was not.
+
+Nothing is ever added to these at run time; journals, settings and reports speak in their values.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class StepType(str, Enum):
+    """Kinds of steps a workflow file knows. Every step with a deterministic handler counts as `PYTHON`."""
+
+    PYTHON = "python"
+    AGENT = "agent"
+    GENERATE = "generate"
+    VALIDATE = "validate"
+    SUBWORKFLOW = "subworkflow"
+    BRANCH = "branch"
+    LOOP = "loop"
+    CHECKPOINT = "checkpoint"
+
+    @property
+    def natural_mode(self) -> StepMode:
+        """Who performs a step of this kind when nobody says otherwise."""
+        return StepMode.AGENT if self in (StepType.AGENT, StepType.GENERATE) else StepMode.DETERMINISTIC
+
+
+class StepMode(str, Enum):
+    """Who performs a step."""
+
+    DETERMINISTIC = "deterministic"
+    """Its handler: ordinary code."""
+    AGENT = "agent"
+    """An executor, under an autonomy level, with the handler to fall back on."""
+
+
+class AutonomyLevel(str, Enum):
+    """How far an agent's answer is trusted; ordered from not at all to wholly."""
+
+    OPERATOR = "operator"
+    """The agent is not asked."""
+    COLLABORATOR = "collaborator"
+    """The answer counts if the step's own code agrees with it."""
+    CONSULTANT = "consultant"
+    """The answer counts; what looks odd about it is reported."""
+    APPROVER = "approver"
+    """The answer counts."""
+
+    @property
+    def rank(self) -> int:
+        """0 for the least trusted."""
+        return _LEVELS.index(self)
+
+    @property
+    def above(self) -> AutonomyLevel | None:
+        """The next level up."""
+        return _LEVELS[self.rank + 1] if self.rank + 1 < len(_LEVELS) else None
+
+    @property
+    def below(self) -> AutonomyLevel | None:
+        """The next level down."""
+        return _LEVELS[self.rank - 1] if self.rank else None
+
+    def __lt__(self, other: object) -> bool:
+        return self.rank < other.rank if isinstance(other, AutonomyLevel) else NotImplemented
+
+    def __le__(self, other: object) -> bool:
+        return self.rank <= other.rank if isinstance(other, AutonomyLevel) else NotImplemented
+
+    def __gt__(self, other: object) -> bool:
+        return self.rank > other.rank if isinstance(other, AutonomyLevel) else NotImplemented
+
+    def __ge__(self, other: object) -> bool:
+        return self.rank >= other.rank if isinstance(other, AutonomyLevel) else NotImplemented
+
+
+_LEVELS = tuple(AutonomyLevel)
+
+
+class FallbackReason(str, Enum):
+    """Why the handler's outcome was used although the step is in agent mode."""
+
+    EXCEPTION = "exception"
+    TIMEOUT = "timeout"
+    SCHEMA_VIOLATION = "schema_violation"
+    VALIDATION_FAILURE = "validation_failure"
+    NO_EXECUTOR = "no_executor"
+    NO_INTENT = "no_intent"
+    OPERATOR = "operator"
+    BUDGET = "budget"
+
+
+class Check(str, Enum):
+    """Which check the gate used on an agent's answer."""
+
+    VALIDATOR = "validator"
+    """The step's own validator."""
+    COMPARE = "compare"
+    """The handler, run on the same inputs."""
+    CONTRACT = "contract"
+    """The soft contract alone."""
+    NONE = "none"

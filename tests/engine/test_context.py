@@ -100,7 +100,7 @@ class TestQueries:
         assert run.status is Status.FAILED
         assert not done
 
-    async def test_long_and_private_answers_are_kept_as_hashes(self, quick):
+    async def test_long_answers_are_kept_beside_the_journal_and_private_ones_as_hashes(self, quick):
         async def work(ctx):
             await ctx.query("long")
             await ctx.query("private", secret="s3cret")
@@ -112,7 +112,8 @@ class TestQueries:
         engine = await quick.engine(one_step(work, tools=tools))
         run = await engine.run("flow")
         long, private = (await journal(engine, run.id))[-1].body.looked
-        assert set(long["answer"]) == {"$hash", "size"}
+        assert set(long["answer"]) == {"$blob", "size"}
+        assert await engine.store.blob(long["answer"]["$blob"]) == b'"' + b"x" * 5000 + b'"'
         assert "s3cret" not in str(private)
         assert "hidden" not in str(private)
 

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from detent.engine.context import CannotCheck
 from detent.engine.executor import OutputSchemaValidationError
 from detent.engine.outcome import Effect
-from detent.kernel.errors import ConfigurationError, nearest
+from detent.engine.ports import TapeError
+from detent.kernel.budget import NOTHING, Spend
+from detent.kernel.errors import BudgetExceededError, Fenced, StoreUnavailable
 from detent.kernel.plain import digest, to_plain
 
 if TYPE_CHECKING:
     from detent.engine.context import StepContext
     from detent.engine.executor import UsageMetadata
-    from detent.engine.tools import Kind, Tool
+    from detent.engine.step import Step
+    from detent.engine.tools import Kind, Tool, Toolbox
+
+
+FATAL = (Fenced, StoreUnavailable, TapeError, BudgetExceededError, CannotCheck)
+"""What no executor may swallow."""
 
 
 class AgentTool(NamedTuple):
@@ -29,13 +38,16 @@ class AgentTool(NamedTuple):
 class AgentTools:
     """The allowed tools of the step under way. Only what is listed can be called, whatever a text says."""
 
-    def __init__(self, ctx: StepContext, tools: Mapping[str, Tool]) -> None:
+    def __init__(self, ctx: StepContext, tools: Mapping[str, Tool], *, durable: bool = True) -> None:
+        self._durable = durable
         self._ctx = ctx
         self._tools = tools
         self.proposed: list[Effect] = []
         """Effects wanted so far, in call order."""
         self.used: UsageMetadata | None = None
         """What the turns remembered so far have used up; whoever asks again does not pay for them."""
+        self.stopped: Exception | None = None
+        """Set when the execution must not go on: the run was taken over, the store is away, money is gone."""
 
     def __iter__(self) -> Any:
         return iter(self.list())
@@ -58,12 +70,14 @@ class AgentTools:
         tool = self._tools.get(name)
         if tool is None:
             there = ", ".join(self._tools) or "none"
-            raise self._refused([f"tool '{name}' is not allowed here.{nearest(name, self._tools)} Allowed: {there}."])
+            # The name is the agent's, so it stays out of a message that reaches logs.
+            raise self._refused([f"a tool was called that is not allowed here. Allowed: {there}"])
         plain = dict(to_plain(dict(args)))
         if problems := tool.misfits(plain):
             raise self._refused([f"tool '{name}': {problem}" for problem in problems])
         if tool.kind == "query":
-            return await self._ctx.query(name, durable=True, **plain)
+            with self._stopping():
+                return await self._ctx.look(name, plain, durable=self._durable)
         effect = Effect(name, plain)
         self.proposed.append(effect)
         return {"status": "proposed", "ref": effect.identity(self._ctx.step.name)}
@@ -76,7 +90,7 @@ class AgentTools:
         `request` is everything the answer depends on. `work` gives a plain value; `usage` reads what it
         used up from that value.
         """
-        fresh = False
+        fresh = not self._durable
 
         async def ask() -> Any:
             nonlocal fresh
@@ -84,31 +98,33 @@ class AgentTools:
             return await work()
 
         key = f"turn/{digest(to_plain(request), 24)}"
-        value = await self._ctx.once(key, ask, spend=lambda said: _spend(usage(said)))
+        with self._stopping():
+            if self._durable:
+                value = await self._ctx.once(key, ask, spend=lambda said: _spend(usage(said)))
+            else:
+                value = to_plain(await work())
         if fresh and (used := usage(value)) is not None:
             self.used = used if self.used is None else self.used + used
         return value
 
-    def _refused(self, problems: list[str]) -> OutputSchemaValidationError:
+    @contextlib.contextmanager
+    def _stopping(self) -> Iterator[None]:
+        """Remember what must end the execution, whatever the executor makes of it."""
+        try:
+            yield
+        except FATAL as error:
+            self.stopped = error
+            raise
+
+    def _refused(self, problems: Sequence[str]) -> OutputSchemaValidationError:
         return OutputSchemaValidationError(self._ctx.step.name, "the allowed tools", problems)
 
 
-def _spend(usage: UsageMetadata | None) -> Any:
-    from detent.kernel.budget import NOTHING
-
+def _spend(usage: UsageMetadata | None) -> Spend:
     return NOTHING if usage is None else usage.spend
 
 
-def chosen_tools(ctx: StepContext, allowed: tuple[str, ...] | None) -> dict[str, Tool]:
+def declared_tools(step: Step, tools: Toolbox, allowed: tuple[str, ...] | None) -> dict[str, Tool]:
     """The tools a step declares, narrowed to those its configuration allows."""
-    step, flow = ctx.step, ctx.tools
-    names = [*(step.queries or ()), *(step.effects or ())]
-    if allowed is not None:
-        for name in allowed:
-            if name not in names:
-                raise ConfigurationError(
-                    f"Step '{step.name}' declares no tool '{name}'.{nearest(name, names)} "
-                    f"It declares: {', '.join(names) or 'none'}."
-                )
-        names = [name for name in names if name in allowed]
-    return {name: flow[name] for name in names}
+    names = dict.fromkeys([*(step.queries or ()), *(step.effects or ())])
+    return {name: tools[name] for name in names if allowed is None or name in allowed}

@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.engine.outcome import Effect, Receipt
-from detent.engine.ports import Blob
+from detent.engine.ports import Blob, TapeCall, TapeError
 from detent.engine.step import Step, Transient
-from detent.engine.tools import Tool, ToolError
+from detent.engine.tools import Tool, Toolbox, ToolError
 from detent.kernel.budget import NOTHING, Budget, Spend
-from detent.kernel.entries import Noted, Recorded, Tagged
-from detent.kernel.errors import ConfigurationError
-from detent.kernel.plain import canonical, copied, encode, to_plain
+from detent.kernel.entries import Body, Noted, Recorded, Tagged
+from detent.kernel.errors import ConfigurationError, DetentError
+from detent.kernel.plain import canonical, copied, digest, encode, to_plain
 from detent.kernel.view import View, view
 
 if TYPE_CHECKING:
@@ -23,16 +23,17 @@ if TYPE_CHECKING:
     from detent.engine.driver import Driver
 
 LONGEST_KEPT = 2000
-"""Characters of a query's answer kept in the journal as they are; longer ones are kept as a hash."""
+"""Characters of a query's answer kept in the journal as they are; longer ones are kept beside it."""
 
 
 class StepContext:
     """A step's view of its run, and its way to queries, children, durable answers and remarks."""
 
-    __slots__ = ("_driver", "_memo", "attempt", "looked", "proposed", "step")
+    __slots__ = ("_driver", "_memo", "_run", "attempt", "forgiven", "looked", "proposed", "step")
 
     def __init__(self, driver: Driver, step: Step, attempt: int) -> None:
         self._driver = driver
+        self._run = driver.run
         self._memo: dict[str, Any] | None = None
         self.step = step
         self.attempt = attempt
@@ -40,13 +41,15 @@ class StepContext:
         self.looked: Sequence[dict[str, Any]] = ()
         """Queries asked so far, as the journal keeps them."""
         self.proposed: Sequence[Effect] = ()
+        self.forgiven = False
+        """The effect that failed was an agent's; the handler decides as if it had not been tried."""
 
     # -- looking --------------------------------------------------------------------------------------------
 
     @property
     def run_id(self) -> str:
         """Id of the run."""
-        return self._driver.run.id
+        return self._run.id
 
     @property
     def flow(self) -> str:
@@ -56,46 +59,46 @@ class StepContext:
     @property
     def state(self) -> str:
         """Name of the state whose step this is."""
-        return self._driver.run.state
+        return self._run.state
 
     @property
     def data(self) -> View:
         """The run's data, read-only; by key or by attribute."""
-        return View(self._driver.run.data)
+        return View(self._run.data)
 
     @property
     def config(self) -> View:
         """Settings the run was started with."""
-        return View(self._driver.run.config)
+        return View(self._run.config)
 
     @property
     def tags(self) -> tuple[str, ...]:
         """Tags of the run."""
-        return tuple(self._driver.run.tags)
+        return tuple(self._run.tags)
 
     @property
     def visit(self) -> int:
         """1 when the run is in this state for the first time."""
-        return self._driver.run.visits.get(self.state, 0) + 1
+        return self._run.visits.get(self.state, 0) + 1
 
     @property
     def iterations(self) -> int:
         """Iterations begun so far, as the flow counts them."""
-        return self._driver.run.iterations
+        return self._run.iterations
 
     @property
     def failure(self) -> Mapping[str, Any] | None:
         """The effect of this step that failed for good, when the step is asked once more because of it."""
-        failure = self._driver.run.failure
-        return None if failure is None else View(failure)
+        failure = self._run.failure
+        return None if failure is None or self.forgiven else View(failure)
 
     def answered(self, name: str = "hold") -> bool:
         """True when the hold of this name has been answered in this visit."""
-        return name in self._driver.run.answers
+        return name in self._run.answers
 
     def answer(self, name: str = "hold", default: Any = None) -> Any:
         """The answer to a hold asked in this visit, or `default` while there is none."""
-        return view(self._driver.run.answers.get(name, default))
+        return view(self._run.answers.get(name, default))
 
     def now(self) -> float:
         """Seconds since the epoch, on the engine's clock."""
@@ -109,12 +112,30 @@ class StepContext:
     @property
     def budget(self) -> Budget | None:
         """The run's budget."""
-        return self._driver.run.budget
+        return self._run.budget
+
+    @property
+    def tools(self) -> Toolbox:
+        """Every tool of the flow."""
+        return self._driver.flow.tools
+
+    def inputs(self) -> dict[str, Any]:
+        """What the step works on, as it declares it: the same for its handler and for an agent."""
+        said = self.step.inputs
+        if said is None:
+            return dict(copied(self._run.data))
+        if callable(said):
+            return dict(said(self))
+        return {key: copied(self._run.data.get(key)) for key in said}
 
     # -- asking ---------------------------------------------------------------------------------------------
 
     async def query(self, tool: str, /, **args: Any) -> Any:
         """Ask a read-only tool. The same question in the same attempt is asked once."""
+        return await self.look(tool, args)
+
+    async def look(self, tool: str, args: Mapping[str, Any], *, durable: bool = False) -> Any:
+        """As `query`; a durable answer is kept in the journal, so that a crash does not change it."""
         if self.step.queries is not None and tool not in self.step.queries:
             allowed = ", ".join(self.step.queries) or "none"
             raise ConfigurationError(f"Step '{self.step.name}' may not query '{tool}'. Allowed: {allowed}.")
@@ -123,6 +144,11 @@ class StepContext:
         key = canonical([tool, plain])
         memo = self._memo = self._memo if self._memo is not None else {}
         if key not in memo:
+            name = f"look/{digest([tool, plain], 24)}"
+            if name in self._run.records:  # asked before a crash
+                return copied(self._run.records[name])
+            if durable and not found.private:
+                return await self.once(name, lambda: self._ask(found, plain))
             memo[key] = asyncio.ensure_future(self._ask(found, plain))
         try:
             answer = await memo[key]
@@ -137,20 +163,43 @@ class StepContext:
             raise ToolError(
                 "breaker_open", f"'{tool.name}' failed too often and is left alone", transient=True
             )
-        try:
+
+        async def ask() -> Any:
             async with asyncio.timeout(tool.timeout):
-                answer = to_plain(await call(tool.perform, tool.blocking, **args))
+                return to_plain(await call(tool.perform, tool.blocking, **args))
+
+        try:
+            tape = self._driver.engine.tape
+            if tape is None:
+                answer = await ask()
+            else:
+                asked = TapeCall("query", self._driver.where, self.step.name, tool.name, args)
+                answer = await tape.through(asked, ask)
+        except TapeError:
+            raise
         except Exception as error:
             if tool.breaker is not None and not (isinstance(error, ToolError) and not error.transient):
                 await breakers.failed(name, tool.breaker)
-            self.looked = [*self.looked, _line(tool, args, {"$error": type(error).__name__})]
+            self._looked(self._line(tool, args, {"$error": type(error).__name__}))
             if isinstance(error, ToolError) and error.transient:
                 raise Transient(str(error)) from error
             raise
         if tool.breaker is not None:
             await breakers.succeeded(name)
-        self.looked = [*self.looked, _line(tool, args, answer)]
+        self._looked(self._line(tool, args, answer))
         return answer
+
+    def _looked(self, line: dict[str, Any]) -> None:
+        self.looked = [*self.looked, line]
+
+    def _line(self, tool: Tool, args: dict[str, Any], answer: Any) -> dict[str, Any]:
+        """What the journal keeps of a query: long values lie beside it, private ones are hashes."""
+        return {"tool": tool.name, "args": self._brief(tool, args), "answer": self._brief(tool, answer)}
+
+    def _brief(self, tool: Tool, value: Any) -> Any:
+        if tool.private or len(text := encode(value)) <= LONGEST_KEPT:
+            return brief(value, tool.private)
+        return self.keep(text)
 
     async def once(
         self, key: str, work: Callable[[], Any], *, spend: Callable[[Any], Spend] | None = None
@@ -160,6 +209,8 @@ class StepContext:
         After a crash the kept answer is given back without calling `work`.
         """
         memo = self._memo = self._memo if self._memo is not None else {}
+        if spend is not None and key not in self._run.records:
+            self._driver.afford()
         while key not in self._driver.run.records:
             asking = memo.get(f"once {key}")  # no mix-up with queries, whose keys are JSON lists
             if asking is None:
@@ -226,17 +277,55 @@ class StepContext:
         return await self._driver.blob(reference["$blob"])
 
 
-def _line(tool: Tool, args: dict[str, Any], answer: Any) -> dict[str, Any]:
-    """What the journal keeps of a query."""
-    return {"tool": tool.name, "args": brief(args, tool.private), "answer": brief(answer, tool.private)}
-
-
 def brief(value: Any, private: bool = False) -> Any:
     """A plain value as the journal keeps it: itself when short and not private, else its hash and size."""
     text = encode(value)
     if not private and len(text) <= LONGEST_KEPT:
         return value
     return {"$hash": hashlib.sha256(text.encode()).hexdigest()[:16], "size": len(text)}
+
+
+class CannotCheck(DetentError):
+    """A handler that is run for comparison only wants something that cannot be had without consequences."""
+
+
+class BesideContext(StepContext):
+    """For work that may come to nothing: a handler run to be compared with, facts being concluded from.
+
+    Questions already asked are not asked again. What it proposes, notes and tags is its own until somebody
+    takes it over; child runs cannot be started.
+    """
+
+    __slots__ = ("_home", "said")
+
+    def __init__(self, home: StepContext) -> None:
+        super().__init__(home._driver, home.step, home.attempt)
+        home._memo = home._memo if home._memo is not None else {}
+        self._memo = home._memo
+        self._home = home
+        self._run = home._run
+        self.said: list[Body] = []
+        """Remarks and tags, for whoever takes this over to commit."""
+
+    @property
+    def failure(self) -> Mapping[str, Any] | None:
+        """As the step's own context shows it."""
+        return self._home.failure
+
+    def _looked(self, line: dict[str, Any]) -> None:
+        self._home._looked(line)
+
+    async def children(self, items: Iterable[tuple[str, Any]], **options: Any) -> list[Child]:
+        """Refused."""
+        raise CannotCheck(f"The handler of step '{self.step.name}' starts child runs.")
+
+    async def note(self, topic: str, spend: Spend = NOTHING, **body: Any) -> None:
+        """Leave a remark, should this be taken over."""
+        self.said.append(Noted(topic, to_plain(body), spend))
+
+    async def tag(self, *add: str, remove: Sequence[str] = ()) -> None:
+        """Put tags on the run or take them off, should this be taken over."""
+        self.said.append(Tagged(list(add), list(remove)))
 
 
 async def call(function: Callable[..., Any], blocking: bool = False, /, *args: Any, **kwargs: Any) -> Any:

@@ -36,9 +36,12 @@ class EffectRefused(DetentError):
 
 
 def decided(
-    flow: Flow, run: Run, step: Step, ctx: StepContext, outcome: Outcome, duration: float
+    flow: Flow, run: Run, step: Step, ctx: StepContext, outcome: Outcome, duration: float, dry: bool = False
 ) -> tuple[list[Body], bool]:
-    """The entries an outcome amounts to, checked; and whether it has effects to perform first."""
+    """The entries an outcome amounts to, checked; and whether it has effects to perform first.
+
+    `dry` only checks: nothing is kept beside the journal.
+    """
     if outcome.hold is not None:
         _check_hold(outcome, ctx)
         return [], False
@@ -63,13 +66,13 @@ def decided(
         tool = flow.tools.get(item.tool, "effect")
         tool.check(item.args)
         key = item.identity(step.name)
-        if run.failure is not None and key in run.failure["failed"]:
+        if run.failure is not None and key in run.failure["failed"] and ctx.failure is not None:
             raise EffectRefused(item.tool, run.failure["code"])
         if all(key != other["key"] for other in chosen):  # equal effects are one effect
             args = to_plain(item.args)
             _check_receipts(receipts_in(args), chosen, f"'{item.tool}'")
             # Private arguments lie beside the journal, where they can be purged.
-            kept = ctx.keep(encode(args)) if tool.private else args
+            kept = ctx.keep(encode(args)) if tool.private and not dry else args
             chosen.append({"key": key, "tool": item.tool, "args": kept})
     proposal = Proposed(
         step.name, outcome.to_plain(), chosen, duration, outcome.spend, outcome.by, ctx.attempt,
@@ -86,6 +89,19 @@ def decided(
         if not flow.machine.allows(flow.machine.state(run.state), to):
             raise InvalidTransitionError(run.state, to, flow.machine.allowed(flow.machine.state(run.state)))
     return [proposal], True
+
+
+def destination(flow: Flow, run: Run, outcome: Outcome) -> str | None:
+    """Name of the state an outcome leads to; None for a wait, or where that depends on receipts."""
+    if outcome.hold is not None:
+        return None
+    changes, added = to_plain(outcome.set), additions(outcome.append)
+    if receipts_in(changes) or receipts_in(added):
+        return name_of(outcome.next) if outcome.next is not None else None
+    body = moving(
+        flow, run, outcome.next, outcome.event, outcome.end, None, changes, added, 0.0, NOTHING, "", 1, (), {}
+    )
+    return body.to if isinstance(body, Moved) else f"(end: {body.status.value})"
 
 
 def moving_from(

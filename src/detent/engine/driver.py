@@ -17,7 +17,7 @@ from detent.engine.ports import Blob, Commit, EdgeCount, Lease, LedgerLine
 from detent.engine.standing import LEDGER_STATE, edge_of, ledger_line, row_of
 from detent.engine.step import Step, Transient
 from detent.kernel import log
-from detent.kernel.budget import NOTHING, SHARED, Spend
+from detent.kernel.budget import NOTHING, SHARED, Budget, Spend
 from detent.kernel.entries import (
     AttemptFailed,
     Body,
@@ -28,21 +28,29 @@ from detent.kernel.entries import (
     Tagged,
 )
 from detent.kernel.errors import (
+    BudgetExceededError,
     Fenced,
     StoreUnavailable,
 )
 from detent.kernel.plain import to_plain, writable
+from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
+    from detent.engine.afterwards import Afterwards
+    from detent.engine.dispatch import Plan
     from detent.engine.engine import Engine
+    from detent.engine.execution import Performed
+    from detent.engine.executor import StepExecutor
     from detent.engine.flow import Flow
 
 FOLD_EVERY = 256
 """Entries between saved folds, while folds are small."""
 FOLD_BYTES_PER_ENTRY = 1024
 """A large fold is saved so seldom that it costs at most this much per entry."""
+SPENT = ("tokens", "cost_usd")
+"""Limits that asking agents uses up."""
 BREATHE_EVERY = 32
 """Entries after which a driver lets others run, should the store never make it wait."""
 
@@ -51,9 +59,9 @@ class Driver:
     """One run under way in this process."""
 
     __slots__ = (
-        "_began", "_blobs", "_lapses", "_next_fold", "_turns", "_waiters", "_writing", "asides", "budgeted",
-        "cancelling", "clock", "door", "engine", "flow", "in_slot", "lease", "live", "parent",
-        "run",
+        "_afterwards", "_began", "_blobs", "_lapses", "_next_fold", "_turns", "_waiters", "_writing",
+        "asides", "budgeted", "cancelling", "clock", "door", "engine", "executors", "flow", "in_slot",
+        "lease", "live", "parent", "run",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +91,9 @@ class Driver:
         self.asides = 0
         """How many of the step's calls wait aside just now."""
         self.door: asyncio.Lock | None = None
+        self.executors: dict[str, StepExecutor] = {}
+        """Executors made for this run, by provider."""
+        self._afterwards: Afterwards | None = None
         # At round numbers, so that a run which is taken over again and again is folded all the same.
         self._next_fold = run.seq - run.seq % FOLD_EVERY + FOLD_EVERY
 
@@ -103,6 +114,9 @@ class Driver:
                 await effects.perform(self)
             elif run.let_in or not (self.budgeted and await self._out_of_budget()):
                 await self._visit()
+            if self._afterwards is not None and self._afterwards.due(run):
+                left, self._afterwards = self._afterwards, None
+                await left.carry_out(self)
 
     async def _visit(self) -> None:
         """One attempt at the step of the current state."""
@@ -112,14 +126,21 @@ class Driver:
             return
         attempt = run.attempts + 1
         ctx = StepContext(self, step, attempt)
+        plan = self.engine.dispatcher.plan(self.flow, run.state, run)
         self._began = began = self.clock.elapsed()
         try:
-            if step.timeout is None:
-                value = await step.handler(ctx) if step.is_async else await step.call(ctx)
+            if not plan.plain:
+                performed = await self._dispatch(plan, ctx)
+                outcome = performed.outcome
             else:
-                async with asyncio.timeout(step.timeout):
-                    value = await step.call(ctx)
-            outcome = value if type(value) is Outcome else Outcome.of(value)
+                if plan.timeout is None:
+                    value = await step.handler(ctx) if step.is_async else await step.call(ctx)
+                else:
+                    async with asyncio.timeout(plan.timeout):
+                        value = await step.call(ctx)
+                outcome = value if type(value) is Outcome else Outcome.of(value)
+                if log.wants(log.INFO):
+                    self._told(plan, self.clock.elapsed() - began)
             bodies, proposes = deciding.decided(
                 self.flow, run, step, ctx, outcome, self.clock.elapsed() - began
             )
@@ -133,9 +154,13 @@ class Driver:
             return
         except (Fenced, StoreUnavailable):
             raise
+        except BudgetExceededError as error:
+            self._began = None
+            await self._exhausted(error.limit, self, self.clock.elapsed() - began)
+            return
         except Exception as error:
             self._began = None
-            await self._failed(step, error, attempt, self.clock.elapsed() - began)
+            await self._failed(step, error, attempt, self.clock.elapsed() - began, plan.retry)
             return
         self._began = None
         if step.breaker is not None:
@@ -148,16 +173,41 @@ class Driver:
         else:
             await effects.perform(self, bodies)
 
+    async def _dispatch(self, plan: Plan, ctx: StepContext) -> Performed:
+        """Have the dispatcher find out who performs the step, and what counts."""
+        from detent.engine.afterwards import Afterwards
+        from detent.engine.execution import Execution
+
+        execution = Execution(self, plan, ctx)
+        performed = await execution.perform()
+        if performed.said:
+            await self.commit_whole(*performed.said)
+        self._afterwards = Afterwards.of(self, execution, performed)
+        return performed
+
+    def _told(self, plan: Plan, seconds: float) -> None:
+        """The two events of a step that its handler performs as a matter of course."""
+        facts = {"run_id": self.run.id, **plan.facts, "timestamp": self.clock.now()}
+        log.info(
+            "dispatch.mode_selected", **facts, mode="deterministic", autonomy="operator", forced=False,
+            source=plan.resolved.sources.get("mode", "default"), shadow=False,
+        )  # fmt: skip
+        log.info(
+            "dispatch.deterministic_completed", **facts, duration_ms=round(seconds * 1000, 3), fallback=False
+        )
+
     # -- things that do not go straight ---------------------------------------------------------------------
 
-    async def _failed(self, step: Step, error: Exception, attempt: int, duration: float) -> None:
+    async def _failed(
+        self, step: Step, error: Exception, attempt: int, duration: float, retry: RetryPolicy
+    ) -> None:
         """An attempt failed: try again later, or end the run as failed."""
         transient = isinstance(error, step.retry_on)
         if step.breaker is not None and transient:
             await self.engine.breakers.failed(f"step/{self.flow.name}/{step.name}", step.breaker)
         kind, message = type(error).__name__, writable(str(error))
-        again = transient and attempt < step.retry.max_attempts
-        wait = step.retry.wait_before(attempt + 1)
+        again = transient and attempt < retry.max_attempts
+        wait = retry.wait_before(attempt + 1)
         if isinstance(error, Transient) and error.retry_after is not None:
             wait = max(wait, error.retry_after)
         log.warning(
@@ -174,14 +224,22 @@ class Driver:
             await self.commit(failed, deciding.failing(self.flow, self.run, reason, said, seconds=duration))
 
     async def _out_of_budget(self) -> bool:
-        """End the run when a limit of it or of one of its ancestors is reached."""
+        """End the run when a limit of it or of one of its ancestors is reached.
+
+        Where agents are asked, running out of tokens or money ends no run by itself: the steps go on by code.
+        """
         driver: Driver | None = self
         while driver is not None:
             budget = driver.run.budget
             if budget is not None and (limit := budget.exceeded(driver.used())) is not None:
                 if budget.enforce:
-                    await self._exhausted(limit, driver)
-                    return True
+                    if self._goes_on_by_code(limit):
+                        limit = budget.exceeded(_without_spend(driver.used()))
+                    if limit is not None:
+                        await self._exhausted(limit, driver)
+                        return True
+                    driver = driver.parent
+                    continue
                 self.engine.tell_once(
                     "budget.passed",
                     driver.run.id,
@@ -192,17 +250,78 @@ class Driver:
             driver = driver.parent
         return False
 
-    async def _exhausted(self, limit: str, driver: Driver) -> None:
+    def _goes_on_by_code(self, limit: str) -> bool:
+        return (
+            limit in SPENT
+            and limit not in self.flow.exhausted
+            and self.engine.dispatcher.asks_agents(self.flow)
+        )
+
+    def short_of(self, cap: Budget | None = None) -> tuple[str, float, float] | None:
+        """The limit that leaves nothing for asking an agent: its name, what is used, what it is.
+
+        `cap` is the step's own; what the visit has used counts against it.
+        """
+        if cap is not None:
+            run = self.run
+            seconds = run.visit_seconds
+            if self._began is not None:
+                seconds += self.clock.elapsed() - self._began
+            used = {
+                "tokens": run.visit_spend.tokens, "cost_usd": run.visit_spend.cost_usd, "seconds": seconds
+            }  # fmt: skip
+            if (limit := cap.exceeded(used)) is not None:
+                return limit, used[limit], getattr(cap, limit)
+        driver: Driver | None = self
+        while driver is not None:
+            budget = driver.run.budget
+            if budget is not None and budget.enforce:
+                total = driver.used()
+                if (limit := budget.exceeded(total)) is not None:
+                    return limit, total[limit], getattr(budget, limit)
+            driver = driver.parent
+        return None
+
+    def afford(self) -> None:
+        """Raise `BudgetExceededError` before something is paid for that no budget covers any more."""
+        if not self.budgeted or not self.engine.dispatcher.asks_agents(self.flow):
+            return  # a step passed the budget when it began, and may finish
+        if (short := self.short_of()) is not None:
+            limit, used, of = short
+            raise BudgetExceededError(limit, of, used)
+
+    def money_is_limited(self, cap: Budget | None = None) -> bool:
+        """True when some budget limits money."""
+        if cap is not None and cap.cost_usd is not None:
+            return True
+        driver: Driver | None = self
+        while driver is not None:
+            if driver.run.budget is not None and driver.run.budget.cost_usd is not None:
+                return True
+            driver = driver.parent
+        return False
+
+    @property
+    def where(self) -> str:
+        """Which run of its tree this is: the id without the root's."""
+        driver: Driver = self
+        while driver.parent is not None:
+            driver = driver.parent
+        if driver.run.parent is not None:  # a child resumed alone
+            return "." + self.run.id.partition(".")[2]
+        return self.run.id[len(driver.run.id) :]
+
+    async def _exhausted(self, limit: str, driver: Driver, seconds: float = 0.0) -> None:
         reason = f"{limit} budget used up"
         machine, here = self.flow.machine, self.flow.machine.state(self.run.state)
         to = self.flow.exhausted.get(limit)
         if to is not None and machine.allows(here, to):
             body: Body = Moved(
-                self.run.state, machine.named(to), None, reason, duration=self.run.visit_seconds,
+                self.run.state, machine.named(to), None, reason, duration=self.run.visit_seconds + seconds,
                 spend=self.run.visit_spend, by="engine", status=machine.ends.get(to),
             )  # fmt: skip
         else:
-            body = deciding.failing(self.flow, self.run, reason, "", Status.BUDGET_EXHAUSTED)
+            body = deciding.failing(self.flow, self.run, reason, "", Status.BUDGET_EXHAUSTED, seconds=seconds)
         log.warning(
             "budget.exhausted", run_id=self.run.id, limit=limit, spent=driver.used()[limit], of=driver.run.id
         )
@@ -387,3 +506,7 @@ class Driver:
             for index, name in enumerate(SHARED):
                 ancestor.live[name] += after[index] - before[index]
             ancestor = ancestor.parent
+
+
+def _without_spend(used: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in used.items() if name not in SPENT}

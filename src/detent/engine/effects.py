@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import deciding
-from detent.engine.context import brief, call
-from detent.engine.ports import LedgerLine
+from detent.engine.context import StepContext, brief, call
+from detent.engine.ports import LedgerLine, TapeCall, TapeError
 from detent.engine.receipts import fill
 from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, Tool, ToolError
 from detent.kernel import log
@@ -119,16 +119,27 @@ async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -
         return None
     began = driver.clock.elapsed()
     try:
-        call_args = (EffectCall(driver.run.id, key, number),) if tool.wants_call else ()
+
+        async def act() -> Any:
+            async with asyncio.timeout(tool.timeout):
+                if tool.wants_context:
+                    step = driver.flow.step_for(driver.run.state)
+                    return to_plain(await tool.perform(StepContext(driver, step, number)))
+                first = (EffectCall(driver.run.id, key, number),) if tool.wants_call else ()
+                return to_plain(await call(tool.perform, tool.blocking, *first, **args))
+
         await driver.confirm()  # the last thing: another may have taken it over
-        async with asyncio.timeout(tool.timeout):
-            receipt = to_plain(await call(tool.perform, tool.blocking, *call_args, **args))
+        if (tape := driver.engine.tape) is None:
+            receipt = await act()
+        else:
+            asked = TapeCall("effect", driver.where, driver.run.state, tool.name, args)
+            receipt = await tape.through(asked, act)
     except ToolError as error:
         if tool.breaker is not None and error.transient:
             await breakers.failed(name, tool.breaker)
         await _did_not_happen(driver, tool, key, error.code, error.message, error.transient, number)
         return None
-    except (Fenced, StoreUnavailable):
+    except (Fenced, StoreUnavailable, TapeError):
         raise
     except Exception as error:
         if tool.breaker is not None:

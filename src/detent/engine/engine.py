@@ -15,18 +15,20 @@ from typing import Any
 from detent.engine import interventions, recovery
 from detent.engine.breaker import Breakers
 from detent.engine.clock import SystemClock
+from detent.engine.dispatch import FORCE, Dispatcher
+from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.driver import Driver
 from detent.engine.flow import Flow
 from detent.engine.journals import load
 from detent.engine.leases import Leases
 from detent.engine.observers import Observers
-from detent.engine.ports import Clock, NewRun, Store
+from detent.engine.ports import Clock, NewRun, Resource, Store, Tape
 from detent.engine.slots import Slots
 from detent.engine.standing import row_of
 from detent.engine.timekeeper import Timekeeper
 from detent.kernel import log
 from detent.kernel.budget import Budget
-from detent.kernel.entries import ChildEnded, Entry, Held, Moved, Started
+from detent.kernel.entries import ChildEnded, Entry, Held, Moved, Noted, Started
 from detent.kernel.errors import (
     ConfigurationError,
     Fenced,
@@ -56,6 +58,9 @@ class Engine:
         takeover_limit: int = 10,
         park_after: float = 30.0,
         worker_id: str | None = None,
+        dispatch: DispatchSettings | None = None,
+        tape: Tape | None = None,
+        resources: Iterable[Resource] = (),
     ) -> None:
         if concurrency < 1:
             raise ConfigurationError(f"concurrency is {concurrency}; at least one run must be able to work.")
@@ -67,6 +72,11 @@ class Engine:
         self.observers = Observers(observers)
         self.leases = Leases(store, self.clock, lease, worker_id)
         self.breakers = Breakers(store, self.clock)
+        self.dispatcher = Dispatcher(dispatch)
+        """Decides who performs each step."""
+        self.tape = tape
+        """Where everything asked of the outside world is recorded or played back."""
+        self._resources = tuple(resources)
         self.takeover_limit = takeover_limit
         """Take-overs without progress after which a run asks for attention instead."""
         self.park_after = park_after
@@ -78,6 +88,8 @@ class Engine:
         self._listeners: dict[str, set[asyncio.Event]] = {}
         self._helpers: set[asyncio.Task[None]] = set()
         self._told: set[tuple[str, str]] = set()
+        self._settled: set[str] = set()
+        """Flows whose configuration is known to add up."""
         self.taking: set[str] = set()
         """Runs being claimed by some task of this process."""
         self.dropped: set[str] = set()
@@ -99,9 +111,19 @@ class Engine:
 
     async def open(self) -> None:
         """Open the store. Nothing is resumed by itself; see `resume_all` and `serve`."""
-        if not self._opened:
-            await self.store.open()
-            self._opened = True
+        if self._opened:
+            return
+        await self.store.open()
+        self._opened = True
+        for number, resource in enumerate(self._resources):
+            try:
+                await resource.open()
+            except BaseException:
+                for earlier in reversed(self._resources[:number]):
+                    await earlier.close()
+                self._opened = False
+                await self.store.close()
+                raise
 
     async def stop(self, grace: float = 30.0) -> None:
         """Finish the steps under way (at most `grace` seconds), put every run down, and close the store.
@@ -125,9 +147,21 @@ class Engine:
         if self._opened:
             self._opened = False
             try:
+                await self._let_go_of_helpers()
                 await self.leases.retire()
             finally:
                 await self.store.close()
+
+    async def _let_go_of_helpers(self) -> None:
+        """Close what was opened beside the store; one that cannot be closed does not keep the others open."""
+        executors = self.dispatcher.settings.executors
+        for resource in (*reversed(self._resources), *((executors,) if executors is not None else ())):
+            try:
+                await resource.close()
+            except Exception as error:
+                log.error(
+                    "resource.close_failed", resource=type(resource).__name__, error=type(error).__name__
+                )
 
     async def _end_helpers(self, but: str | None = None) -> None:
         helpers = [helper for helper in self._helpers if helper.get_name() != but]
@@ -165,12 +199,18 @@ class Engine:
         tags: Sequence[str] = (),
         budget: Budget | None = None,
         config: Mapping[str, Any] | None = None,
+        force_deterministic: bool = False,
         drive: bool = True,
     ) -> str:
-        """Start a run and give its id; it is durable from here on and under way unless `drive` is False."""
+        """Start a run and give its id; it is durable from here on and under way unless `drive` is False.
+
+        `force_deterministic` keeps agents out of it and of all its children, whatever the configuration.
+        """
         if isinstance(flow, Flow):
             self.add_flow(flow)
             flow = flow.name
+        if force_deterministic or self.dispatcher.settings.force_deterministic:
+            config = {**(config or {}), FORCE: True}
         driver = await self._create(
             self.flow(flow), data, run_id or os.urandom(8).hex(), None, tags, budget, config or {}, drive
         )
@@ -316,6 +356,9 @@ class Engine:
         """Make a run durable."""
         machine = flow.machine
         budget = budget or flow.budget
+        if flow.name not in self._settled or config or budget is not None:
+            self.dispatcher.check(flow, config, budget)
+            self._settled.add(flow.name)
         started = Started(
             flow.name, machine.named(machine.start), machine.name, machine.version, flow.fingerprint,
             flow.read_input(data), parent.run.id if parent else None, budget.to_plain() if budget else None,
@@ -450,7 +493,7 @@ class Engine:
             if last.why == "children":
                 # A child may have ended between being looked at and the wait being written down.
                 self._helper(recovery.wake_parent(self, run.id))
-        if run.status.is_end and not isinstance(last, ChildEnded):
+        if run.status.is_end and not isinstance(last, ChildEnded | Noted):
             log.info("run.ended", run_id=run.id, flow=run.flow, status=run.status.value, steps=run.steps)
             # A parent that waits in this process hears of it from the driver.
             if run.parent is not None and self._drivers.get(run.parent) is not (driver.parent or driver):

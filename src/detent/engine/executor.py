@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 Schema: TypeAlias = type | Mapping[str, Any]
 """A dataclass, TypedDict or model class, or a JSON Schema."""
 
+
+class SchemaHint(dict[str, Any]):
+    """A JSON Schema to decode under where that can be done, and not to refuse an answer by."""
+
+
 DISPATCH_AGENT = "dispatch"
 """Name of the built-in agent that performs dispatchable steps."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from detent.engine.step import Handler, Step
-from detent.engine.tools import Tool, Toolbox
+from detent.engine.tools import Tool, Toolbox, calling
 from detent.kernel.budget import LIMITS, Budget
 from detent.kernel.errors import ConfigurationError, DefinitionError, name_of, nearest
 from detent.kernel.machine import Machine, Problem
@@ -88,7 +88,9 @@ class Flow:
         key = name_of(state)
         if key in self._steps:
             raise ConfigurationError(f"Flow '{self.name}': state '{key}' has two steps.")
-        self._steps[key] = Step.of(key, value)
+        step = self._steps[key] = Step.of(key, value)
+        if step.opaque:
+            self.tools.add(calling(step))
         self._checked = False
 
     @property
@@ -99,6 +101,10 @@ class Flow:
     def step_for(self, state: str) -> Step:
         """The step of a state."""
         return self._steps[state]
+
+    def qualified(self, step: Step) -> str:
+        """The name settings and reports know a step by."""
+        return f"{self.name}/{step.name}"
 
     def problems(self) -> list[Problem]:
         """Everything that keeps this flow from being run."""

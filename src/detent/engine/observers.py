@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from detent.engine.executor import AgentStreamChunk
 from detent.kernel import entries as journal
 from detent.kernel import log
 from detent.kernel.entries import Entry, Moved
@@ -32,20 +33,25 @@ class Observers:
 
     def __init__(self, observers: Iterable[Any] = ()) -> None:
         self._all: list[tuple[Any, Any, Any, Any]] = []
+        self._streams: list[tuple[Any, Callable[..., None]]] = []
         for observer in observers:
             self.add(observer)
 
     def add(self, observer: Any) -> None:
-        """Add one: anything with `on_entry`, `on_state_transition` or `on_metrics_update`."""
+        """Add one: anything with `on_entry`, `on_state_transition`, `on_metrics_update` or `on_stream`."""
         methods = tuple(
             getattr(observer, name, None) for name in ("on_entry", "on_state_transition", "on_metrics_update")
         )
-        if not any(methods):
+        stream = getattr(observer, "on_stream", None)
+        if not any(methods) and stream is None:
             raise TypeError(
-                f"{type(observer).__name__} observes nothing: it has neither on_entry, on_state_transition "
-                f"nor on_metrics_update."
+                f"{type(observer).__name__} observes nothing: it has neither on_entry, on_state_transition, "
+                f"on_metrics_update nor on_stream."
             )
-        self._all.append((observer, *methods))
+        if any(methods):
+            self._all.append((observer, *methods))
+        if stream is not None:
+            self._streams.append((observer, stream))
 
     def __bool__(self) -> bool:
         return bool(self._all)
@@ -61,6 +67,14 @@ class Observers:
                     self._call(observer, entry, on_transition, transition_of(machine, entry, body))
                 if on_metrics is not None:
                     self._call(observer, entry, on_metrics, run.total_metrics())
+
+    def stream(self, run: Run, step: str, chunk: AgentStreamChunk) -> None:
+        """Tell those who listen a piece of an agent's text, as it is being written."""
+        for observer, method in self._streams:
+            try:
+                method(run.id, run.flow, step, chunk)
+            except Exception as error:
+                log.error("observer.failed", observer=type(observer).__name__, error=type(error).__name__)
 
     @staticmethod
     def _call(observer: Any, entry: Entry, method: Callable[..., None], *args: Any) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from detent.engine.step import StepFailed
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.errors import name_of
 from detent.kernel.plain import digest, to_plain
@@ -115,7 +117,11 @@ class Outcome(NamedTuple):
         if isinstance(value, Hold):
             return cls(hold=value)
         if isinstance(value, Mapping):
+            if value.get("success") is False:
+                raise StepFailed(str(value.get("error") or "its output says so"))
             return cls(set=value)
+        if (is_dataclass(value) and not isinstance(value, type | Enum)) or hasattr(value, "model_dump"):
+            return cls.of(to_plain(value))
         return cls(next=value)
 
     def to_plain(self) -> dict[str, Any]:

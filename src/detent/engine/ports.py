@@ -7,11 +7,12 @@ The store is the only durable thing. Every write to a run goes through `append`,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from detent.kernel.entries import Entry
+from detent.kernel.errors import DetentError
 from detent.kernel.status import Status
 
 FORGOTTEN_AFTER = 86400.0
@@ -299,6 +300,40 @@ class Observer(Protocol):
 
     def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
         """An entry was committed."""
+
+
+class TapeCall(NamedTuple):
+    """Something asked of the outside world: of an agent, a query or an effect."""
+
+    kind: Literal["agent", "query", "effect"]
+    where: str
+    """The run's id without the root's: empty for the root itself, `.key` for a child."""
+    step: str
+    subject: str
+    """An agent's provider and model, or the name of a tool."""
+    request: Any
+    """Everything the answer depends on, as a plain value."""
+
+
+class TapeError(DetentError):
+    """What is asked now is not what was kept; the run must not go on as if it were."""
+
+
+class Tape(Protocol):
+    """Keeps what the outside world answered, or answers in its place."""
+
+    async def through(self, call: TapeCall, work: Callable[[], Awaitable[Any]]) -> Any:
+        """The answer, a plain value: from `work`, and kept; or as kept before, `work` not being called."""
+
+
+class Resource(Protocol):
+    """Something that lives as long as the engine is open: connections to tool servers, say."""
+
+    async def open(self) -> None:
+        """Make it usable."""
+
+    async def close(self) -> None:
+        """Let go of it."""
 
 
 Entries = Sequence[Entry]

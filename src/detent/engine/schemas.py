@@ -7,39 +7,51 @@ Messages name places and expectations, never the value that stood there: they re
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from detent.engine.typed_dicts import readable
+from detent.kernel.equivalence import pointer_to
 from detent.kernel.errors import ConfigurationError
+from detent.kernel.plain import encode, to_plain
 
 MOST_TOLD = 20
-"""Problems told of one value."""
+"""Problems told of one value, and choices told of one problem."""
 
 
 def schema_of(what: Any) -> Mapping[str, Any]:
-    """The JSON Schema of a class, an annotation, or a JSON Schema itself."""
+    """The JSON Schema of a class, an annotation, or a JSON Schema itself. Shared: not to be changed."""
     if isinstance(what, Mapping):
         return what
-    return _adapter_schema(what)
+    try:
+        return _type_schema(what)
+    except TypeError:  # not hashable
+        return _type_schema.__wrapped__(what)
 
 
 def misfits(value: Any, what: Any) -> list[str]:
     """What is wrong with a plain value under a schema or class: `/place: expectation`, at most so many."""
-    if isinstance(what, Mapping):
-        return _schema_misfits(value, what)
-    return _read(value, what)[1]
+    return read(value, what)[1]
 
 
 def read(value: Any, what: Any) -> tuple[Any, list[str]]:
-    """A plain value as the declared type, and what is wrong with it (then the value is None)."""
+    """A plain value as the declared type, and what is wrong with it (then the value is None).
+
+    Under a class, keys nobody asked for are no problem; under a JSON Schema, it says.
+    """
+    try:
+        plain = to_plain(value)
+    except (TypeError, ValueError):
+        return None, ["/: holds something that is no JSON value, such as NaN"]
     if isinstance(what, Mapping):
-        problems = _schema_misfits(value, what)
+        problems = _schema_misfits(plain, what)
         return (None if problems else value), problems
-    return _read(value, what)
+    return _read(plain, what)
 
 
 def schema_of_call(function: Callable[..., Any], skip: int = 0) -> Mapping[str, Any]:
@@ -66,29 +78,50 @@ def _call_schema(function: Callable[..., Any], skip: int) -> Mapping[str, Any]:
             extra = "allow"
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
             continue
-        hint = hints.get(parameter.name, Any)
+        hint = readable(hints.get(parameter.name, Any))
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[f"f_{len(fields)}"] = (hint, pydantic.Field(default, alias=parameter.name))
     config = pydantic.ConfigDict(extra=extra, arbitrary_types_allowed=True)
-    model = pydantic.create_model("arguments", __config__=config, **fields)
-    return _tidy(model.model_json_schema(by_alias=True))
+    try:
+        model = pydantic.create_model("arguments", __config__=config, **fields)
+        return _tidy(model.model_json_schema(by_alias=True, schema_generator=_generator()))
+    except (pydantic.PydanticUserError, pydantic.PydanticUndefinedAnnotation) as error:
+        name = getattr(function, "__qualname__", type(function).__name__)
+        raise ConfigurationError(
+            f"The arguments of {name} have no JSON Schema: {_first_line(error)}. "
+            f"Annotate them with types JSON can hold, or give their schema in words of your own."
+        ) from error
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     """A function's annotations, those that cannot be resolved left out."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    if not hasattr(function, "__annotations__"):
+        function = type(function).__call__
     try:
-        return typing.get_type_hints(inspect.unwrap(function), include_extras=True)
+        return typing.get_type_hints(function, include_extras=True)
     except Exception:
-        said = getattr(function, "__annotations__", {})
-        return {name: hint for name, hint in said.items() if not isinstance(hint, str)}
+        return dict(_resolvable(function))
+
+
+def _resolvable(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    """One annotation at a time, so that a bad one does not hide the others."""
+    for name, hint in getattr(function, "__annotations__", {}).items():
+        alone = types.SimpleNamespace(__annotations__={name: hint})
+        try:
+            yield from typing.get_type_hints(
+                alone, globalns=getattr(function, "__globals__", {}), include_extras=True
+            ).items()
+        except Exception:
+            continue
 
 
 def returns_of(function: Callable[..., Any]) -> Any:
     """What a function says it gives back; None when it says nothing."""
     hint = hints_of(function).get("return")
-    if hint is None or hint is type(None) or hint is Any or isinstance(hint, str | types.NoneType):
-        return None
-    return hint
+    return None if hint is None or hint is type(None) or hint is Any or isinstance(hint, str) else hint
 
 
 # -- classes ------------------------------------------------------------------------------------------------
@@ -106,83 +139,321 @@ def _cached_adapter(what: Any) -> Any:
     import pydantic
 
     try:
-        return pydantic.TypeAdapter(what)
+        adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(readable(what))
+        adapter.rebuild()  # does nothing unless a name in it could not be resolved, and then says which
     except Exception as error:
-        raise ConfigurationError(f"{what!r} cannot serve as a contract: {error}") from error
+        raise _no_contract(what, error) from error
+    return adapter
 
 
-def _adapter_schema(what: Any) -> Mapping[str, Any]:
-    return _tidy(_adapter(what).json_schema())
+@lru_cache(maxsize=1024)
+def _type_schema(what: Any) -> Mapping[str, Any]:
+    adapter = _adapter(what)
+    try:
+        return _tidy(adapter.json_schema(schema_generator=_generator()))
+    except Exception as error:
+        raise _no_contract(what, error) from error
 
 
-def _read(value: Any, what: Any) -> tuple[Any, list[str]]:
+def _no_contract(what: Any, error: Exception) -> ConfigurationError:
+    name = getattr(what, "__qualname__", None) or repr(what)
+    return ConfigurationError(
+        f"{name} cannot serve as a contract: {_first_line(error)}. "
+        f"Use a dataclass, TypedDict or pydantic model of types JSON can hold, or a JSON Schema."
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
+@lru_cache(maxsize=1)
+def _generator() -> Any:
+    """Writes schemas without a word about defaults JSON cannot hold: those are for Python callers."""
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Quiet(GenerateJsonSchema):
+        ignored_warning_kinds = GenerateJsonSchema.ignored_warning_kinds | {"non-serializable-default"}
+
+    return Quiet
+
+
+def _read(plain: Any, what: Any) -> tuple[Any, list[str]]:
     import pydantic
 
-    from detent.kernel.plain import encode
-
+    adapter = _adapter(what)
     try:
         # As JSON, and strictly: a text is no number, and a date may still be written as text.
-        return _adapter(what).validate_json(encode(value), strict=True), []
+        return adapter.validate_json(encode(plain), strict=True), []
     except pydantic.ValidationError as error:
-        return None, [
-            f"/{'/'.join(str(part) for part in one['loc'])}: {one['type'].replace('_', ' ')}"
-            for one in error.errors(include_url=False, include_context=False, include_input=False)[:MOST_TOLD]
-        ]
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        return None, _merged(_expected(one["type"], one["msg"], one["loc"], plain) for one in found)
 
 
-def _tidy(schema: dict[str, Any]) -> dict[str, Any]:
-    """Without the titles pydantic adds: they say what the names already say."""
+_SAYS_EXPECTED = frozenset({
+    "bool_type", "bytes_type", "bytes_too_long", "bytes_too_short", "dataclass_type", "date_future",
+    "date_past", "date_type", "datetime_future", "datetime_past", "datetime_type", "decimal_max_digits",
+    "decimal_max_places", "decimal_parsing", "decimal_type", "decimal_whole_digits", "dict_type", "enum",
+    "finite_number", "float_type", "frozen_set_type", "greater_than", "greater_than_equal",
+    "int_from_float", "int_type", "less_than", "less_than_equal", "list_type", "literal_error",
+    "model_type", "multiple_of", "none_required", "set_type", "string_pattern_mismatch", "string_too_long",
+    "string_too_short", "string_type", "time_delta_type", "time_type", "timezone_aware", "timezone_naive",
+    "too_long", "too_short", "tuple_type", "url_scheme", "url_type", "uuid_type", "uuid_version",
+})  # fmt: skip
+"""Kinds of problem whose message tells what was expected and nothing of what was there."""
+_SAYS_MORE_AFTER_COMMA = frozenset({
+    "date_from_datetime_parsing", "date_parsing", "datetime_from_date_parsing", "datetime_parsing",
+    "time_delta_parsing", "time_parsing", "url_parsing", "uuid_parsing",
+})  # fmt: skip
+"""Kinds of problem whose message quotes what was there, after a comma."""
 
-    def without(node: Any, named: bool = False) -> Any:
-        if isinstance(node, dict):
-            return {
-                key: without(value, named=not named and key in ("properties", "$defs"))
-                for key, value in node.items()
-                if named or key != "title" or not isinstance(value, str)
-            }
-        return [without(item) for item in node] if isinstance(node, list) else node
 
-    tidy: dict[str, Any] = without(schema)
-    return tidy
+def _expected(kind: str, message: str, path: tuple[str | int, ...], plain: Any) -> tuple[str, str]:
+    """A place and what was expected there. Other messages may hold anything, so only their kind is told."""
+    place = _place(path, plain)
+    if kind == "missing":
+        return place, f"lacks {path[-1]}"
+    if kind == "extra_forbidden":
+        return _place(path[:-1], plain), "has keys nobody asked for"
+    if kind in _SAYS_MORE_AFTER_COMMA:
+        message = message.partition(", ")[0]
+    elif kind not in _SAYS_EXPECTED:
+        return place, f"breaks {kind.replace('_', ' ')}"
+    return place, message.replace("Input should be ", "must be ", 1)
+
+
+def _place(path: Iterable[str | int], plain: Any) -> str:
+    """The pointer of a path, without its parts that name alternatives of a type rather than places."""
+    parts: list[str | int] = []
+    for part in path:
+        index = isinstance(plain, list) and isinstance(part, int) and part < len(plain)
+        if index or (isinstance(plain, dict) and part in plain):
+            plain = plain[part]
+            parts.append(part)
+    return pointer_to(parts) or "/"
+
+
+def _merged(problems: Iterable[tuple[str, str]]) -> list[str]:
+    """Lines to tell. What several alternatives expect at one place becomes one line."""
+    lines: dict[tuple[str, str], dict[str, None]] = {}
+    for place, words in problems:
+        start, _, rest = words.partition("must be ")
+        key = (place, "must be ") if rest and not start else (place, words)
+        lines.setdefault(key, {})[rest if rest and not start else ""] = None
+    return [f"{place}: {start}{' or '.join(rest)}" for (place, start), rest in lines.items()][:MOST_TOLD]
 
 
 # -- JSON Schema --------------------------------------------------------------------------------------------
 
+_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""Keywords that hold schemas by name."""
+_VALUES = frozenset({"const", "default", "enum", "example", "examples"})
+"""Keywords that hold values, in which nothing is a schema."""
+
+
+def _rewritten(schema: Any, change: Callable[[dict[str, Any], Mapping[str, Any]], dict[str, Any]]) -> Any:
+    """A copy of a schema, each schema in it put through `change(copy, original)`."""
+    if isinstance(schema, Mapping):
+        copy = {}
+        for word, said in schema.items():
+            if word in _VALUES:
+                copy[word] = said
+            elif word in _BY_NAME and isinstance(said, Mapping):
+                copy[word] = {name: _rewritten(inner, change) for name, inner in said.items()}
+            else:
+                copy[word] = _rewritten(said, change)
+        return change(copy, schema)
+    return [_rewritten(item, change) for item in schema] if isinstance(schema, list) else schema
+
+
+def _tidy(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the titles pydantic adds: they say what the names already say."""
+
+    def untitled(copy: dict[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
+        copy.pop("title", None)
+        return copy
+
+    tidy: dict[str, Any] = _rewritten(schema, untitled)
+    return tidy
+
+
+def strictly(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy in which every object that names its properties takes no others, unless it says otherwise.
+
+    Objects put together from several schemas stay open: none of the parts knows the properties of the others.
+    """
+    parts = _parts(schema)
+
+    def closed(copy: dict[str, Any], original: Mapping[str, Any]) -> dict[str, Any]:
+        if "properties" in original and id(original) not in parts:
+            copy.setdefault("additionalProperties", False)
+        return copy
+
+    strict: dict[str, Any] = _rewritten(schema, closed)
+    return strict
+
+
+def _parts(schema: Mapping[str, Any]) -> set[int]:
+    """Identities of the schemas that say only a part of what an object must be."""
+    parts: set[int] = set()
+
+    def mark(node: Any) -> None:
+        if isinstance(node, Mapping) and id(node) not in parts:
+            parts.add(id(node))
+            for one in _put_together(node, schema):
+                mark(one)
+
+    def look(copy: dict[str, Any], node: Mapping[str, Any]) -> dict[str, Any]:
+        sources = [word for word in ("properties", "$ref", "anyOf", "oneOf", "if") if word in node]
+        if len(sources) + len(node.get("allOf", ())) > 1:
+            mark(node)
+        for one in (node.get("not"), *node.get("dependentSchemas", {}).values()):
+            mark(one)
+        return copy
+
+    _rewritten(schema, look)
+    return parts
+
+
+def _put_together(node: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[Any]:
+    """Schemas that speak of the very value `node` speaks of."""
+    for word in ("allOf", "anyOf", "oneOf"):
+        yield from node.get(word, ())
+    for word in ("if", "then", "else"):
+        yield node.get(word)
+    reference = node.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#"):
+        there: Any = root
+        for part in reference.split("/")[1:]:
+            part = part.replace("~1", "/").replace("~0", "~")
+            there = there.get(part) if isinstance(there, Mapping) else None
+        yield there
+
 
 def check_schema(schema: Mapping[str, Any]) -> None:
-    """Raise `ConfigurationError` unless this is a JSON Schema."""
+    """Raise `ConfigurationError` unless this is a JSON Schema whose references lead somewhere."""
     import jsonschema
+    from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
+
+    kind = _validator_class(schema)
+    try:
+        plain = to_plain(dict(schema))
+        kind.check_schema(plain)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"This is no JSON Schema: {error}") from None
+    except jsonschema.SchemaError as error:
+        place = pointer_to(error.absolute_path) or "/"
+        raise ConfigurationError(f"This is no JSON Schema: {error.message} (at {place}).") from None
+    resource = _specification(kind).create_resource(plain)
+    resolver = REGISTRY.with_resource("", resource).resolver_with_root(resource)
+    _follow(resource, resolver)
+
+
+def _follow(resource: Any, resolver: Any) -> None:
+    """Look every reference up."""
+    from referencing.exceptions import Unresolvable
+
+    if isinstance(resource.contents, Mapping) and isinstance(said := resource.contents.get("$ref"), str):
+        try:
+            resolver.lookup(said)
+        except Unresolvable:
+            raise ConfigurationError(
+                f"This JSON Schema refers to '{said}', which is not in it. Put what it refers to under $defs."
+            ) from None
+    for inner in resource.subresources():
+        _follow(inner, resolver.in_subresource(inner))
+
+
+def _validator_class(schema: Mapping[str, Any]) -> Any:
+    from jsonschema.validators import Draft202012Validator, validator_for
+
+    return (
+        validator_for(schema, default=Draft202012Validator) if "$schema" in schema else Draft202012Validator
+    )
+
+
+def _specification(kind: Any) -> Any:
+    from referencing.jsonschema import specification_with
+
+    return specification_with(kind.META_SCHEMA["$schema"])
+
+
+_validators: dict[int, tuple[Mapping[str, Any], Any]] = {}
+"""Validators by the identity of their schema, which is kept alive so that the identity stays its own."""
+_MOST_VALIDATORS = 512
+
+
+def _validator(schema: Mapping[str, Any]) -> Any:
+    """Making one takes as long as checking a small value, so those in use are kept."""
+    found = _validators.get(id(schema))
+    if found is not None and found[0] is schema:
+        return found[1]
+    from jsonschema_specifications import REGISTRY
+
+    # A registry of our own: without one, a reference to an address would be fetched from there.
+    made = _validator_class(schema)(to_plain(dict(schema)), registry=REGISTRY)
+    while len(_validators) >= _MOST_VALIDATORS:
+        _validators.pop(next(iter(_validators)), None)
+    _validators[id(schema)] = (schema, made)
+    return made
+
+
+def _schema_misfits(plain: Any, schema: Mapping[str, Any]) -> list[str]:
+    import referencing.exceptions
 
     try:
-        jsonschema.Draft202012Validator.check_schema(dict(schema))
-    except jsonschema.SchemaError as error:
-        place = "/".join(str(part) for part in error.absolute_path)
-        raise ConfigurationError(f"This is no JSON Schema: {error.message} (at /{place}).") from None
+        found = sorted(_validator(schema).iter_errors(plain), key=_in_order)
+    except referencing.exceptions.Unresolvable:
+        check_schema(schema)  # says which reference
+        raise
+    lines = dict.fromkeys(f"{pointer_to(error.absolute_path) or '/'}: {_told(error)}" for error in found)
+    return list(lines)[:MOST_TOLD]
 
 
-def _schema_misfits(value: Any, schema: Mapping[str, Any]) -> list[str]:
-    import jsonschema
-
-    validator = jsonschema.Draft202012Validator(dict(schema))
-    found = sorted(validator.iter_errors(value), key=lambda error: [str(part) for part in error.absolute_path])
-    return [_told(error) for error in found[:MOST_TOLD]]
+def _in_order(error: Any) -> list[tuple[int, int, str]]:
+    return [(0, part, "") if isinstance(part, int) else (1, 0, part) for part in error.absolute_path]
 
 
 def _told(error: Any) -> str:
-    """One problem, without the value."""
-    place = "/" + "/".join(str(part) for part in error.absolute_path)
-    rule, wanted = str(error.validator), error.validator_value
+    """What was expected, without the value."""
+    rule, wanted = error.validator, error.validator_value
+    if rule is None:  # the schema `false`
+        return "holds something that must not be there"
     if rule == "required":
-        missing = [name for name in wanted if name not in error.instance]
-        return f"{place}: lacks {', '.join(missing)}"
-    if rule == "additionalProperties":
+        return f"lacks {', '.join(name for name in wanted if name not in error.instance)}"
+    if rule in ("additionalProperties", "unevaluatedProperties") and isinstance(error.schema, Mapping):
         known = ", ".join(error.schema.get("properties", {})) or "none"
-        return f"{place}: has keys nobody asked for (asked for: {known})"
+        return f"has keys nobody asked for (asked for: {known})"
     if rule == "type":
-        return f"{place}: must be {wanted if isinstance(wanted, str) else ' or '.join(wanted)}"
+        return f"must be {wanted if isinstance(wanted, str) else ' or '.join(wanted)}"
     if rule in ("enum", "const"):
-        choices = wanted if rule == "enum" else [wanted]
-        return f"{place}: must be one of {', '.join(map(str, choices))}"
+        return f"must be {_choices(wanted if rule == 'enum' else [wanted])}"
+    if rule in ("anyOf", "oneOf"):
+        return _alternatives(error)
     if isinstance(wanted, str | int | float | bool):
-        return f"{place}: breaks {rule} {wanted}"
-    return f"{place}: fits no alternative" if rule in ("anyOf", "oneOf") else f"{place}: breaks {rule}"
+        return f"breaks {rule} {wanted}"
+    return f"breaks {rule}"
+
+
+def _choices(wanted: list[Any]) -> str:
+    more = f" and {len(wanted) - MOST_TOLD} more" if len(wanted) > MOST_TOLD else ""
+    return f"one of {', '.join(map(str, wanted[:MOST_TOLD]))}{more}"
+
+
+def _alternatives(error: Any) -> str:
+    """What the alternatives expect, as far as one line can say it."""
+    if not error.context:
+        return "fits more than one alternative"
+    here = error.absolute_path
+    if all(one.validator == "type" and one.absolute_path == here for one in error.context):
+        wanted = dict.fromkeys(_told(one).removeprefix("must be ") for one in error.context)
+        return f"must be {' or '.join(wanted)}"
+    alternatives: dict[Any, list[Any]] = {}
+    for one in error.context:
+        alternatives.setdefault(one.relative_schema_path[0], []).append(one)
+
+    def distance(problems: list[Any]) -> tuple[bool, int]:
+        return any(one.validator == "type" and one.absolute_path == here for one in problems), len(problems)
+
+    nearest = min(alternatives.values(), key=distance)[0]
+    return f"fits no alternative (nearest: {pointer_to(nearest.absolute_path) or '/'}: {_told(nearest)})"

@@ -1,18 +1,26 @@
-"""A step: the work done in a state. Ordinary code first; an intent says what it is for."""
+"""A step: the work done in a state. Ordinary code first; an intent says what it is for.
+
+What an agent needs to do the same work stands beside the handler: the contract its answer must keep,
+examples, how facts become an outcome. Who performs the step is not said here; see `dispatch`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from detent.kernel.errors import DetentError
+from detent.kernel.autonomy import AutonomyLevel, StepType
+from detent.kernel.errors import ConfigurationError, DetentError
 from detent.kernel.policy import ONCE, BreakerPolicy, RetryPolicy
 
 if TYPE_CHECKING:
     from detent.engine.context import StepContext
+    from detent.engine.outcome import Effect
+    from detent.kernel.equivalence import CompareRules
+    from detent.kernel.step_config import StepConfig
 
 Handler = Callable[["StepContext"], Any]
 
@@ -26,7 +34,42 @@ class Transient(DetentError):
         super().__init__(message)
 
 
+class StepFailed(DetentError):
+    """A step's output says of itself that it failed: `success: false`, whoever gave it."""
+
+
 TRANSIENT: tuple[type[BaseException], ...] = (Transient, TimeoutError, ConnectionError)
+
+
+class Example(NamedTuple):
+    """One worked example, shown to agents before the inputs at hand."""
+
+    inputs: Any
+    output: Any
+    note: str = ""
+
+
+class Proposal(NamedTuple):
+    """What an agent answered, read and checked against the hard contract."""
+
+    output: Any
+    """In the declared types, where the step declares any."""
+    next: str | None = None
+    effects: tuple[Effect, ...] = ()
+    reason: str | None = None
+    plain: Any = None
+    """The output as plain values."""
+
+
+class Verdict(NamedTuple):
+    """What a validator says of a proposal."""
+
+    ok: bool
+    reasons: Sequence[str] = ()
+
+
+Validator = Callable[[Mapping[str, Any], Proposal], Any]
+"""`(inputs, proposal) -> Verdict`, a truth value, or `(ok, reasons)`; sync or async."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +92,57 @@ class Step:
     blocking: bool = False
     """A sync handler that waits for something: run in a thread so that other runs go on."""
     metadata: dict[str, Any] = field(default_factory=dict)
+    step_type: StepType = StepType.PYTHON
+    inputs: Callable[[StepContext], Mapping[str, Any]] | tuple[str, ...] | None = None
+    """What the step works on, as an agent gets it: keys of the run's data, or a function. None: all data."""
+    output_schema: Any = None
+    """The hard contract of the output: a dataclass, TypedDict or model class, or a JSON Schema."""
+    returns: Any = None
+    """The soft contract; None reads the handler's return annotation."""
+    conclude: Callable[[StepContext, Any], Any] | None = None
+    """Makes an outcome of the output, whoever gave it: facts in, decision out."""
+    into: str | None = None
+    """Key of the run's data that takes the output; None spreads a mapping over the data."""
+    next: tuple[str, ...] | None = None
+    """States it may lead to; None means all the table lists."""
+    validator: Validator | None = None
+    """Checks an agent's proposal in place of a comparison with the handler."""
+    compare: CompareRules | None = None
+    """What may differ between two outputs that count as equal."""
+    examples: tuple[Example, ...] = ()
+    max_autonomy: AutonomyLevel | None = None
+    """Advice: how far an agent should be trusted at most."""
+    config: StepConfig | None = None
+    """Its own layer of configuration, the strongest."""
+    opaque: bool = False
+    """The handler acts on the world itself: calling it is an effect, performed once through the ledger."""
+    repeatable: bool = False
+    """Opaque: calling the handler twice is the same as once, so a call in doubt is made again."""
     is_async: bool = field(init=False, default=False)
     """The handler is a coroutine function, as most are."""
+    straight: bool = field(init=False, default=False)
+    """What the handler gives back is the outcome, with nothing in between."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "is_async", inspect.iscoroutinefunction(self.handler))
+        put = object.__setattr__
+        put(self, "is_async", inspect.iscoroutinefunction(self.handler))
+        straight = self.conclude is None and self.into is None and not self.opaque
+        put(self, "straight", straight and self.step_type is not StepType.AGENT)
+        for name in ("effects", "queries", "next", "inputs"):
+            if isinstance(said := getattr(self, name), list):
+                put(self, name, tuple(said))
+        if isinstance(self.config, Mapping):
+            from detent.kernel.step_config import StepConfig
+
+            put(self, "config", StepConfig.read(self.config, where=f"step '{self.name}'"))
+        if isinstance(self.max_autonomy, str):
+            put(self, "max_autonomy", AutonomyLevel(self.max_autonomy))
+        put(self, "examples", tuple(Example(*one) for one in self.examples))
+        if self.opaque and self.into is None:
+            raise ConfigurationError(
+                f"Step '{self.name}' is opaque: its output is known only after it was called. "
+                f"Say with `into` which key of the data takes it."
+            )
 
     async def call(self, ctx: StepContext) -> Any:
         """Have the handler decide, whatever kind of function it is."""

@@ -10,10 +10,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from detent.kernel.errors import ConfigurationError, DetentError, nearest
 from detent.kernel.policy import USUAL, BreakerPolicy, RetryPolicy
+
+if TYPE_CHECKING:
+    from detent.engine.context import StepContext
+    from detent.engine.step import Step
 
 Kind = Literal["query", "effect"]
 
@@ -65,6 +69,8 @@ class Tool:
     idempotent: bool = False
     """Effects: performing twice is the same as once."""
     wants_call: bool = False
+    wants_context: bool = False
+    """The step's context comes first, and nothing else: calling an opaque step's own handler."""
     retry: RetryPolicy = USUAL
     timeout: float | None = None
     breaker: BreakerPolicy | None = None
@@ -93,6 +99,8 @@ class Tool:
 
     def check(self, args: Mapping[str, Any]) -> None:
         """Raise `ConfigurationError` unless the tool takes these arguments."""
+        if self.wants_context:
+            return
         first = (None,) if self.wants_call else ()
         try:
             inspect.signature(self.perform).bind(*first, **args)
@@ -115,6 +123,32 @@ def tool(name: str, *, kind: Kind = "effect", **options: Any) -> Callable[[Calla
 def query(name: str, **options: Any) -> Callable[[Callable[..., Any]], Tool]:
     """Make a query of a function: `@query("crm.find_device")`."""
     return tool(name, kind="query", **options)
+
+
+CALL = "call:"
+"""Begins the name of the effect that calls an opaque step's handler."""
+
+
+def calling(step: Step) -> Tool:
+    """The effect of calling a handler that acts on the world itself."""
+
+    async def perform(ctx: StepContext) -> Any:
+        try:
+            value = await step.call(ctx)
+        except ToolError:
+            raise
+        except Exception as error:
+            # It says itself that it failed. Only a process that dies leaves the call in doubt.
+            transient = isinstance(error, step.retry_on)
+            raise ToolError(type(error).__name__, str(error), transient=transient) from error
+        if isinstance(value, Mapping) and value.get("success") is False:
+            raise ToolError("StepFailed", str(value.get("error") or "its output says so"))
+        return value
+
+    return Tool(
+        f"{CALL}{step.name}", perform, wants_context=True, idempotent=step.repeatable, retry=step.retry,
+        timeout=step.timeout, description=step.intent, arguments={"type": "object"},
+    )  # fmt: skip
 
 
 class Toolbox:

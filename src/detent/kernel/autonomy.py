@@ -62,20 +62,28 @@ class AutonomyLevel(str, Enum):
         """The next level down."""
         return _LEVELS[self.rank - 1] if self.rank else None
 
-    def __lt__(self, other: object) -> bool:
-        return self.rank < other.rank if isinstance(other, AutonomyLevel) else NotImplemented
+    # Explicit, since texts would be compared as texts.
+    def __lt__(self, other: str) -> bool:
+        return self.rank < _rank(other)
 
-    def __le__(self, other: object) -> bool:
-        return self.rank <= other.rank if isinstance(other, AutonomyLevel) else NotImplemented
+    def __le__(self, other: str) -> bool:
+        return self.rank <= _rank(other)
 
-    def __gt__(self, other: object) -> bool:
-        return self.rank > other.rank if isinstance(other, AutonomyLevel) else NotImplemented
+    def __gt__(self, other: str) -> bool:
+        return self.rank > _rank(other)
 
-    def __ge__(self, other: object) -> bool:
-        return self.rank >= other.rank if isinstance(other, AutonomyLevel) else NotImplemented
+    def __ge__(self, other: str) -> bool:
+        return self.rank >= _rank(other)
 
 
 _LEVELS = tuple(AutonomyLevel)
+
+
+def _rank(other: object) -> int:
+    """A plain text is refused: Python would compare it by the alphabet."""
+    if not isinstance(other, AutonomyLevel):
+        raise TypeError(f"A level of autonomy is compared with another, not with a {type(other).__name__}.")
+    return other.rank
 
 
 class FallbackReason(str, Enum):

@@ -218,6 +218,8 @@ class Noted:
     topic: str
     body: Plain = field(default_factory=dict)
     spend: Spend = NOTHING
+    aside: bool = False
+    """Made between steps, or after the end: no part of an attempt."""
 
 
 @dataclass(frozen=True, slots=True)

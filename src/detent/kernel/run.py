@@ -275,6 +275,7 @@ class Run:
             # The proposal did not come about: the step is asked once more and told why.
             performed = sorted(self.done)
             failed = self.failure["failed"] if self.failure else []
+            proposal = self.proposal
             self._settle()
             self.failure = {
                 "function": body.tool,
@@ -284,6 +285,8 @@ class Run:
                 "key": body.key,
                 "performed": performed,
                 "failed": [*failed, body.key],
+                "by": proposal.by if proposal is not None else "handler",
+                "detail": copied(proposal.detail) if proposal is not None else {},
             }
 
     def _effect_skipped(self, body: EffectSkipped, at: float) -> None:
@@ -324,7 +327,8 @@ class Run:
 
     def _noted(self, body: Noted, at: float) -> None:
         self.side_spend += body.spend
-        self.let_in = True
+        if not body.aside:
+            self.let_in = True
 
     def _tagged(self, body: Tagged, at: float) -> None:
         kept = [tag for tag in self.tags if tag not in body.remove]

@@ -1,0 +1,515 @@
+"""Record and replay: what agents, queries and effects answered, kept in a file and given back from it.
+
+A cassette is JSON lines: a header, then one line per interaction, written as soon as it is over. Playing
+one asks nobody: an interaction is found by what was asked, not by when, so that concurrent ones may come in
+another order. Something else being asked than was recorded is a `CassetteMismatch`, never a guess.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Literal, NamedTuple, Self, cast, get_args
+
+from detent.engine.ports import TapeCall, TapeError
+from detent.engine.step import Transient
+from detent.engine.tools import ToolError
+from detent.kernel import log
+from detent.kernel.errors import ConfigurationError, DetentError, nearest
+from detent.kernel.plain import canonical, copied, decode, digest, encode, to_plain
+
+VERSION = 1
+"""Written in the header; a cassette of a later version is refused."""
+
+LONGEST_SHOWN = 200
+"""Characters of each side of a difference."""
+
+NOT_THERE = "(nothing)"
+"""How a difference shows a side that has no value at the place."""
+
+Kind = Literal["agent", "query", "effect"]
+
+_inside: ContextVar[bool] = ContextVar("detent_cassette_inside_agent", default=False)
+
+
+class Interaction(NamedTuple):
+    """One line of a cassette."""
+
+    line: int
+    """Number in the file; the header is 1."""
+    kind: Kind
+    where: str
+    step: str
+    subject: str
+    request: Any
+    answer: Any = None
+    error: Mapping[str, Any] | None = None
+    """What was raised in place of an answer."""
+    inside: bool = False
+    """Asked by an agent while it was answering: not asked again when the agent's answer is played."""
+
+    @property
+    def channel(self) -> Channel:
+        """What it shares with the other interactions of its kind."""
+        return (self.kind, self.where, self.step, self.subject)
+
+    def __str__(self) -> str:
+        return f"{_named(*self.channel)} (line {self.line})"
+
+
+Channel = tuple[str, str, str, str]
+
+
+class CassetteMismatch(TapeError):
+    """What is asked now was not recorded. Shows values: it is meant for whoever runs the test."""
+
+    def __init__(
+        self,
+        path: Path,
+        call: TapeCall,
+        what: str,
+        *,
+        line: int | None = None,
+        difference: Difference | None = None,
+    ) -> None:
+        self.path = path
+        self.kind = call.kind
+        self.where = call.where
+        self.step = call.step
+        self.subject = call.subject
+        self.line = line
+        """Line of the interaction it was compared with."""
+        self.difference = difference
+        """The first one."""
+        place = f"{path}, line {line}" if line is not None else str(path)
+        super().__init__(f"{place}: {_named(*call[:4])}: {what}")
+
+
+class RecordedError(DetentError):
+    """An exception of a type nobody here knows, as it was recorded. Its type goes by the recorded name."""
+
+
+# -- recording ----------------------------------------------------------------------------------------------
+
+
+class Recorder:
+    """A tape that writes a cassette. The file is opened at once, so that a bad path fails before the run."""
+
+    def __init__(self, path: str | Path, overwrite: bool = False) -> None:
+        self.path = Path(path)
+        self.recorded = 0
+        """Interactions written so far."""
+        self._failed: OSError | None = None
+        try:
+            self._file: IO[bytes] = self.path.open("wb" if overwrite else "xb", buffering=0)
+        except FileExistsError:
+            raise ConfigurationError(
+                f"{self.path} is there already. Record to another file, or say that it may be overwritten."
+            ) from None
+        except OSError as error:
+            raise ConfigurationError(f"{self.path} cannot be written: {error.strerror or error}.") from error
+        # The front door is looked up, not imported: it opens onto rooms above this one.
+        self._write({"cassette": VERSION, "detent": import_module("detent").__version__})
+        if self._failed is not None:
+            self._file.close()
+            raise ConfigurationError(f"{self.path} cannot be written: {self._failed.strerror}.")
+
+    async def through(self, call: TapeCall, work: Callable[[], Awaitable[Any]]) -> Any:
+        """Ask, and keep what came of it. A cancelled attempt leaves nothing."""
+        line: dict[str, Any] = {
+            "kind": call.kind,
+            "where": call.where,
+            "step": call.step,
+            "subject": call.subject,
+            "request": to_plain(call.request, "request"),
+        }
+        if _inside.get():
+            line["inside"] = True
+        outer = _inside.set(_inside.get() or call.kind == "agent")
+        try:
+            answer = to_plain(await work(), "answer")
+        except (asyncio.CancelledError, TapeError):
+            raise
+        except Exception as error:
+            self._write({**line, "error": _error_to_plain(error)})
+            raise
+        finally:
+            _inside.reset(outer)
+        self._write({**line, "answer": answer})
+        return answer
+
+    def close(self) -> None:
+        """Finish the file; tells if something could not be written."""
+        self._file.close()
+        if self._failed is not None:
+            raise DetentError(
+                f"{self.path} is incomplete after {self.recorded} interactions: "
+                f"{self._failed.strerror or self._failed}. The run itself was not touched by this."
+            ) from self._failed
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        """One line, in one go. A full disk costs the recording, not the run that is recorded."""
+        if self._failed is not None:
+            return
+        rest = memoryview((encode(line) + "\n").encode())
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            self._failed = error
+            log.error("cassette.write_failed", path=str(self.path), error=error.strerror or str(error))
+            return
+        self.recorded += "kind" in line
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+_KNOWN: Mapping[str, type[Exception]] = {
+    "ToolError": ToolError,
+    "Transient": Transient,
+    "TimeoutError": TimeoutError,
+    "ConnectionError": ConnectionError,
+}
+"""Exceptions the engine treats each in its own way; what is one of them stays one."""
+
+
+def _error_to_plain(error: Exception) -> dict[str, Any]:
+    plain: dict[str, Any] = {"type": type(error).__name__}
+    known = next((name for name, cls in _KNOWN.items() if isinstance(error, cls)), None)
+    if known is not None and known != plain["type"]:
+        plain["is"] = known
+    if isinstance(error, ToolError):
+        message = "" if str(error) == error.code else error.message
+        return {**plain, "code": error.code, "message": message, "transient": error.transient}
+    plain["message"] = str(error)
+    if isinstance(error, Transient) and error.retry_after is not None:
+        plain["retry_after"] = error.retry_after
+    return plain
+
+
+def _error_from_plain(plain: Mapping[str, Any]) -> Exception:
+    name, message = str(plain["type"]), str(plain.get("message", ""))
+    known = plain.get("is", name)
+    if known == "ToolError":
+        return ToolError(str(plain["code"]), message, transient=bool(plain.get("transient")))
+    if known == "Transient":
+        return Transient(message, plain.get("retry_after"))
+    base = _KNOWN.get(known, RecordedError)
+    cls = (
+        base
+        if base.__name__ == name
+        else cast("type[Exception]", type(name, (base,), {"__module__": __name__}))
+    )
+    return cls(message)
+
+
+# -- reading ------------------------------------------------------------------------------------------------
+
+
+class Cassette(NamedTuple):
+    """A cassette file, read."""
+
+    interactions: tuple[Interaction, ...]
+    detent: str
+    """Version that recorded it."""
+    cut: int | None = None
+    """Number of the last line, when the recording broke off in the middle of it."""
+
+
+def read_cassette(path: str | Path) -> Cassette:
+    """Everything in a cassette. A last line that broke off is left out with a warning."""
+    path = Path(path)
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}.") from error
+    lines = raw.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    rest = lines.pop()  # what follows the last line end: nothing, or a line that broke off
+    header = _header(path, lines[0] if lines else rest)
+    interactions = [
+        _interaction(path, number, text) for number, text in enumerate(lines[1:], 2) if text.strip()
+    ]
+    cut = None
+    if lines and rest.strip():
+        number = len(lines) + 1
+        try:
+            interactions.append(_interaction(path, number, rest))  # whole, only its line end is missing
+        except ConfigurationError:
+            cut = number
+            log.warning("cassette.cut_off", path=str(path), line=number)
+    return Cassette(tuple(interactions), str(header.get("detent", "")), cut)
+
+
+def _header(path: Path, line: bytes) -> Mapping[str, Any]:
+    try:
+        header = decode(line.decode())
+    except ValueError:
+        header = None
+    if not isinstance(header, dict) or type(header.get("cassette")) is not int:
+        raise ConfigurationError(
+            f'{path}, line 1: this is no cassette; one begins with {{"cassette": {VERSION}, …}}. '
+            f"Record one with `--record`."
+        )
+    if header["cassette"] > VERSION:
+        raise ConfigurationError(
+            f"{path}, line 1: a cassette of version {header['cassette']}, "
+            f"recorded by detent {header.get('detent', '?')}; this one reads up to {VERSION}."
+        )
+    return header
+
+
+def _interaction(path: Path, number: int, text: bytes) -> Interaction:
+    """One line, or a `ConfigurationError` that says what is wrong with it."""
+    try:
+        plain = decode(text.decode())
+    except ValueError as error:
+        raise ConfigurationError(f"{path}, line {number}: not valid JSON: {error}.") from error
+    problem = _misfit(plain)
+    if problem is not None:
+        raise ConfigurationError(f"{path}, line {number}: {problem}. Record the cassette again.")
+    return Interaction(number, **plain)
+
+
+def _misfit(plain: Any) -> str | None:
+    """What is wrong with a line's value."""
+    if not isinstance(plain, dict):
+        return "an interaction is a mapping"
+    known = Interaction._fields[1:]
+    for key in plain:
+        if key not in known:
+            return f"unknown key '{key}'.{nearest(key, known)}".rstrip(".?")
+    for key in ("kind", "where", "step", "subject"):
+        if not isinstance(plain.get(key), str):
+            return f"'{key}' is missing or no text"
+    if plain["kind"] not in get_args(Kind):
+        return f"'kind' is {', '.join(get_args(Kind))}"
+    if "request" not in plain:
+        return "'request' is missing"
+    if ("answer" in plain) == ("error" in plain):
+        return "an interaction has either an answer or an error"
+    error = plain.get("error")
+    if "error" in plain and (not isinstance(error, dict) or not isinstance(error.get("type"), str)):
+        return "'error' is a mapping with a type"
+    if error is not None and error.get("is", error["type"]) == "ToolError" and "code" not in error:
+        return "a ToolError has a code"
+    return None
+
+
+# -- playing ------------------------------------------------------------------------------------------------
+
+
+class Player:
+    """A tape that gives back what a cassette holds and calls nobody."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._cassette = read_cassette(self.path)
+        self._channels: dict[Channel, _Channel] = {}
+        for one in self._cassette.interactions:
+            self._channels.setdefault(one.channel, _Channel()).add(one)
+        self.mismatches: list[CassetteMismatch] = []
+        """Every mismatch so far, also those somebody along the way made light of."""
+
+    @property
+    def cut(self) -> int | None:
+        """The line in the middle of which the recording broke off, if it did."""
+        return self._cassette.cut
+
+    async def through(self, call: TapeCall, work: Callable[[], Awaitable[Any]]) -> Any:
+        """What was answered when this was asked before; `work` is not called."""
+        request = to_plain(call.request, "request")
+        channel = self._channels.get((call.kind, call.where, call.step, call.subject))
+        found = channel.take(digest(request)) if channel is not None else None
+        if found is None:
+            mismatch = self._mismatch(call, request, channel)
+            self.mismatches.append(mismatch)
+            raise mismatch
+        await asyncio.sleep(0)  # as before, others get their turn in the meantime
+        if found.error is not None:
+            raise _error_from_plain(found.error)
+        return copied(found.answer)
+
+    def unplayed(self) -> list[Interaction]:
+        """What was recorded and never asked for, in the file's order.
+
+        Questions an agent asked while it was answering are left out: its answer is played as a whole.
+        """
+        left = (one for channel in self._channels.values() for one in channel.left())
+        return sorted((one for one in left if not one.inside), key=lambda one: one.line)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _mismatch(self, call: TapeCall, request: Any, channel: _Channel | None) -> CassetteMismatch:
+        if channel is None:
+            return CassetteMismatch(self.path, call, self._nothing_recorded(call))
+        recorded = next(channel.left(), None)
+        if recorded is None:
+            many = "once" if channel.many == 1 else f"{channel.many} times"
+            return CassetteMismatch(
+                self.path, call, f"asked more often than recorded ({many}). Record it again if this is right."
+            )
+        difference = first_difference(recorded.request, request)
+        return CassetteMismatch(
+            self.path, call, f"asked for something else than recorded.\n{difference}",
+            line=recorded.line, difference=difference,
+        )  # fmt: skip
+
+    def _nothing_recorded(self, call: TapeCall) -> str:
+        """Says what is nearest to what was asked for."""
+        beside = sorted({c[3] for c in self._channels if c[:3] == (call.kind, call.where, call.step)})
+        if beside:
+            return f"not recorded. For this step the cassette has: {', '.join(beside)}."
+        steps = sorted({c[2] for c in self._channels if c[:2] == (call.kind, call.where)})
+        if steps:
+            return f"not recorded.{nearest(call.step, steps)} It is recorded for: {', '.join(steps)}."
+        return "not recorded, nor anything like it."
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass
+class _Channel:
+    """Interactions that differ in what was asked alone. Taking one costs the same however many there are."""
+
+    many: int = 0
+    _by_request: dict[str, deque[Interaction]] = field(default_factory=dict)
+    _order: deque[Interaction] = field(default_factory=deque)
+    _taken: set[int] = field(default_factory=set)
+
+    def add(self, one: Interaction) -> None:
+        self.many += 1
+        self._order.append(one)
+        self._by_request.setdefault(digest(one.request), deque()).append(one)
+
+    def take(self, request: str) -> Interaction | None:
+        """The next one not yet taken that was asked for the same."""
+        waiting = self._by_request.get(request)
+        if not waiting:
+            return None
+        one = waiting.popleft()
+        self._taken.add(one.line)
+        return one
+
+    def left(self) -> Iterator[Interaction]:
+        """Those not yet taken, in order."""
+        while self._order and self._order[0].line in self._taken:
+            self._order.popleft()
+        return (one for one in self._order if one.line not in self._taken)
+
+
+# -- differences --------------------------------------------------------------------------------------------
+
+
+class Difference(NamedTuple):
+    """Where two plain values first differ."""
+
+    pointer: str
+    """JSON pointer; empty for the whole value."""
+    recorded: str
+    """What stands there, cut to a readable length; for texts, the first line that differs."""
+    asked: str
+    line: int | None = None
+    """For texts of several lines: the line's number."""
+
+    def __str__(self) -> str:
+        line = f", line {self.line}" if self.line is not None else ""
+        return (
+            f"First difference at {self.pointer or 'the top'}{line}:\n"
+            f"  recorded: {self.recorded}\n"
+            f"  asked:    {self.asked}"
+        )
+
+
+def first_difference(recorded: Any, asked: Any, pointer: str = "") -> Difference | None:
+    """The first place at which two plain values differ, or None when they are equal."""
+    if isinstance(recorded, dict) and isinstance(asked, dict):
+        keys: Iterable[Any] = dict.fromkeys((*recorded, *asked))
+    elif isinstance(recorded, list) and isinstance(asked, list):
+        keys = range(max(len(recorded), len(asked)))
+    elif isinstance(recorded, str) and isinstance(asked, str):
+        return None if recorded == asked else _text_difference(recorded, asked, pointer)
+    else:
+        same = canonical(recorded) == canonical(asked)
+        return None if same else Difference(pointer, _value(recorded), _value(asked))
+    for key in keys:
+        here = f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
+        if not _has(recorded, key):
+            return Difference(here, NOT_THERE, _value(asked[key]))
+        if not _has(asked, key):
+            return Difference(here, _value(recorded[key]), NOT_THERE)
+        if (found := first_difference(recorded[key], asked[key], here)) is not None:
+            return found
+    return None
+
+
+def _has(value: Any, key: Any) -> bool:
+    return key in value if isinstance(value, dict) else key < len(value)
+
+
+def _text_difference(recorded: str, asked: str, pointer: str) -> Difference:
+    ours, theirs = recorded.split("\n"), asked.split("\n")
+    several = max(len(ours), len(theirs)) > 1
+    index = _parting(ours, theirs)
+    sides = [side[index] if index < len(side) else None for side in (ours, theirs)]
+    one, other = (side or "" for side in sides)
+    # A long line is shown from shortly before the place that matters.
+    start = (
+        max(0, _parting(one, other) - LONGEST_SHOWN // 4) if max(len(one), len(other)) > LONGEST_SHOWN else 0
+    )
+    shown = [
+        NOT_THERE if side is None else _line(side, start) if several else _value(side, start)
+        for side in sides
+    ]
+    return Difference(pointer, shown[0], shown[1], index + 1 if several else None)
+
+
+def _parting(one: Sequence[str], other: Sequence[str]) -> int:
+    """The first position at which two sequences are no longer the same."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _line(text: str, start: int) -> str:
+    """A line of a text, between bars so that blanks at its ends can be seen."""
+    return f"|{_visible('…' * bool(start) + text[start:], LONGEST_SHOWN - 2)}|"
+
+
+def _value(value: Any, start: int = 0) -> str:
+    """A value as JSON; a text from `start` on."""
+    return _visible(canonical("…" + value[start:] if start else value), LONGEST_SHOWN)
+
+
+def _visible(text: str, most: int) -> str:
+    """Not too long, and nothing in it that a terminal would obey."""
+    text = text[: most + 1]
+    text = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _named(kind: str, where: str, step: str, subject: str) -> str:
+    """`query 'crm.find' of step 'check' in child .a` for people."""
+    parts = [f"{kind} '{subject}'"]
+    if step:
+        parts.append(f"of step '{step}'")
+    if where:
+        parts.append(f"in child '{where}'")
+    return " ".join(parts)

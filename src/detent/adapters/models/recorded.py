@@ -1,0 +1,222 @@
+"""An executor that gives back answers an agent gave before, from a journal or a cassette. It asks nobody.
+
+Answers are given in the order they were recorded, step by step, failed attempts included, so whoever asks
+sees what was seen then. What is asked is not compared; a `Player` on the engine's tape does that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from detent.adapters.cassette import read_cassette
+from detent.engine.executor import (
+    Availability,
+    EventCallback,
+    ExecutorError,
+    ExecutorResult,
+    ExecutorTimeoutError,
+    OutputSchemaValidationError,
+    Schema,
+    UsageMetadata,
+)
+from detent.kernel.autonomy import FallbackReason
+from detent.kernel.entries import Entry, Migrated, Moved, Recorded, Reopened, Started
+from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.plain import copied
+
+if TYPE_CHECKING:
+    from detent.engine.agent_tools import AgentTools
+    from detent.kernel.step_config import StepConfig
+
+_KEY = re.compile(r"agent/\d+/.+")
+"""Under which dispatch keeps an agent's answers: the attempt and what was asked."""
+
+
+_REASONS = tuple(reason.value for reason in FallbackReason)
+
+
+class RecordedAnswer(NamedTuple):
+    """One answer, or failure, of an agent."""
+
+    step: str
+    place: str
+    """Where it was recorded, for messages."""
+    value: Mapping[str, Any]
+
+
+class RecordedStepExecutor:
+    """Performs steps by giving the recorded answers again."""
+
+    def __init__(self, answers: Iterable[RecordedAnswer]) -> None:
+        self._answers: dict[str, deque[RecordedAnswer]] = {}
+        for answer in answers:
+            _check(answer)
+            self._answers.setdefault(answer.step, deque()).append(answer)
+        self._had = {step: len(queue) for step, queue in self._answers.items()}
+
+    @classmethod
+    def from_entries(
+        cls, entries: Iterable[Entry], steps: Mapping[str, str] | None = None
+    ) -> RecordedStepExecutor:
+        """The answers in a journal. `steps` names the steps of states that are called otherwise."""
+        return cls(_from_journal(entries, steps or {}))
+
+    @classmethod
+    def from_cassette(cls, path: str | Path) -> RecordedStepExecutor:
+        """The agents' answers in a cassette, those of child runs included."""
+        return cls(
+            RecordedAnswer(
+                one.step,
+                f"{path}, line {one.line}",
+                _on_tape(one.answer) if one.error is None else {"error": one.error},
+            )
+            for one in read_cassette(path).interactions
+            if one.kind == "agent"
+        )
+
+    async def execute(
+        self,
+        *,
+        step_name: str,
+        agent_name: str,
+        prompt: Any,
+        instructions: str | None = None,
+        allowed_tools: list[str] | None = None,
+        cwd: Path | None = None,
+        output_schema: Schema | None = None,
+        config: StepConfig | None = None,
+        event_callback: EventCallback | None = None,
+        toolbox: AgentTools | None = None,
+    ) -> ExecutorResult:
+        """The step's next recorded answer; its effects are proposed anew, its failure is raised again."""
+        answer = self._next(step_name)
+        value = answer.value
+        await _propose(value.get("proposed") or (), step_name, answer.place, toolbox)
+        if (failed := value.get("error")) is not None:
+            raise _error(failed, step_name, value)
+        return ExecutorResult(
+            copied(value["output"]),
+            bool(value.get("success", True)),
+            _usage(value),
+            model_id=value.get("model_id"),
+        )
+
+    def available(self) -> Availability:
+        """Always: nobody needs to be reached."""
+        return Availability(True)
+
+    def priced(self, model_id: str | None) -> bool:
+        """Asking costs nothing, and that is known. (An answer tells what it cost when it was given.)"""
+        return True
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+    def left(self) -> dict[str, int]:
+        """How many answers were not asked for, per step."""
+        return {step: len(queue) for step, queue in self._answers.items() if queue}
+
+    def _next(self, step_name: str) -> RecordedAnswer:
+        queue = self._answers.get(step_name)
+        if queue is None:
+            there = ", ".join(self._answers) or "none"
+            raise ExecutorError(
+                f"No answer is recorded for step '{step_name}'.{nearest(step_name, self._answers)} "
+                f"Steps with answers: {there}.",
+                step_name=step_name,
+            )
+        if not queue:
+            had = self._had[step_name]
+            raise ExecutorError(
+                f"No recorded answer is left for step '{step_name}': there "
+                f"{'was 1' if had == 1 else f'were {had}'}.",
+                step_name=step_name,
+            )
+        return queue.popleft()
+
+
+def _from_journal(entries: Iterable[Entry], steps: Mapping[str, str]) -> Iterable[RecordedAnswer]:
+    """The agents' answers, each with the step whose state the run was in."""
+    state = ""
+    for entry in entries:
+        body = entry.body
+        if isinstance(body, Moved):
+            state = body.to
+        elif isinstance(body, Started | Migrated | Reopened):
+            state = body.state
+        elif isinstance(body, Recorded) and _KEY.fullmatch(body.key):
+            yield RecordedAnswer(steps.get(state, state), f"entry {entry.seq}", body.value)
+
+
+def _on_tape(answer: Any) -> Any:
+    """An agent's answer as a tape keeps it: alone, or beside what else it left in the journal."""
+    return answer["record"] if isinstance(answer, Mapping) and "record" in answer else answer
+
+
+def _usage(value: Mapping[str, Any]) -> UsageMetadata | None:
+    """What an answer used up, the turns on the way to it included."""
+    usage, turns = (UsageMetadata.from_plain(value.get(part)) for part in ("usage", "turns"))
+    if usage is None or turns is None:
+        return turns if usage is None else usage
+    return usage + turns
+
+
+def _check(answer: RecordedAnswer) -> None:
+    """Refuse what is no agent's answer before anything is asked."""
+    value = answer.value
+    if not isinstance(value, Mapping) or ("output" in value) == (value.get("error") is not None):
+        raise ConfigurationError(
+            f"{answer.place}: this is no agent's answer; one is a mapping with either an output or an error."
+        )
+    error = value.get("error")
+    if error is not None and (
+        not isinstance(error, Mapping) or (error.get("reason") or "exception") not in _REASONS
+    ):
+        raise ConfigurationError(
+            f"{answer.place}: an agent's error is a mapping with type, message and reason, "
+            f"which is one of {', '.join(_REASONS)}."
+        )
+
+
+async def _propose(
+    proposed: Iterable[Mapping[str, Any]], step_name: str, place: str, toolbox: AgentTools | None
+) -> None:
+    for effect in proposed:
+        if toolbox is None:
+            raise ExecutorError(
+                f"The answer recorded for '{step_name}' ({place}) proposes '{effect['tool']}', "
+                f"but no tools were given.",
+                step_name=step_name,
+            )
+        await toolbox.call(effect["tool"], effect.get("args") or {})
+        if (key := effect.get("key")) is not None:
+            toolbox.proposed[-1] = replace(toolbox.proposed[-1], key=key)
+
+
+def _error(said: Mapping[str, Any], step_name: str, value: Mapping[str, Any]) -> ExecutorError:
+    """The failure as it was: the same reason, the same say about trying again, the same words."""
+    usage = _usage(value)
+    kind = str(said.get("type") or "ExecutorError")
+    reason = FallbackReason(said.get("reason") or "exception")
+    message = str(said.get("message") or kind)
+    error: ExecutorError
+    if reason is FallbackReason.TIMEOUT:
+        error = ExecutorTimeoutError(step_name, float(value.get("ms") or 0.0) / 1000, usage=usage)
+    elif reason is FallbackReason.SCHEMA_VIOLATION:
+        problems = said.get("problems") or [message]
+        error = OutputSchemaValidationError(step_name, "the contract", problems, usage=usage)
+    else:
+        # An exception of somebody else's executor keeps its name; what counts is on the attributes.
+        own = kind == "ExecutorError"
+        cls = ExecutorError if own else type(kind, (ExecutorError,), {"__module__": __name__})
+        error = cls(message, step_name=step_name, usage=usage)
+        error.transient = bool(said.get("transient"))
+    error.reason = reason
+    error.retry_after = said.get("retry_after")
+    error.args = (message,)
+    return error

@@ -1,0 +1,201 @@
+"""What happens once a dispatched step is committed: the other side is compared, evidence is counted.
+
+Nothing here can change the step's outcome or fail the run, and no effect is performed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from detent.engine import gate
+from detent.engine.context import BesideContext, CannotCheck, StepContext
+from detent.engine.execution import Execution, Performed
+from detent.engine.outcome import Effect
+from detent.engine.step import Step
+from detent.kernel import log
+from detent.kernel.autonomy import FallbackReason, StepMode
+from detent.kernel.budget import NOTHING, Spend
+from detent.kernel.entries import Noted
+from detent.kernel.errors import Fenced, StoreUnavailable
+from detent.kernel.evidence import DEMOTIONS, Demotion, Tally, Verdict, below, verdict_of, verdict_of_shadow
+from detent.kernel.plain import copied, digest
+from detent.kernel.run import Run
+from detent.kernel.step_config import AGENT_TIMEOUT
+
+if TYPE_CHECKING:
+    from detent.engine.driver import Driver
+
+EVIDENCE = "evidence/"
+"""Prefix of the marks that hold a step's tally."""
+TRIES = 5
+"""At writing a mark that others write too."""
+
+
+@dataclass(slots=True)
+class Afterwards:
+    """What is left to do for one execution."""
+
+    execution: Execution
+    performed: Performed
+    steps: int
+    """Moves the run had made when the step was performed."""
+    before: Run | None = None
+    """The run as it was then, where a shadow needs it."""
+    whole: bool = False
+    """Of the side that counted only the outcome is known, so outcomes are compared, not the facts before."""
+
+    @classmethod
+    def of(cls, driver: Driver, execution: Execution, performed: Performed) -> Afterwards | None:
+        """What is left to do, if anything."""
+        shadow = performed.result.shadow
+        if not shadow and not execution.plan.agent:
+            return None
+        before = Run.from_plain(_whole(driver.run)) if shadow else None
+        return cls(execution, performed, driver.run.steps, before)
+
+    def due(self, run: Run) -> bool:
+        """True once the step's move is committed."""
+        return run.steps > self.steps or run.status.is_end
+
+    async def carry_out(self, driver: Driver) -> None:
+        """Compare and count."""
+        try:
+            detail = self.performed.outcome.detail
+            found = verdict_of(detail)
+            if found is not None:
+                await self._count(driver, found, dict(detail.get("series") or {}))
+            if self.before is not None and not driver.engine.stopping:
+                note, spend = await self._shadow(driver, self.before)
+                await driver.commit_whole(Noted("shadow", note, spend, aside=True))
+                found = verdict_of_shadow(note)
+                if found is not None:
+                    await self._count(driver, found, note["series"])
+        except (Fenced, StoreUnavailable):
+            raise
+        except Exception as error:
+            log.error("dispatch.afterwards_failed", run_id=driver.run.id, error=type(error).__name__)
+
+    # -- the other side -------------------------------------------------------------------------------------
+
+    async def _shadow(self, driver: Driver, before: Run) -> tuple[dict[str, Any], Spend]:
+        """Run the side that did not count, on what the step saw, and say how it compares."""
+        agent = self.performed.result.mode_used is not StepMode.AGENT
+        execution, clock = self.execution, driver.clock
+        ctx = StepContext(driver, execution.step, execution.ctx.attempt)
+        ctx._run = before
+        ctx._memo = execution.ctx._memo
+        execution.run, execution.ctx = before, ctx
+        side = "agent" if agent else "handler"
+        began = clock.elapsed()
+        note, spend = await (self.by_agent(driver) if agent else self.by_handler())
+        result, level = self.performed.result, self.execution.level
+        note = {
+            "step": execution.plan.qualified,
+            "side": side,
+            "duration_ms": round((clock.elapsed() - began) * 1000, 3),
+            "other_ms": result.handler_duration_ms if agent else result.agent_duration_ms,
+            "autonomy_level": level.value,
+            "series": execution.series(execution.plan.config.model_id),
+            **note,
+        }
+        execution._say(
+            log.info, "dispatch.shadow_completed", side=side, outcome=note["outcome"],
+            pointers=note.get("pointers", [])[:10], duration_ms=note["duration_ms"], cost_usd=spend.cost_usd,
+        )  # fmt: skip
+        return note, spend
+
+    async def by_agent(self, driver: Driver) -> tuple[dict[str, Any], Spend]:
+        """Ask the agent, and compare."""
+        execution = self.execution
+        executor = execution.executor()
+        if isinstance(executor, str):
+            return {"outcome": "failed", "reason": FallbackReason.NO_EXECUTOR.value}, NOTHING
+        if driver.short_of(execution.plan.config.budget) is not None:
+            return {"outcome": "failed", "reason": FallbackReason.BUDGET.value}, NOTHING
+        asked = await execution.ask(executor, durable=False)
+        more: dict[str, Any] = {}
+        if asked.model_id is not None:
+            more["series"] = execution.series(asked.model_id)
+        if asked.usage is not None and asked.usage.total_cost_usd is not None:
+            more["cost_usd"] = asked.usage.total_cost_usd
+        if asked.failure is not None:
+            failed = {"outcome": "failed", "reason": asked.failure.reason.value, "error": asked.failure.type}
+            return {**failed, **more}, asked.spend
+        assert execution.agent_side is not None
+        return {**self._compared(self.performed.side, execution.agent_side), **more}, asked.spend
+
+    async def by_handler(self) -> tuple[dict[str, Any], Spend]:
+        """Run the handler, and compare."""
+        execution = self.execution
+        try:
+            async with asyncio.timeout(execution.plan.timeout or AGENT_TIMEOUT):
+                beside = execution.ctx if isinstance(execution.ctx, BesideContext) else None
+                handler = await execution.handle(beside or BesideContext(execution.ctx))
+        except (Fenced, StoreUnavailable):
+            raise
+        except CannotCheck:
+            if self.whole:
+                raise
+            return {"outcome": "failed", "error": CannotCheck.__name__}, NOTHING
+        except Exception as error:
+            return {"outcome": "failed", "error": type(error).__name__}, NOTHING
+        return self._compared(handler, self.performed.side), NOTHING
+
+    def _compared(self, handler: gate.Side, agent: gate.Side) -> dict[str, Any]:
+        execution = self.execution
+        if self.whole:
+            handler, agent = _bare(execution.step, handler), _bare(execution.step, agent)
+        details, count = gate.compare_sides(execution.step, execution.plan.contract, handler, agent)
+        if not count:
+            return {"outcome": "agreed"}
+        return {"outcome": "differed", "pointers": [one.pointer for one in details], "count": count}
+
+    # -- evidence -------------------------------------------------------------------------------------------
+
+    async def _count(self, driver: Driver, verdict: Verdict, series: dict[str, Any]) -> None:
+        """Add a verdict to the step's tally; lower the step when the tally says so."""
+        execution, store = self.execution, driver.engine.store
+        rules = driver.engine.dispatcher.settings.evidence
+        name = execution.plan.qualified
+        key = f"{EVIDENCE}{name}/{digest(series, 12)}"
+        for _ in range(TRIES):
+            said, version = await store.mark(key)
+            before = Tally.from_plain(said)
+            tally = before.after(verdict, rules.keep)
+            why = tally.demotion(rules) if execution.plan.agent else None
+            lower = below(execution.level, rules) if why is not None else None
+            kept = Tally() if lower is not None else tally
+            if await store.set_mark(key, kept.to_plain(), version):
+                break
+        else:
+            return
+        if tally.drifts(rules) and not before.drifts(rules):
+            execution._say(log.warning, "agreement.drift", n=tally.n, agreed=tally.agreed)
+        if lower is None or why is None:
+            return
+        mark = f"{DEMOTIONS}{name}"
+        said, version = await store.mark(mark)
+        there = Demotion.from_plain(said)
+        if there is not None and there.level <= lower:
+            return
+        demotion = Demotion(lower, execution.level, why, driver.clock.now(), "engine", series)
+        if await store.set_mark(mark, demotion.to_plain(), version):
+            execution._say(
+                log.warning, "autonomy.demoted", autonomy=lower.value, was=execution.level.value, why=why,
+                hint=f"look at `detent autonomy report`; `detent autonomy restore {name}` puts it back",
+            )  # fmt: skip
+            note = {"step": name, "level": lower.value, "was": execution.level.value, "why": why}
+            await driver.commit_whole(Noted("autonomy.demoted", note, aside=True))
+
+
+def _bare(step: Step, side: gate.Side) -> gate.Side:
+    """A side as far as a journal knows it: its outcome, and its effects without the keys they were given."""
+    effects = tuple(Effect(one.tool, one.args) for one in side.effects)
+    return gate.Side.of(step, side.outcome, side.outcome, side.to, effects)
+
+
+def _whole(run: Run) -> dict[str, Any]:
+    plain: dict[str, Any] = copied(run.to_plain())
+    return plain

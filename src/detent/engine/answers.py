@@ -1,0 +1,63 @@
+"""Reading an agent's text: the JSON value it holds, or the text itself where a text will do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+_FENCES = ("```", "~~~")
+
+
+def parse_answer(text: str, *, text_allowed: bool) -> Any:
+    """The whole text as JSON; else its last fenced JSON block; else, where allowed, the text itself.
+
+    ValueError when none of these can be had; it never repeats the text.
+    """
+    try:
+        return _value(text)
+    except ValueError as error:
+        why = error
+    for block in reversed(list(_fenced(text))):
+        try:
+            return _value(block)
+        except ValueError:
+            continue
+    if text_allowed:
+        return text
+    raise ValueError(str(why)) from None
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        if not text.strip():
+            raise ValueError("the answer is empty") from None
+        place = f"line {error.lineno}, column {error.colno}"
+        raise ValueError(f"the answer is not one JSON value ({place})") from None
+    except RecursionError:
+        raise ValueError("the answer is nested too deeply") from None
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"the answer holds {name}, which is no JSON number")
+
+
+def _fenced(text: str) -> Iterator[str]:
+    """The contents of closed fences that say `json`, or nothing, about themselves."""
+    fence, wanted, lines = "", False, list[str]()
+    for line in text.splitlines():
+        bare = line.strip()
+        if fence:
+            if bare.startswith(fence) and not bare.strip(fence[0]):
+                if wanted:
+                    yield "\n".join(lines)
+                fence, lines = "", []
+            else:
+                lines.append(line)
+        elif bare.startswith(_FENCES):
+            mark = bare[0]
+            info = bare.lstrip(mark)
+            fence = mark * (len(bare) - len(info))
+            wanted = info.strip().lower() in ("", "json")

@@ -1,0 +1,381 @@
+"""Asking an agent: attempts, each under its own time limit, retried where that may help, kept in the journal.
+
+An attempt's answer, or how it failed, is journaled before anything is made of it. A run that is resumed reads
+it from there: nothing that was committed is paid for again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from detent.engine import prompting
+from detent.engine.agent_tools import FATAL, AgentTools, declared_tools
+from detent.engine.answers import parse_answer
+from detent.engine.executor import (
+    DISPATCH_AGENT,
+    AgentStreamChunk,
+    ExecutorError,
+    ExecutorTimeoutError,
+    OutputSchemaValidationError,
+    SchemaHint,
+    StepExecutor,
+    UsageMetadata,
+)
+from detent.engine.outcome import Effect
+from detent.engine.ports import TapeCall
+from detent.engine.step import Proposal, StepFailed
+from detent.kernel import log
+from detent.kernel.autonomy import FallbackReason
+from detent.kernel.budget import NOTHING, Spend
+from detent.kernel.entries import Recorded
+from detent.kernel.errors import BudgetExceededError, DetentError
+from detent.kernel.plain import digest, to_plain, writable
+from detent.kernel.step_config import AGENT_TIMEOUT
+
+if TYPE_CHECKING:
+    from detent.engine.context import StepContext
+    from detent.engine.contract import Contract
+    from detent.engine.dispatch import Plan
+    from detent.engine.driver import Driver
+
+LONGEST_ERROR = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How an attempt, and with the last one the asking, failed."""
+
+    reason: FallbackReason
+    type: str
+    message: str
+    transient: bool = False
+    retry_after: float | None = None
+    problems: tuple[str, ...] = ()
+    """Violations of the hard contract, to be told to the agent."""
+
+    @property
+    def loggable(self) -> str:
+        """The message where it is ours and holds no values; else only what kind of error it was."""
+        ours = self.reason in (FallbackReason.TIMEOUT, FallbackReason.SCHEMA_VIOLATION, FallbackReason.BUDGET)
+        return self.message if ours else self.type
+
+    @classmethod
+    def of(cls, error: Exception) -> Failure:
+        """The failure an exception amounts to."""
+        message = writable(str(error))[:LONGEST_ERROR]
+        if isinstance(error, ExecutorError):
+            problems = error.validation_errors if isinstance(error, OutputSchemaValidationError) else ()
+            return cls(
+                error.reason, type(error).__name__, message, error.transient, error.retry_after, problems
+            )
+        if isinstance(error, BudgetExceededError):
+            return cls(FallbackReason.BUDGET, type(error).__name__, message)
+        transient = isinstance(error, ConnectionError)
+        return cls(FallbackReason.EXCEPTION, type(error).__name__, message, transient)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As the journal keeps it."""
+        plain: dict[str, Any] = {"type": self.type, "message": self.message, "reason": self.reason.value}
+        if self.transient:
+            plain["transient"] = True
+        if self.retry_after is not None:
+            plain["retry_after"] = self.retry_after
+        if self.problems:
+            plain["problems"] = list(self.problems)
+        return plain
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Failure:
+        """Read back what `to_plain` wrote."""
+        return cls(
+            FallbackReason(plain["reason"]), plain["type"], plain["message"], plain.get("transient", False),
+            plain.get("retry_after"), tuple(plain.get("problems", ())),
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Asked:
+    """What came of asking an agent."""
+
+    proposal: Proposal | None = None
+    failure: Failure | None = None
+    attempts: int = 0
+    seconds: float = 0.0
+    usage: UsageMetadata | None = None
+    model_id: str | None = None
+    cuts: tuple[str, ...] = ()
+
+    @property
+    def spend(self) -> Spend:
+        """What all attempts used up."""
+        return NOTHING if self.usage is None else self.usage.spend
+
+
+class Asking:
+    """One execution of a step by an agent."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        plan: Plan,
+        ctx: StepContext,
+        inputs: Mapping[str, Any],
+        executor: StepExecutor,
+        facts: Mapping[str, Any],
+        *,
+        durable: bool = True,
+    ) -> None:
+        self.driver = driver
+        self.plan = plan
+        self.ctx = ctx
+        self.inputs = inputs
+        self.executor = executor
+        self.facts = facts
+        self.durable = durable
+        """Attempts are kept in the journal of the visit. Else there is one, and whoever asks keeps it."""
+
+    async def ask(self, check: Any = None) -> Asked:
+        """Attempts until one keeps the hard contract, or no other may be made.
+
+        `check` is asked about each proposal and raises `OutputSchemaValidationError` where it breaks what
+        only the run's table knows.
+        """
+        plan, config = self.plan, self.plan.config
+        asked = Asked()
+        most = plan.resolved.retry.max_attempts if self.durable else 1
+        retry = plan.resolved.retry
+        problems: Sequence[str] = ()
+        told = False
+        log.info(
+            "executor.step_start",
+            **self.facts,
+            timestamp=self._now(),
+            agent_name=DISPATCH_AGENT,
+            config=_shown(config.to_plain()),
+        )
+        while True:
+            if asked.attempts and (short := self.driver.short_of(config.budget)) is not None:
+                limit, spent, of = short
+                log.warning(
+                    "dispatch.budget_exhausted", **self.facts, timestamp=self._now(), limit=of, spent=spent,
+                    unit=limit,
+                )  # fmt: skip
+                asked.failure = Failure.of(BudgetExceededError(limit, of, spent))
+                return asked
+            asked.attempts += 1
+            prompt = prompting.build(
+                plan.instructions, self.inputs, plan.contract,
+                secrets=self.driver.engine.dispatcher.settings.secrets, problems=problems,
+            )  # fmt: skip
+            asked.cuts = prompt.cuts
+            record, fresh = await self._attempt(asked.attempts, prompt)
+            self._count(asked, record)
+            failure, asked.proposal = await self._read(record, check)
+            if failure is None:
+                asked.failure = None
+                usage = asked.usage or UsageMetadata()
+                log.info(
+                    "executor.step_complete", **self.facts, timestamp=self._now(), agent_name=DISPATCH_AGENT,
+                    success=True, duration_ms=round(asked.seconds * 1000, 1), usage=usage.to_plain(),
+                )  # fmt: skip
+                return asked
+            asked.failure = failure
+            violation = failure.reason is FallbackReason.SCHEMA_VIOLATION
+            may = (violation and not told) or (failure.transient and not violation)
+            again = may and asked.attempts < most
+            log.warning(
+                "executor.step_error", **self.facts, timestamp=self._now(), agent_name=DISPATCH_AGENT,
+                error_type=failure.type, error=failure.loggable, attempt_number=asked.attempts,
+                will_retry=again,
+            )  # fmt: skip
+            if not again:
+                return asked
+            if violation:
+                told, problems = True, failure.problems
+            elif fresh:
+                wait = max(retry.wait_before(asked.attempts + 1), failure.retry_after or 0.0)
+                async with self.driver.engine.slots.aside(self.driver):
+                    await self.driver.engine.slots.rest(wait)
+                if self.driver.engine.stopping:
+                    # Whoever takes the run up again finds the attempts made so far and goes on from there.
+                    raise asyncio.CancelledError
+
+    def _now(self) -> float:
+        return self.driver.clock.now()
+
+    # -- one attempt ----------------------------------------------------------------------------------------
+
+    async def _attempt(self, number: int, prompt: prompting.Prompt) -> tuple[dict[str, Any], bool]:
+        """What an attempt gave, as the journal keeps it, and whether it was made just now."""
+        plan, config, ctx = self.plan, self.plan.config, self.ctx
+        tools = AgentTools(ctx, declared_tools(plan.step, ctx.tools, plan.allowed), durable=self.durable)
+        request = {
+            "agent": DISPATCH_AGENT,
+            "instructions": prompt.instructions,
+            "prompt": prompt.text,
+            "schema": to_plain(plan.contract.schema),
+            "tools": [[tool.name, tool.kind, to_plain(tool.arguments)] for tool in tools.list()],
+            "config": {
+                key: value
+                for key in ("provider", "model_id", "temperature", "max_tokens")
+                if (value := getattr(config, key)) is not None
+            },
+        }
+        name = digest(request, 24)
+        fresh = False
+
+        async def work() -> dict[str, Any]:
+            nonlocal fresh
+            fresh = True
+            tape = self.driver.engine.tape
+            if tape is None:
+                return await self._execute(prompt, tools, name, number)
+            before = set(self.driver.run.records)
+            seen = len(ctx.looked)
+
+            async def live() -> dict[str, Any]:
+                record = await self._execute(prompt, tools, name, number)
+                made = {
+                    key: value
+                    for key, value in self.driver.run.records.items()
+                    if key not in before and not key.startswith("agent/")
+                }
+                return {"record": record, "made": made, "looked": list(ctx.looked)[seen:]}
+
+            subject = "/".join(str(part) for part in (config.provider or "", config.model_id or "") if part)
+            where = self.driver.where
+            kept = await tape.through(
+                TapeCall("agent", where, plan.step.name, subject or "default", request), live
+            )
+            for key, value in kept["made"].items():
+                if key not in self.driver.run.records:  # played back: what was asked on the way belongs here
+                    usage = UsageMetadata.from_plain(value.get("usage")) if isinstance(value, dict) else None
+                    spend = usage.spend if usage is not None and key.startswith("turn/") else NOTHING
+                    await self.driver.commit_whole(Recorded(key, value, spend))
+            if len(ctx.looked) == seen:
+                ctx.looked = [*ctx.looked, *kept["looked"]]
+            return dict(kept["record"])
+
+        try:
+            if not self.durable:
+                return await work(), True
+            record = await ctx.once(
+                f"agent/{number}/{name}", work, spend=lambda said: _usage(said, "usage").spend
+            )
+        except BudgetExceededError as error:
+            return {"error": Failure.of(error).to_plain(), "ms": 0.0}, fresh
+        return dict(record), fresh
+
+    async def _execute(
+        self, prompt: prompting.Prompt, tools: AgentTools, name: str, number: int
+    ) -> dict[str, Any]:
+        """Call the executor once; whatever goes wrong is part of what is kept."""
+        plan, config, clock = self.plan, self.plan.config, self.driver.clock
+        began = clock.elapsed()
+        record: dict[str, Any] = {"request": name}
+        limit = asyncio.timeout(config.timeout or AGENT_TIMEOUT)
+        usage: UsageMetadata | None = None
+        try:
+            async with limit:
+                result = await self.executor.execute(
+                    step_name=plan.step.name,
+                    agent_name=DISPATCH_AGENT,
+                    prompt=prompt.text,
+                    instructions=prompt.instructions,
+                    allowed_tools=[tool.name for tool in tools.list()],
+                    cwd=self.driver.engine.dispatcher.settings.cwd,
+                    output_schema=_wanted(plan.contract),
+                    config=config,
+                    event_callback=self._stream,
+                    toolbox=tools,
+                )
+            usage = result.usage
+            if not result.success:
+                raise ExecutorError(f"The executor says that '{plan.step.name}' failed.", usage=usage)
+            record["output"] = to_plain(result.output)
+            if result.model_id is not None:
+                record["model_id"] = result.model_id
+        except FATAL:
+            raise
+        except Exception as error:
+            if tools.stopped is not None:
+                raise tools.stopped from error
+            usage = getattr(error, "usage", None) or usage
+            if isinstance(error, TimeoutError) and limit.expired():
+                error = ExecutorTimeoutError(plan.step.name, config.timeout or AGENT_TIMEOUT, number, usage)
+            record["error"] = Failure.of(error).to_plain()
+        if tools.stopped is not None:
+            raise tools.stopped
+        if tools.proposed:
+            record["proposed"] = [
+                {"tool": one.tool, "args": to_plain(one.args), **({"key": one.key} if one.key else {})}
+                for one in tools.proposed
+            ]
+        record["ms"] = round((clock.elapsed() - began) * 1000, 3)
+        if usage is not None:
+            record["usage"] = usage.to_plain()
+        if tools.used is not None:
+            record["turns"] = tools.used.to_plain()
+        return record
+
+    async def _stream(self, chunk: AgentStreamChunk) -> None:
+        self.driver.engine.observers.stream(self.driver.run, self.plan.step.name, chunk)
+
+    async def _read(self, record: Mapping[str, Any], check: Any) -> tuple[Failure | None, Proposal | None]:
+        """The proposal an attempt amounts to, or how it failed."""
+        if "error" in record:
+            return Failure.from_plain(record["error"]), None
+        contract = self.plan.contract
+        try:
+            answer = record.get("output")
+            if isinstance(answer, str):
+                answer = _parsed(answer, contract)
+            effects = [
+                Effect(item["tool"], item["args"], item.get("key")) for item in record.get("proposed", ())
+            ]
+            proposal = contract.read(answer, effects)
+            if isinstance(proposal.plain, Mapping) and proposal.plain.get("success") is False:
+                raise StepFailed(f"The agent says that '{self.plan.step.name}' failed.")
+            if check is not None:
+                await check(proposal)
+        except FATAL:
+            raise
+        except (DetentError, TypeError, ValueError) as error:
+            return Failure.of(error), None
+        return None, proposal
+
+    @staticmethod
+    def _count(asked: Asked, record: Mapping[str, Any]) -> None:
+        asked.seconds += record.get("ms", 0.0) / 1000
+        for part in ("usage", "turns"):
+            if part in record:
+                usage = _usage(record, part)
+                asked.usage = usage if asked.usage is None else asked.usage + usage
+        asked.model_id = record.get("model_id") or asked.model_id
+
+
+def _wanted(contract: Contract) -> Mapping[str, Any] | None:
+    """The schema an executor gets: to judge by where the step declares one, else only to decode under."""
+    if contract.schema is None or (contract.hard is not None and not contract.envelope):
+        return contract.schema
+    return SchemaHint(contract.schema)
+
+
+def _parsed(text: str, contract: Contract) -> Any:
+    try:
+        answer = parse_answer(text, text_allowed=contract.text)
+    except ValueError:
+        raise contract.broken(["/: is not JSON"]) from None
+    return text if contract.text and not isinstance(answer, str) else answer
+
+
+def _usage(record: Mapping[str, Any], part: str) -> UsageMetadata:
+    return UsageMetadata.from_plain(record.get(part)) or UsageMetadata()
+
+
+def _shown(config: dict[str, Any]) -> dict[str, Any]:
+    """A configuration for a log line: a prompt's words are not for it."""
+    return {key: value for key, value in config.items() if key != "prompt_suffix"}

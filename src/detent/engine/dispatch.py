@@ -1,0 +1,212 @@
+"""The step dispatcher: who performs each step of each flow. The one place where that is decided.
+
+A `Plan` is what configuration makes of a step, worked out once and remembered. Most plans are plain: the
+handler, called straight. `execution` carries out the others.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from detent.engine import prompting
+from detent.engine.dispatch_settings import DispatchSettings
+from detent.engine.executor import DISPATCH_AGENT
+from detent.kernel import log
+from detent.kernel.autonomy import AutonomyLevel, StepMode, StepType
+from detent.kernel.errors import ConfigurationError
+from detent.kernel.plain import digest
+from detent.kernel.policy import RetryPolicy
+from detent.kernel.step_config import UNSAID, Resolved, StepConfig, resolve
+
+if TYPE_CHECKING:
+    from detent.engine.contract import Contract
+    from detent.engine.executor import StepExecutor
+    from detent.engine.flow import Flow
+    from detent.engine.step import Step
+    from detent.kernel.budget import Budget
+    from detent.kernel.run import Run
+
+FORCE = "force_deterministic"
+"""Key of a run's own configuration that switches agents off, for its children too."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What configuration makes of one step."""
+
+    flow: Flow
+    step: Step
+    resolved: Resolved
+    plain: bool
+    """The handler performs it and nothing else is asked for."""
+    retry: RetryPolicy
+    """Attempts at transient failures of the handler."""
+    timeout: float | None
+    """Seconds for one call of the handler."""
+
+    @property
+    def config(self) -> StepConfig:
+        """The resolved configuration."""
+        return self.resolved.config
+
+    @property
+    def agent(self) -> bool:
+        """An agent performs it, where it may."""
+        return self.resolved.config.mode is StepMode.AGENT
+
+    @cached_property
+    def qualified(self) -> str:
+        """The name settings and reports know the step by."""
+        return self.flow.qualified(self.step)
+
+    @cached_property
+    def contract(self) -> Contract:
+        """What an agent's answer must look like."""
+        from detent.engine.agent_tools import declared_tools
+        from detent.engine.contract import Contract  # reading answers is for those who ask agents
+
+        return Contract.of(self.step, self.flow, declared_tools(self.step, self.flow.tools, self.allowed))
+
+    @property
+    def allowed(self) -> tuple[str, ...] | None:
+        """Tools an agent may use, of those the step declares."""
+        return self.resolved.config.allowed_tools
+
+    @cached_property
+    def instructions(self) -> str:
+        """What an agent is told whatever the inputs are."""
+        return prompting.instructions(self.step.intent, self.config.prompt_extra, self.step.examples)
+
+    @cached_property
+    def prompt_fingerprint(self) -> str:
+        """Changes with anything an agent is told, inputs aside."""
+        allowed = prompting.allowed_block(self.contract)
+        return digest([self.instructions, prompting.contract_block(self.contract), allowed], 12)
+
+    @cached_property
+    def handler_fingerprint(self) -> str:
+        """Changes with the handler's code."""
+        handler = inspect.unwrap(self.step.handler)
+        try:
+            return digest(inspect.getsource(handler), 12)
+        except (OSError, TypeError):
+            return digest(f"{type(handler).__module__}.{getattr(handler, '__qualname__', handler)}", 12)
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What every event about this step says."""
+        metadata = self.step.metadata
+        return {
+            "flow": self.flow.name,
+            "definition": metadata.get("definition", self.flow.machine.name),
+            "step_name": self.step.name,
+            "step_path": metadata.get("path", self.step.name),
+            "action": metadata.get("action", getattr(self.step.handler, "__name__", self.step.name)),
+        }
+
+
+class Dispatcher:
+    """Plans for every step of an engine's flows, under one project's settings."""
+
+    def __init__(self, settings: DispatchSettings | None = None) -> None:
+        self.settings = settings or DispatchSettings()
+        self._plans: dict[tuple[str, str, bool], Plan] = {}
+        self._asks: dict[str, bool] = {}
+
+    def plan(self, flow: Flow, state: str, run: Run) -> Plan:
+        """Who performs the step of a state in this run."""
+        forced = self.settings.force_deterministic or bool(run.config and run.config.get(FORCE))
+        found = self._plans.get((flow.name, state, forced))
+        if found is None or found.flow is not flow:
+            found = self._plans[(flow.name, state, forced)] = self.plan_for(
+                flow, flow.step_for(state), forced
+            )
+        return found
+
+    def plan_for(self, flow: Flow, step: Step, forced: bool = False) -> Plan:
+        """What the layers of configuration make of a step; `StepConfigError` when they do not add up."""
+        settings = self.settings
+        resolved = resolve(
+            step.name,
+            flow=flow.name,
+            inline=step.config or UNSAID,
+            steps=settings.steps,
+            agent=settings.agents.get(DISPATCH_AGENT),
+            agent_name=DISPATCH_AGENT,
+            model=settings.model,
+            forced=forced,
+            max_autonomy=step.max_autonomy,
+            tools=(*(step.queries or ()), *(step.effects or ())),
+        )
+        config = resolved.config
+        said = resolved.sources.get("max_retries", "default") != "default" or config.retry_policy is not None
+        handler = config.mode is StepMode.DETERMINISTIC
+        for code, message in resolved.warnings:
+            log.warning("config.doubtful", step_name=step.name, flow=flow.name, code=code, hint=message)
+        return Plan(
+            flow,
+            step,
+            resolved,
+            plain=handler and step.straight and not config.shadow and not forced,
+            retry=resolved.retry if handler and said else step.retry,
+            timeout=config.timeout if handler and config.timeout is not None else step.timeout,
+        )
+
+    def asks_agents(self, flow: Flow) -> bool:
+        """Whether some step of a flow is performed or shadowed by an agent."""
+        found = self._asks.get(flow.name)
+        if found is None:
+            plans = [self.plan_for(flow, step) for step in flow.steps.values()]
+            found = self._asks[flow.name] = any(plan.agent or plan.config.shadow for plan in plans)
+        return found
+
+    def executor(self, provider: str | None, made: dict[str, StepExecutor]) -> StepExecutor | str:
+        """The executor of a provider, made once per run (`made` remembers); or why there is none."""
+        source = self.settings.executors
+        name = provider or (source.default if source is not None else None)
+        if source is None or name is None:
+            return "no executor is configured"
+        if name not in made:
+            try:
+                made[name] = source.make(name)
+            except Exception as error:
+                return f"{type(error).__name__}: {error}"
+        return made[name]
+
+    def check(self, flow: Flow, config: Mapping[str, Any], budget: Budget | None) -> None:
+        """Before a run begins: what could never work, whatever its data."""
+        forced = self.settings.force_deterministic or bool(config.get(FORCE))
+        plans = [self.plan_for(flow, step, forced) for step in flow.steps.values()]
+        if forced:
+            for plan in plans:
+                if plan.step.step_type is StepType.AGENT:
+                    raise ConfigurationError(
+                        f"Step '{plan.qualified}' is performed by an agent only; it has no handler, so the "
+                        f"run cannot be forced to be deterministic (E022)."
+                    )
+        for plan in plans:
+            limit = budget.cost_usd if budget is not None else None
+            limit = limit or (plan.config.budget.cost_usd if plan.config.budget is not None else None)
+            if limit is None or not (plan.agent or plan.config.shadow):
+                continue
+            if plan.agent and plan.config.autonomy is AutonomyLevel.OPERATOR and not plan.config.shadow:
+                continue
+            executor = self.executor(plan.config.provider, {})
+            if not isinstance(executor, str):
+                check_price(plan, executor)
+
+
+def check_price(plan: Plan, executor: StepExecutor) -> None:
+    """Raise when money is limited and nobody knows what asking costs."""
+    model_id = plan.config.model_id
+    priced = getattr(executor, "priced", None)
+    if priced is None or not priced(model_id):
+        name = f"model '{model_id}'" if model_id else "the default model"
+        raise ConfigurationError(
+            f"Step '{plan.qualified}' has a money budget, but the price of {name} is not known. "
+            f"Give it under `prices` in the settings, or leave out cost_usd."
+        )

@@ -1,0 +1,29 @@
+"""What a project says about who performs its steps: handed to the engine once, looked up per step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from detent.engine.executor import ExecutorSource
+from detent.kernel.evidence import EvidenceRules
+from detent.kernel.step_config import StepConfig
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchSettings:
+    """The layers below a step's own configuration, and where executors come from."""
+
+    steps: Mapping[str, StepConfig] = field(default_factory=dict)
+    """By qualified name (`flow/step`) or bare step name."""
+    agents: Mapping[str, StepConfig] = field(default_factory=dict)
+    model: StepConfig = field(default_factory=StepConfig)
+    executors: ExecutorSource | None = None
+    force_deterministic: bool = False
+    """Every run started here uses handlers only."""
+    evidence: EvidenceRules = field(default_factory=EvidenceRules)
+    secrets: frozenset[str] = frozenset()
+    """Values that never appear in a prompt."""
+    cwd: Path | None = None
+    """The project's folder, given to executors."""

@@ -1,0 +1,509 @@
+"""One execution of a step that is more than a straight call: the order of checks, the gate, the fallback.
+
+Whatever the agent does, the outcome is the agent's only when the gate let it pass; in every other case it is
+what the handler gives, as if no agent had been there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from detent.engine import deciding, gate
+from detent.engine.asking import Asked, Asking, Failure
+from detent.engine.context import BesideContext, CannotCheck, StepContext, call
+from detent.engine.dispatch import Plan, check_price
+from detent.engine.executor import DispatchError, StepExecutor
+from detent.engine.gate import Judgement, Side
+from detent.engine.outcome import Effect, Outcome, Receipt
+from detent.engine.step import Proposal, Step, StepFailed
+from detent.engine.tools import CALL
+from detent.kernel import log
+from detent.kernel.autonomy import AutonomyLevel, Check, FallbackReason, StepMode, StepType
+from detent.kernel.dispatch import AgentFailure, DispatchResult
+from detent.kernel.entries import Body
+from detent.kernel.equivalence import Discrepancy
+from detent.kernel.errors import DetentError, InvalidTransitionError, name_of
+from detent.kernel.plain import digest, to_plain
+
+if TYPE_CHECKING:
+    from detent.engine.driver import Driver
+
+CONTROL = frozenset(
+    {StepType.VALIDATE, StepType.SUBWORKFLOW, StepType.BRANCH, StepType.LOOP, StepType.CHECKPOINT}
+)
+
+
+@dataclass(slots=True)
+class Performed:
+    """A step's outcome, and what is left to do once it is committed."""
+
+    outcome: Outcome
+    result: DispatchResult
+    side: Side
+    """The side that counts."""
+    said: tuple[Body, ...] = ()
+    """Remarks of a handler that was run for comparison and counts after all."""
+
+
+async def concluded(step: Step, ctx: StepContext, value: Any) -> Outcome:
+    """The outcome of an output, whoever gave it."""
+    if isinstance(value, Outcome):
+        return value
+    if step.conclude is not None:
+        return Outcome.of(await call(step.conclude, False, ctx, value))
+    if step.into is not None:
+        outcome = Outcome.of(value) if isinstance(value, Mapping) or value is None else Outcome()
+        return outcome if outcome.hold is not None else Outcome(set={step.into: to_plain(value)})
+    return Outcome.of(value)
+
+
+class Execution:
+    """The dispatch of one step, once."""
+
+    def __init__(self, driver: Driver, plan: Plan, ctx: StepContext) -> None:
+        self.driver = driver
+        self.plan = plan
+        self.step = plan.step
+        self.ctx = ctx
+        self.level: AutonomyLevel = plan.config.autonomy or AutonomyLevel.OPERATOR
+        self.facts: dict[str, Any] = {"run_id": driver.run.id, **plan.facts}
+        self._inputs: dict[str, Any] | None = None
+        self._began = driver.clock.elapsed()
+        self._handler_seconds: float | None = None
+        self.agent_side: Side | None = None
+        self._said: tuple[Body, ...] = ()
+        self.run = driver.run
+        """The run as the step sees it."""
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What the step works on; worked out once, for agent and handler alike."""
+        if self._inputs is None:
+            self._inputs = self.ctx.inputs()
+        return self._inputs
+
+    # -- the order of checks --------------------------------------------------------------------------------
+
+    async def perform(self) -> Performed:
+        """Have the step performed by whoever should, and give the outcome that counts."""
+        plan, config = self.plan, self.plan.config
+        demoted = await self._demoted() if plan.agent else None
+        self._say(
+            log.info, "dispatch.mode_selected", mode=config.mode.value if config.mode else None,
+            autonomy=self.level.value, forced=plan.resolved.forced, source=plan.resolved.sources.get("mode"),
+            shadow=bool(config.shadow),
+        )  # fmt: skip
+        kind = self.step.step_type
+        if kind is StepType.AGENT:
+            if config.mode is StepMode.AGENT:
+                self._say(log.debug, "dispatch.mode_ignored", step_type=kind.value)
+            return await self._agent_alone()
+        if not plan.agent:
+            return await self._plain()
+        if kind in CONTROL:
+            self._say(
+                log.warning, "dispatch.no_intent", autonomy=self.level.value, step_type=kind.value,
+                hint=f"a {kind.value} step has no agent side",
+            )  # fmt: skip
+            return await self._plain()
+        before = self._before()
+        if before is not None:
+            return before if isinstance(before, Performed) else await before
+        if self.level is AutonomyLevel.OPERATOR:
+            hint = demoted or "operator requires deterministic mode; raise autonomy to let the agent answer"
+            self._say(log.warning, "dispatch.operator_fallback", autonomy=self.level.value, hint=hint)
+            return await self._fall_back(FallbackReason.OPERATOR, error=AgentFailure("Operator", hint))
+        if not self.step.intent:
+            hint = "give the step an intent: one or two sentences on what it accomplishes"
+            self._say(
+                log.warning, "dispatch.no_intent", autonomy=self.level.value, step_type=kind.value, hint=hint
+            )
+            return await self._fall_back(FallbackReason.NO_INTENT, error=AgentFailure("NoIntent", hint))
+        executor = self.executor()
+        if isinstance(executor, str):
+            self._say(
+                log.warning, "dispatch.no_executor", autonomy=self.level.value, why_not=executor,
+                provider=config.provider or self._default_provider(),
+                hint="configure `model.provider`, or set the step to mode: deterministic",
+            )  # fmt: skip
+            return await self._fall_back(
+                FallbackReason.NO_EXECUTOR, error=AgentFailure("NoExecutor", executor)
+            )
+        if (short := self.driver.short_of(config.budget)) is not None:
+            limit, spent, of = short
+            self._say(log.warning, "dispatch.budget_exhausted", limit=of, spent=spent, unit=limit)
+            message = f"the {limit} budget is used up: {spent:g} of {of:g}"
+            return await self._fall_back(
+                FallbackReason.BUDGET, error=AgentFailure("BudgetExhaustedError", message)
+            )
+        if self.driver.money_is_limited(config.budget):
+            check_price(plan, executor)
+        return await self._by_agent(executor)
+
+    def _before(self) -> Performed | Awaitable[Performed] | None:
+        """What an earlier attempt of this visit already settled."""
+        failure = self.driver.run.failure
+        if failure is None:
+            return None
+        if failure.get("by") == "agent":
+            if failure["performed"]:
+                raise StepFailed(
+                    f"'{failure['function']}' failed for good ({failure['code']}) after other effects of the "
+                    f"agent's outcome had been performed."
+                )
+            self.ctx.forgiven = True
+            return self._fall_back(
+                FallbackReason.EXCEPTION,
+                error=AgentFailure("ToolError", f"'{failure['function']}' failed: {failure['code']}"),
+                earlier=DispatchResult.from_plain(failure["detail"]) if failure.get("detail") else None,
+            )
+        detail = failure.get("detail") or {}
+        if detail.get("fallback_used"):  # the handler's own effect failed: that is between the two of them
+            return self._again(DispatchResult.from_plain(detail))
+        return None
+
+    async def _again(self, earlier: DispatchResult) -> Performed:
+        """The handler decides anew, after an effect of its own failed; nothing else has changed."""
+        side = await self._timed(self.handle(self.ctx))
+        assert earlier.fallback_reason is not None
+        return self._done(side, self._result_of_fallback(earlier.fallback_reason, None, None, None, earlier))
+
+    # -- the handler ----------------------------------------------------------------------------------------
+
+    async def _plain(self) -> Performed:
+        shadow = bool(self.plan.config.shadow) and self._sampled()
+        if shadow:
+            _ = self.inputs  # as they are before the step changes anything
+        side = await self._timed(self.handle(self.ctx))
+        self._completed(fallback=False)
+        result = DispatchResult.plain(
+            autonomy_level=self.level, forced=self.plan.resolved.forced, duration_ms=self._ms(),
+            handler_duration_ms=self._handler_ms(), shadow=shadow,
+        )  # fmt: skip
+        return self._done(side, result)
+
+    async def handle(self, ctx: StepContext) -> Side:
+        """What the handler says, through the same steps as an agent's answer."""
+        step = self.step
+        if step.opaque:
+            return self._calling(ctx)
+        if self.plan.timeout is None:
+            value = await step.call(ctx)
+        else:
+            async with asyncio.timeout(self.plan.timeout):
+                value = await step.call(ctx)
+        if isinstance(value, Mapping) and value.get("success") is False:
+            raise StepFailed(str(value.get("error") or "its output says so"))
+        outcome = await concluded(step, ctx, value)
+        return self._side(value, outcome, ctx)
+
+    def _calling(self, ctx: StepContext) -> Side:
+        """An opaque handler's outcome: that it be called, once, and its receipt be the output."""
+        effect = Effect(f"{CALL}{self.step.name}", to_plain(self.inputs))
+        key = effect.identity(self.step.name)
+        if (failure := ctx.failure) is not None and failure["key"] == key:
+            raise StepFailed(f"{failure['code']}: {failure['message']}")
+        assert self.step.into is not None
+        receipt = Receipt(key)
+        outcome = Outcome(set={self.step.into: receipt}, effects=(effect,))
+        return Side(outcome, receipt, None, (effect,))
+
+    def _side(self, value: Any, outcome: Outcome, ctx: StepContext) -> Side:
+        effects = (*ctx.proposed, *outcome.effects)
+        to = deciding.destination(self.plan.flow, self.run, outcome)
+        return Side.of(self.step, value, outcome, to, effects)
+
+    async def _timed(self, work: Awaitable[Side]) -> Side:
+        began = self.driver.clock.elapsed()
+        try:
+            return await work
+        finally:
+            self._handler_seconds = (self._handler_seconds or 0.0) + self.driver.clock.elapsed() - began
+
+    # -- the agent ------------------------------------------------------------------------------------------
+
+    def executor(self) -> StepExecutor | str:
+        dispatcher = self.driver.engine.dispatcher
+        executor = dispatcher.executor(self.plan.config.provider, self.driver.executors)
+        if isinstance(executor, str):
+            return executor
+        available = executor.available()
+        return executor if available.ok else available.why_not or "it says it is not available"
+
+    def _default_provider(self) -> str | None:
+        source = self.driver.engine.dispatcher.settings.executors
+        return source.default if source is not None else None
+
+    async def ask(self, executor: StepExecutor, *, durable: bool = True) -> Asked:
+        """Ask the agent; what it proposes is ready in `agent_side` when it did not fail."""
+        asking = Asking(self.driver, self.plan, self.ctx, self.inputs, executor, self.facts, durable=durable)
+        return await asking.ask(self._kept)
+
+    async def _kept(self, proposal: Proposal) -> None:
+        """Hold a proposal against what only the run knows: the table's conditions, the ledger."""
+        ctx = BesideContext(self.ctx)
+        broken = self.plan.contract.broken
+        try:
+            outcome = await concluded(self.step, ctx, proposal.output)
+        except Exception as error:
+            raise broken([f"/: nothing can be concluded from it ({type(error).__name__})"]) from error
+        if self.step.straight:
+            outcome = Outcome(set=proposal.plain or {})
+        if proposal.next is not None:
+            if outcome.next is not None and name_of(outcome.next) != proposal.next:
+                raise broken(["/next_state: the facts lead elsewhere"])
+            outcome = outcome._replace(next=proposal.next)
+        if proposal.reason is not None and outcome.reason is None:
+            outcome = outcome._replace(reason=proposal.reason)
+        effects = (*proposal.effects, *ctx.proposed, *outcome.effects)
+        outcome = outcome._replace(effects=effects, by="agent")
+        try:
+            deciding.decided(self.plan.flow, self.run, self.step, self.ctx, outcome, 0.0, dry=True)
+            to = deciding.destination(self.plan.flow, self.run, outcome)
+        except InvalidTransitionError as error:
+            raise broken(["/next_state: the conditions on the table do not allow it"]) from error
+        except (DetentError, TypeError, ValueError, KeyError) as error:
+            raise broken([f"/: cannot be carried out ({type(error).__name__})"]) from error
+        self.agent_side = Side.of(self.step, proposal.output, outcome, to, effects)
+        self._said = tuple(ctx.said)
+
+    async def _by_agent(self, executor: StepExecutor) -> Performed:
+        asked = await self.ask(executor)
+        if asked.failure is not None:
+            error = AgentFailure(asked.failure.type, asked.failure.message)
+            return await self._fall_back(asked.failure.reason, asked, error=error, failure=asked.failure)
+        assert asked.proposal is not None
+        assert self.agent_side is not None
+        agent = self.agent_side
+        beside = BesideContext(self.ctx)
+        try:
+            judgement = await gate.judge(
+                self.level, self.step, self.plan.contract, self.inputs, asked.proposal, agent,
+                lambda: self._timed(self.handle(beside)),
+            )  # fmt: skip
+        except CannotCheck:
+            judgement = Judgement(False, Check.COMPARE, (Discrepancy("", "value"),))
+        self._judged(judgement)
+        self._say(
+            log.info, "dispatch.agent_completed", autonomy=self.level.value, accepted=judgement.accepted,
+            duration_ms=round(asked.seconds * 1000, 1), attempts=asked.attempts,
+            input_tokens=asked.spend.input_tokens, output_tokens=asked.spend.output_tokens,
+            cost_usd=asked.usage.total_cost_usd if asked.usage else None,
+            model_id=asked.model_id or self.plan.config.model_id,
+        )  # fmt: skip
+        if not judgement.accepted:
+            return await self._fall_back(
+                FallbackReason.VALIDATION_FAILURE, asked, judgement=judgement, beside=beside
+            )
+        config = self.plan.config
+        above = self.level in (AutonomyLevel.CONSULTANT, AutonomyLevel.APPROVER)
+        result = DispatchResult.accepted(
+            autonomy_level=self.level, check=judgement.check, validation_details=judgement.details,
+            more_details=judgement.more, attempts=asked.attempts, duration_ms=self._ms(),
+            agent_duration_ms=_milliseconds(asked.seconds), handler_duration_ms=self._handler_ms(),
+            spend=asked.spend, shadow=above and bool(config.shadow) and self._sampled(),
+        )  # fmt: skip
+        return self._done(agent, result, asked, judgement, self._said)
+
+    async def _agent_alone(self) -> Performed:
+        """A step that only an agent can perform: its failure is the step's."""
+        executor = self.executor()
+        if isinstance(executor, str):
+            self._say(log.error, "dispatch.failed", reason=FallbackReason.NO_EXECUTOR.value,
+                      agent_error_type="NoExecutor", handler_error_type=None)  # fmt: skip
+            raise StepFailed(f"Step '{self.step.name}' needs an agent: {executor}.")
+        if self.driver.money_is_limited(self.plan.config.budget):
+            check_price(self.plan, executor)
+        asked = await self.ask(executor)
+        if asked.failure is not None:
+            self._say(log.error, "dispatch.failed", reason=asked.failure.reason.value,
+                      agent_error_type=asked.failure.type, handler_error_type=None)  # fmt: skip
+            raise StepFailed(f"{asked.failure.type}: {asked.failure.message}")
+        assert self.agent_side is not None
+        result = DispatchResult.accepted(
+            autonomy_level=AutonomyLevel.APPROVER, check=Check.NONE, attempts=asked.attempts,
+            duration_ms=self._ms(), agent_duration_ms=_milliseconds(asked.seconds), spend=asked.spend,
+        )  # fmt: skip
+        return self._done(self.agent_side, result, asked, None, self._said)
+
+    # -- the fallback ---------------------------------------------------------------------------------------
+
+    async def _fall_back(
+        self,
+        reason: FallbackReason,
+        asked: Asked | None = None,
+        *,
+        error: AgentFailure | None = None,
+        failure: Failure | None = None,
+        judgement: Judgement | None = None,
+        beside: BesideContext | None = None,
+        earlier: DispatchResult | None = None,
+    ) -> Performed:
+        """The handler's outcome, computed once: where it was already run for the check, that one."""
+        attempts = asked.attempts if asked is not None else earlier.attempts if earlier is not None else 0
+        said: tuple[Body, ...] = ()
+        side = judgement.handler if judgement is not None else None
+        if side is not None and beside is not None:
+            said = tuple(beside.said)
+        else:
+            try:
+                side = await self._timed(self.handle(self.ctx))
+            except Exception as broken:
+                self._fell_back(reason, error, failure, asked, attempts, succeeded=False)
+                self._say(
+                    log.error, "dispatch.failed", reason=reason.value,
+                    agent_error_type=error.type if error else None, handler_error_type=type(broken).__name__,
+                )  # fmt: skip
+                again = (
+                    isinstance(broken, self.step.retry_on) and self.ctx.attempt < self.plan.retry.max_attempts
+                )
+                if not attempts or again:
+                    broken.add_note(f"The agent was not used: {reason.value}.")
+                    raise
+                told = f"{error.type}: {error.message}" if error else reason.value
+                raise DispatchError(self.step.name, reason, told, broken) from broken
+        self._fell_back(reason, error, failure, asked, attempts, succeeded=True)
+        self._completed(fallback=True)
+        result = self._result_of_fallback(reason, asked, error, judgement, earlier)
+        return self._done(side, result, asked, judgement, said)
+
+    def _result_of_fallback(
+        self,
+        reason: FallbackReason,
+        asked: Asked | None,
+        error: AgentFailure | None,
+        judgement: Judgement | None,
+        earlier: DispatchResult | None,
+    ) -> DispatchResult:
+        seconds = asked.seconds if asked is not None else None
+        told = earlier if earlier is not None and earlier.fallback_used else None
+        return DispatchResult.fallback(
+            reason=reason, autonomy_level=self.level,
+            attempts=asked.attempts if asked is not None else earlier.attempts if earlier is not None else 0,
+            check=judgement.check if judgement is not None else told.check if told is not None else None,
+            validation_details=judgement.details if judgement is not None
+            else told.validation_details if told is not None else (),
+            more_details=judgement.more if judgement is not None else 0,
+            agent_error=error if error is not None else earlier.agent_error if earlier is not None else None,
+            duration_ms=self._ms(), agent_duration_ms=None if seconds is None else _milliseconds(seconds),
+            handler_duration_ms=self._handler_ms(),
+            spend=asked.spend if asked is not None else DispatchResult.plain().spend,
+        )  # fmt: skip
+
+    # -- what is said about it ------------------------------------------------------------------------------
+
+    def _done(
+        self,
+        side: Side,
+        result: DispatchResult,
+        asked: Asked | None = None,
+        judgement: Judgement | None = None,
+        said: tuple[Body, ...] = (),
+    ) -> Performed:
+        """The outcome as the journal will have it."""
+        agent = result.mode_used is StepMode.AGENT
+        detail: dict[str, Any] = {"step": self.plan.qualified, **result.to_plain()}
+        if self.plan.agent or self.plan.config.shadow:
+            model_id = (asked.model_id if asked is not None else None) or self.plan.config.model_id
+            detail["series"] = self.series(model_id)
+        if self.plan.agent:
+            detail |= self.plan.resolved.to_plain()
+            if self.step.max_autonomy is not None:
+                detail["max_autonomy"] = self.step.max_autonomy.value
+        if asked is not None and asked.cuts:
+            detail["cuts"] = list(asked.cuts)
+        if judgement is not None and judgement.reasons:
+            detail["verdict"] = list(judgement.reasons)
+        outcome = side.outcome
+        if outcome.hold is None:
+            outcome = outcome._replace(
+                effects=side.effects, by="agent" if agent else outcome.by, detail={**outcome.detail, **detail}
+            )
+            self.ctx.proposed = ()
+        return Performed(outcome, result, side, said)
+
+    def series(self, model_id: str | None) -> dict[str, Any]:
+        """What evidence about the agent belongs to: another model, prompt or handler begins anew."""
+        return {
+            "model_id": model_id,
+            "prompt": self.plan.prompt_fingerprint,
+            "handler": self.plan.handler_fingerprint,
+        }
+
+    def _judged(self, judgement: Judgement) -> None:
+        count = len(judgement.details) + judgement.more
+        outcome = (
+            "verified"
+            if judgement.check is Check.CONTRACT
+            else "accepted"
+            if judgement.accepted
+            else "rejected"
+        )
+        level: Callable[..., None] = log.warning if count or not judgement.accepted else log.info
+        self._say(
+            level, "dispatch.autonomy_validation", autonomy=self.level.value, check=judgement.check.value,
+            outcome=outcome, discrepancies=count, pointers=[one.pointer for one in judgement.details[:10]],
+        )  # fmt: skip
+
+    def _fell_back(
+        self,
+        reason: FallbackReason,
+        error: AgentFailure | None,
+        failure: Failure | None,
+        asked: Asked | None,
+        attempts: int,
+        *,
+        succeeded: bool,
+    ) -> None:
+        self._say(
+            log.warning, "dispatch.fallback", autonomy=self.level.value, reason=reason.value,
+            error_type=error.type if error else None,
+            error=failure.loggable if failure is not None else error.message if error else None,
+            attempts=attempts, agent_duration_ms=round(asked.seconds * 1000, 1) if asked else None,
+            handler_duration_ms=self._handler_ms(), fallback_succeeded=succeeded,
+        )  # fmt: skip
+
+    def _completed(self, *, fallback: bool) -> None:
+        self._say(
+            log.info, "dispatch.deterministic_completed", duration_ms=self._handler_ms(), fallback=fallback
+        )
+
+    def _say(self, level: Callable[..., None], event: str, **more: Any) -> None:
+        level(event, **self.facts, timestamp=self.driver.clock.now(), **more)
+
+    def _ms(self) -> float:
+        return _milliseconds(self.driver.clock.elapsed() - self._began)
+
+    def _handler_ms(self) -> float | None:
+        return None if self._handler_seconds is None else _milliseconds(self._handler_seconds)
+
+    # -- trust ----------------------------------------------------------------------------------------------
+
+    async def _demoted(self) -> str | None:
+        """Lower the level to what the record of this step allows; gives the reason in words."""
+        if self.level is AutonomyLevel.OPERATOR:
+            return None
+        mark, _ = await self.driver.engine.store.mark(f"autonomy/{self.plan.qualified}")
+        if not isinstance(mark, Mapping) or mark.get("level") is None:
+            return None
+        level = AutonomyLevel(mark["level"])
+        if level >= self.level:
+            return None
+        self.level = level
+        return f"demoted: {mark.get('why') or 'no reason given'}"
+
+    def _sampled(self) -> bool:
+        """Whether this execution is one of the share that is shadowed; the same after a resume."""
+        share = self.plan.config.shadow or 0.0
+        if share >= 1.0:
+            return True
+        run = self.driver.run
+        drawn = int(digest([run.id, self.step.name, run.visits.get(run.state, 0)], 8), 16) / 0xFFFFFFFF
+        return drawn < share
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 3)

@@ -1,0 +1,149 @@
+"""The gate: what becomes of an agent's proposal that kept the hard contract, by level of autonomy.
+
+It never asks a person and never asks the agent again. At the lowest level that reaches it, the step's own
+code has the last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from detent.engine.context import call
+from detent.engine.outcome import Effect, Outcome, additions
+from detent.engine.step import Proposal, Step, Verdict
+from detent.kernel.autonomy import AutonomyLevel, Check
+from detent.kernel.equivalence import CompareRules, Discrepancy, canonical_value, differences
+from detent.kernel.errors import name_of
+from detent.kernel.plain import to_plain
+
+if TYPE_CHECKING:
+    from detent.engine.contract import Contract
+
+MOST_KEPT = 50
+BESIDE_OUTPUT = ("/effects", "/append", "/next_state")
+"""Where a rule's pointer does not mean a place in the output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What one side, handler or agent, arrived at."""
+
+    outcome: Outcome
+    output: Any
+    """The facts before they became an outcome, or the data it sets."""
+    to: str | None
+    """Where it leads."""
+    effects: tuple[Effect, ...]
+
+    @classmethod
+    def of(cls, step: Step, value: Any, outcome: Outcome, to: str | None, effects: tuple[Any, ...]) -> Side:
+        """A side from what a handler gave back, or from an agent's output."""
+        output = value
+        if isinstance(value, Outcome) or value is None:
+            changes = outcome.set
+            output = changes.get(step.into) if step.into is not None and step.into in changes else changes
+        return cls(outcome, output, to, tuple(Effect.of(effect) for effect in effects))
+
+    def document(self) -> dict[str, Any]:
+        """Everything that is compared, as canonical values."""
+        outcome = self.outcome
+        document: dict[str, Any] = {
+            "output": canonical_value(self.output),
+            "next_state": self.to,
+            "effects": [
+                {"tool": one.tool, "args": canonical_value(to_plain(one.args)), "key": one.key}
+                for one in self.effects
+            ],
+            "append": canonical_value(additions(outcome.append)),
+        }
+        if outcome.hold is not None:
+            document["hold"] = outcome.hold.name
+        if outcome.end is not None:
+            document["end"] = name_of(outcome.end)
+        return document
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the gate says of a proposal."""
+
+    accepted: bool
+    check: Check
+    details: tuple[Discrepancy, ...] = ()
+    more: int = 0
+    reasons: tuple[str, ...] = ()
+    """A validator's words."""
+    handler: Side | None = None
+    """The handler's side, where it was run for the check."""
+
+
+def compare_sides(
+    step: Step, contract: Contract, left: Side, right: Side
+) -> tuple[tuple[Discrepancy, ...], int]:
+    """Where two sides differ: output, next state, effects in order, additions to data."""
+    rules = step.compare or CompareRules()
+    placed = CompareRules(
+        tuple(_placed(pointer) for pointer in rules.ignore),
+        tuple(_placed(pointer) for pointer in rules.unordered),
+        rules.float_rel_tol,
+        rules.text,
+    )
+    schema = {"type": "object", "properties": {"output": contract.output}} if contract.output else None
+    return differences(left.document(), right.document(), placed, schema=schema, limit=MOST_KEPT)
+
+
+def _placed(pointer: str) -> str:
+    return pointer if pointer.startswith(BESIDE_OUTPUT) else f"/output{pointer}"
+
+
+async def judge(
+    level: AutonomyLevel,
+    step: Step,
+    contract: Contract,
+    inputs: Mapping[str, Any],
+    proposal: Proposal,
+    agent: Side,
+    handler: Callable[[], Awaitable[Side]],
+) -> Judgement:
+    """Let the proposal pass, or not. `handler` runs the step's own code; its error is the step's error."""
+    if level is AutonomyLevel.APPROVER:
+        return Judgement(True, Check.NONE)
+    if level is AutonomyLevel.CONSULTANT:
+        details, more = contract.soft_misfits(proposal.plain)
+        return Judgement(True, Check.CONTRACT, details, more)
+    if step.validator is not None:
+        verdict = await _verdict(step, inputs, proposal)
+        found = tuple(Discrepancy(_pointer(reason), "value") for reason in verdict.reasons)
+        if not verdict.ok and not found:
+            found = (Discrepancy("", "value"),)
+        return Judgement(
+            verdict.ok, Check.VALIDATOR, found[:MOST_KEPT], max(0, len(found) - MOST_KEPT),
+            tuple(str(reason)[:200] for reason in verdict.reasons),
+        )  # fmt: skip
+    side = await handler()
+    details, count = compare_sides(step, contract, side, agent)
+    return Judgement(not count, Check.COMPARE, details, max(0, count - len(details)), handler=side)
+
+
+async def _verdict(step: Step, inputs: Mapping[str, Any], proposal: Proposal) -> Verdict:
+    """What the step's validator says; one that fails has not passed anything."""
+    assert step.validator is not None
+    try:
+        said = await call(step.validator, False, inputs, proposal)
+    except Exception as error:
+        return Verdict(False, (f"the validator failed: {type(error).__name__}",))
+    if isinstance(said, Verdict):
+        return said
+    if isinstance(said, tuple):
+        ok, *rest = said
+        reasons = rest[0] if rest else ()
+        return Verdict(bool(ok), (reasons,) if isinstance(reasons, str) else tuple(reasons))
+    return Verdict(bool(said))
+
+
+def _pointer(reason: str) -> str:
+    """The place a validator's reason begins with, if it begins with one."""
+    first = str(reason).split(maxsplit=1)[0] if str(reason).strip() else ""
+    return first.rstrip(":") if first.startswith("/") else ""

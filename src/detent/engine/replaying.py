@@ -1,0 +1,228 @@
+"""Shadow replay: run the other side of past steps on what they saw then, and keep how it compares.
+
+Inputs come from the journal, and so do the answers of queries; nothing is asked of the world but the agent.
+The comparison is added to the run's journal, once per step and series, and counts as evidence like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from detent.engine import recovery
+from detent.engine.afterwards import Afterwards
+from detent.engine.context import BesideContext, CannotCheck, StepContext, brief
+from detent.engine.dispatch import Plan
+from detent.engine.execution import Execution, Performed
+from detent.engine.gate import Side
+from detent.engine.journals import read
+from detent.engine.outcome import Effect, Outcome
+from detent.kernel.autonomy import AutonomyLevel, Check, StepMode, StepType
+from detent.kernel.budget import NOTHING, Spend
+from detent.kernel.dispatch import DispatchResult
+from detent.kernel.entries import Ended, Entry, Moved, Noted, Proposed
+from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.plain import canonical, copied, decode, to_plain
+from detent.kernel.run import Run
+
+if TYPE_CHECKING:
+    from detent.engine.children import Child
+    from detent.engine.driver import Driver
+    from detent.engine.engine import Engine
+    from detent.engine.step import Step
+
+
+async def replay(
+    engine: Engine, run_id: str, *, step: str | None = None, keep: bool = True
+) -> AsyncIterator[dict[str, Any]]:
+    """Compare every past step of a run, or those of one name; gives what each comparison says.
+
+    A step already compared in the same series is passed over. `keep` adds the comparisons to the journal.
+    """
+    row = await engine.store.row(run_id)
+    flow = engine.flow(row.flow)
+    names = {one.name for one in flow.steps.values()}
+    if step is not None and step not in names:
+        raise ConfigurationError(f"Flow '{flow.name}' has no step '{step}'.{nearest(step, names)}")
+    visits = [visit async for visit in _visits(engine, run_id)]
+    known = {
+        (note.get("of"), canonical(note.get("series")))
+        for visit in visits
+        for note in visit.notes
+    }  # fmt: skip
+    async with recovery.taken(engine, run_id) as driver:
+        for visit in visits:
+            if visit.state not in flow.steps:
+                continue  # a state of an older definition
+            plan = engine.dispatcher.plan_for(flow, flow.steps[visit.state])
+            if (step is not None and plan.step.name != step) or plan.step.step_type is not StepType.PYTHON:
+                continue
+            again = _Again(driver, plan, visit)
+            if (visit.entry.seq, canonical(again.series())) in known:
+                continue
+            note, spend = await again.compare()
+            if keep and note["outcome"] != "impossible":
+                await driver.commit_whole(Noted("shadow", note, spend, aside=True))
+            yield note
+
+
+class _Visit:
+    """One past visit of a state: the run before it decided, and what it decided."""
+
+    def __init__(self, before: Run, entry: Entry, proposal: Proposed | None) -> None:
+        self.before = before
+        self.entry = entry
+        self.proposal = proposal
+        self.notes: list[Mapping[str, Any]] = []
+
+    @property
+    def body(self) -> Moved | Ended:
+        body = self.entry.body
+        assert isinstance(body, Moved | Ended)
+        return body
+
+    @property
+    def state(self) -> str:
+        return self.before.state
+
+
+async def _visits(engine: Engine, run_id: str) -> AsyncIterator[_Visit]:
+    """Every visit in which a step decided something by itself."""
+    run = Run(run_id)
+    proposal: Proposed | None = None
+    made: list[_Visit] = []
+    notes: list[Mapping[str, Any]] = []
+    async for entry in read(engine.store, run_id):
+        body = entry.body
+        if isinstance(body, Proposed):
+            proposal = body
+        elif isinstance(body, Noted) and body.topic == "shadow":
+            notes.append(body.body)
+        elif isinstance(body, Moved | Ended):
+            if body.by in ("handler", "agent"):
+                before = Run.from_plain(copied(run.to_plain()))
+                before.proposal, before.done, before.failure = None, {}, None
+                made.append(_Visit(before, entry, proposal))
+            proposal = None
+        run.apply(entry)
+    for visit in made:
+        visit.notes = notes
+        yield visit
+
+
+class _Past(BesideContext):
+    """A step's context as it was: answers of queries come from the journal."""
+
+    __slots__ = ("_at", "_kept")
+
+    def __init__(self, home: StepContext, looked: Sequence[Mapping[str, Any]], at: float) -> None:
+        super().__init__(home)
+        self._kept = {canonical([line["tool"], line["args"]]): line["answer"] for line in looked}
+        self._at = at
+
+    def now(self) -> float:
+        """When the step was done."""
+        return self._at
+
+    async def look(self, tool: str, args: Mapping[str, Any], *, durable: bool = False) -> Any:
+        """The answer that was given then."""
+        plain = to_plain(dict(args))
+        found = self.tools.get(tool, "query")
+        for asked in (plain, brief(plain, found.private)):
+            if (key := canonical([tool, asked])) in self._kept:
+                return await self._whole(self._kept[key], tool)
+        raise CannotCheck(f"'{tool}' was not asked then in these words, so there is no answer to give.")
+
+    async def _whole(self, answer: Any, tool: str) -> Any:
+        if isinstance(answer, Mapping) and set(answer) == {"$blob", "size"}:
+            raw = await self.kept(answer)
+            if raw is None:
+                raise CannotCheck(f"The answer of '{tool}' was purged.")
+            return decode(raw)
+        if isinstance(answer, Mapping) and set(answer) == {"$hash", "size"}:
+            raise CannotCheck(f"The answer of '{tool}' is private and was not kept.")
+        if isinstance(answer, Mapping) and set(answer) == {"$error"}:
+            raise CannotCheck(f"'{tool}' failed then ({answer['$error']}).")
+        return copied(answer)
+
+    async def once(
+        self, key: str, work: Callable[[], Any], *, spend: Callable[[Any], Spend] | None = None
+    ) -> Any:
+        """The answer that was kept then."""
+        if key in self._run.records:
+            return copied(self._run.records[key])
+        raise CannotCheck(f"'{key}' was not asked then, so there is no answer to give.")
+
+    async def children(self, items: Iterable[tuple[str, Any]], **options: Any) -> list[Child]:
+        """Refused."""
+        raise CannotCheck(f"The handler of step '{self.step.name}' starts child runs.")
+
+
+class _Again:
+    """The other side of one past visit."""
+
+    def __init__(self, driver: Driver, plan: Plan, visit: _Visit) -> None:
+        self.driver = driver
+        self.visit = visit
+        home = StepContext(driver, plan.step, visit.body.attempt)
+        home._run = visit.before
+        self.execution = Execution(driver, plan, _Past(home, visit.body.looked, visit.entry.at))
+        self.execution.run = visit.before
+        self.by_agent = visit.body.by == "agent"
+
+    def series(self) -> dict[str, Any]:
+        """What this evidence would belong to."""
+        said = self.visit.body.detail.get("series")
+        if self.by_agent and isinstance(said, Mapping):
+            return dict(said)
+        return self.execution.series(self.execution.plan.config.model_id)
+
+    async def compare(self) -> tuple[dict[str, Any], Spend]:
+        """Run the side that did not count then."""
+        execution, clock = self.execution, self.driver.clock
+        side = "handler" if self.by_agent else "agent"
+        began = clock.elapsed()
+        note: dict[str, Any]
+        spend = NOTHING
+        try:
+            then = self._then(execution.step)
+            result = (
+                DispatchResult.accepted(autonomy_level=AutonomyLevel.CONSULTANT, check=Check.CONTRACT)
+                if self.by_agent
+                else DispatchResult.plain()
+            )
+            left = Afterwards(execution, Performed(then.outcome, result, then), 0)
+            left.whole = True
+            note, spend = await (left.by_handler() if self.by_agent else left.by_agent(self.driver))
+        except CannotCheck as error:
+            note = {"outcome": "impossible", "error": str(error)}
+        mode = StepMode.AGENT if self.by_agent else StepMode.DETERMINISTIC
+        body = self.visit.body
+        other = body.detail.get("agent_duration_ms" if self.by_agent else "handler_duration_ms")
+        return {
+            "step": execution.plan.qualified,
+            "of": self.visit.entry.seq,
+            "side": side,
+            "mode_used": mode.value,
+            "duration_ms": round((clock.elapsed() - began) * 1000, 3),
+            "other_ms": other if other is not None else round(body.duration * 1000, 3),
+            "autonomy_level": body.detail.get("autonomy_level", execution.level.value),
+            "series": self.series(),
+            **note,
+        }, spend
+
+    def _then(self, step: Step) -> Side:
+        """What was decided then, receipts left open where it had effects."""
+        visit = self.visit
+        effects: tuple[Effect, ...] = ()
+        if visit.proposal is not None:
+            said = visit.proposal.outcome
+            for item in visit.proposal.effects:
+                if "$blob" in item["args"]:
+                    raise CannotCheck(f"The arguments of '{item['tool']}' are private.")
+            effects = tuple(Effect(item["tool"], item["args"], None) for item in visit.proposal.effects)
+        else:
+            said = {"set": visit.body.set, "append": visit.body.append}
+        outcome = Outcome(set=said.get("set", {}), append=said.get("append", {}), effects=effects)
+        to = visit.body.to if isinstance(visit.body, Moved) else f"(end: {visit.body.status.value})"
+        return Side.of(step, outcome, outcome, to, effects)

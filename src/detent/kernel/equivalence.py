@@ -1,0 +1,512 @@
+"""When two outcomes count as the same, and where they differ.
+
+Both sides are reduced to canonical values first, so that a dataclass and the mapping an agent wrote of it can
+be held against each other. What is found names places and kinds of difference, never the values there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from base64 import b64encode
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import lru_cache
+from itertools import islice
+from pathlib import PurePath
+from typing import Any, Literal, TypeAlias, cast, get_args
+from uuid import UUID
+
+from detent.kernel.errors import ConfigurationError, nearest
+
+Kind: TypeAlias = Literal["type", "value", "missing", "extra", "length"]
+TextRule: TypeAlias = Literal["exact", "whitespace"]
+
+MOST_KEPT = 50
+"""Discrepancies kept of one comparison; the rest are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discrepancy:
+    """One place where the right side departs from the left."""
+
+    pointer: str
+    """RFC 6901; the whole value is the empty text."""
+    kind: Kind
+    """`missing`: only the left has it; `extra`: only the right."""
+
+    def to_plain(self) -> dict[str, Any]:
+        """As plain values."""
+        return {"pointer": self.pointer, "kind": self.kind}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Discrepancy:
+        """Read back what `to_plain` wrote."""
+        return cls(plain["pointer"], plain["kind"])
+
+
+@dataclass(frozen=True, slots=True)
+class CompareRules:
+    """What may differ between two values that count as equal. Lists become tuples."""
+
+    ignore: Sequence[str] = ()
+    """Pointers to places left out on both sides, with all below them; `*` stands for any key or index."""
+    unordered: Sequence[str] = ()
+    """Pointers to lists whose order means nothing; the empty pointer is the whole value.
+
+    Inside such a list positions mean nothing either: other pointers reach into it with `*` only.
+    """
+    float_rel_tol: float = 0.0
+    """How far two floats may lie apart, as a share of the larger."""
+    text: TextRule = "exact"
+    """`whitespace`: runs of white space count as one space, and not at all at the ends."""
+
+    def __post_init__(self) -> None:
+        for name in ("ignore", "unordered"):
+            object.__setattr__(self, name, _pointers(name, getattr(self, name)))
+        tolerance = self.float_rel_tol
+        if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)):
+            raise ConfigurationError(f"Compare rule float_rel_tol takes a number, not {_a(tolerance)}.")
+        if not (math.isfinite(tolerance) and tolerance >= 0):
+            raise ConfigurationError(f"Compare rule float_rel_tol is {tolerance}; it takes 0 or more.")
+        rules = get_args(TextRule)
+        if self.text not in rules:
+            raise ConfigurationError(
+                f"Compare rule text is {self.text!r}; it takes {' or '.join(rules)}."
+                f"{nearest(str(self.text), rules)}"
+            )
+
+
+def _pointers(name: str, said: Any) -> tuple[str, ...]:
+    if isinstance(said, (str, Mapping)) or not isinstance(said, Iterable):
+        raise ConfigurationError(f"Compare rule {name} takes a list of pointers, not {_a(said)}.")
+    pointers = tuple(said)
+    for pointer in pointers:
+        if not isinstance(pointer, str):
+            raise ConfigurationError(f"Compare rule {name} holds {_a(pointer)}; it takes pointers.")
+        if not pointer.startswith("/") and (pointer or name == "ignore"):
+            raise ConfigurationError(
+                f"Compare rule {name} holds '{pointer}'; a pointer begins with a slash: '/{pointer}'."
+            )
+        if re.search("~(?![01])", pointer):
+            raise ConfigurationError(
+                f"Compare rule {name} holds '{pointer}'; in a pointer the '~' of a key is written '~0', "
+                f"its '/' is written '~1'."
+            )
+    return pointers
+
+
+def _a(value: Any) -> str:
+    return "null" if value is None else f"a {type(value).__name__}"
+
+
+EXACT = CompareRules()
+"""Nothing may differ."""
+
+
+def pointer_to(parts: Iterable[str | int]) -> str:
+    """The RFC 6901 pointer of a path of keys and indexes."""
+    return "".join(f"/{_escaped(part)}" for part in parts)
+
+
+def _escaped(part: str | int) -> str:
+    return part.replace("~", "~0").replace("/", "~1") if isinstance(part, str) else str(part)
+
+
+@lru_cache(maxsize=1024)
+def _path(pointer: str) -> tuple[str, ...]:
+    parts = pointer.split("/")[1:]
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in parts)
+
+
+# -- canonical values ---------------------------------------------------------------------------------------
+
+_AS_IT_IS = frozenset({str, int, bool, float, type(None)})
+_as_text = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
+"""Unlike `plain.canonical` it writes NaN and infinities: they are compared, even if no journal takes them."""
+
+
+def canonical_value(value: Any, pointer: str = "") -> Any:
+    """`value` as nothing but texts, numbers, booleans, nulls, lists and mappings with text keys.
+
+    TypeError names the place of what cannot become one.
+    """
+    kind = type(value)
+    if kind in _AS_IT_IS:
+        return value
+    if kind is dict:
+        return {
+            (name := _key(key, pointer)): (
+                item if type(item) in _AS_IT_IS else canonical_value(item, f"{pointer}/{_escaped(name)}")
+            )
+            for key, item in value.items()
+        }
+    if kind is list or kind is tuple:
+        return [
+            item if type(item) in _AS_IT_IS else canonical_value(item, f"{pointer}/{index}")
+            for index, item in enumerate(value)
+        ]
+    return _reduced(value, pointer)
+
+
+def _reduced(value: Any, pointer: str) -> Any:
+    """The kinds met less often, in the order in which journals take them, and some no journal takes."""
+    if isinstance(value, type):
+        raise TypeError(f"{_at(pointer)} is a class, not a value.")
+    if isinstance(value, Enum):
+        return canonical_value(value.value, pointer)
+    if (text := _as_written(value)) is not None:
+        return text
+    for method in ("__plain__", "tolist"):  # our own views and references; numpy scalars and arrays
+        if callable(convert := getattr(value, method, None)):
+            return canonical_value(convert(), pointer)
+    if is_dataclass(value):
+        return canonical_value({one.name: getattr(value, one.name) for one in fields(value)}, pointer)
+    if callable(dump := getattr(value, "model_dump", None)):
+        try:
+            return canonical_value(dump(), pointer)
+        except TypeError:  # a field of a kind only the model knows how to write
+            return canonical_value(dump(mode="json"), pointer)
+    if isinstance(value, Mapping):
+        return canonical_value(dict(value), pointer)
+    if isinstance(value, AbstractSet):
+        return sorted((canonical_value(item, f"{pointer}/*") for item in value), key=_as_text)
+    if isinstance(value, (list, tuple)):
+        return canonical_value(list(value), pointer)
+    for plain in (str, int, float):
+        if isinstance(value, plain):
+            return plain.__str__(value) if plain is str else plain(value)
+    raise TypeError(
+        f"{_at(pointer)} is a {type(value).__name__}, which cannot be compared. Use text, numbers, booleans, "
+        f"lists, sets, mappings, dataclasses, models, enums, paths, dates, bytes or decimals."
+    )
+
+
+def _as_written(value: Any) -> str | None:
+    """The text that stands for a value which has one."""
+    if isinstance(value, PurePath):
+        return value.as_posix()
+    if isinstance(value, datetime):
+        return (value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return b64encode(value).decode("ascii")
+    return str(value) if isinstance(value, (Decimal, UUID, timedelta)) else None
+
+
+def _key(key: Any, pointer: str) -> str:
+    if type(key) is str:
+        return key
+    if isinstance(key, Enum) and isinstance(key.value, str):
+        return key.value
+    if isinstance(key, str):
+        return str.__str__(key)
+    raise TypeError(f"{_at(pointer)} has a key that is {_a(key)}; keys are text.")
+
+
+def _at(pointer: str) -> str:
+    return f"'{pointer}'" if pointer else "The value"
+
+
+# -- comparing ----------------------------------------------------------------------------------------------
+
+
+def differences(
+    left: Any,
+    right: Any,
+    rules: CompareRules = EXACT,
+    *,
+    schema: Mapping[str, Any] | None = None,
+    limit: int = MOST_KEPT,
+) -> tuple[tuple[Discrepancy, ...], int]:
+    """Where `right` departs from `left`, at most `limit` places in a stable order, and how many there are.
+
+    Where the JSON Schema `schema` says number, 1 equals 1.0.
+    """
+    found = _differing(canonical_value(left), canonical_value(right), _Place.top(rules, schema))
+    kept = tuple(islice(found, limit))
+    return kept, len(kept) + sum(1 for _ in found)
+
+
+def equal(
+    left: Any, right: Any, rules: CompareRules = EXACT, schema: Mapping[str, Any] | None = None
+) -> bool:
+    """Whether nothing differs."""
+    found = _differing(canonical_value(left), canonical_value(right), _Place.top(rules, schema))
+    return next(found, None) is None
+
+
+Patterns: TypeAlias = tuple[tuple[str, ...], ...]
+"""Pointers of rules, as far as they lie below a place."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the comparison stands: the pointer so far, and the rules that reach here or below."""
+
+    pointer: str
+    rules: CompareRules
+    ignored: Patterns
+    unordered: Patterns
+    schemas: _Schemas
+
+    @classmethod
+    def top(cls, rules: CompareRules, schema: Mapping[str, Any] | None) -> _Place:
+        schemas = _Schemas.top(schema) if schema is not None else _NO_SCHEMAS
+        ignored, unordered = (tuple(map(_path, said)) for said in (rules.ignore, rules.unordered))
+        return cls("", rules, ignored, unordered, schemas)
+
+    def under(self, part: str | int) -> _Place:
+        """The place of a key or index below."""
+        return _Place(
+            f"{self.pointer}/{_escaped(part)}",
+            self.rules,
+            _below(self.ignored, str(part)),
+            _below(self.unordered, str(part)),
+            self.schemas.under(part),
+        )
+
+    @property
+    def anywhere(self) -> _Place:
+        """The place of any item of an unordered list."""
+        return _Place(
+            f"{self.pointer}/*",
+            self.rules,
+            _below(self.ignored, "*"),
+            _below(self.unordered, "*"),
+            self.schemas.items(),
+        )
+
+    def leaves_out(self, part: str | int) -> bool:
+        return bool(self.ignored) and () in _below(self.ignored, str(part))
+
+
+def _below(patterns: Patterns, part: str) -> Patterns:
+    return tuple(one[1:] for one in patterns if one and one[0] in (part, "*")) if patterns else patterns
+
+
+def _differing(left: Any, right: Any, place: _Place) -> Iterator[Discrepancy]:
+    """Each difference between two canonical values, found only as far as somebody asks."""
+    if type(left) is not type(right):
+        if not (_is_number(left) and _is_number(right) and place.schemas.say_number):
+            yield Discrepancy(place.pointer, "type")
+        elif not _same_number(left, right, place.rules.float_rel_tol):
+            yield Discrepancy(place.pointer, "value")
+    elif type(left) is dict:
+        yield from _mappings(left, right, place)
+    elif type(left) is list:
+        yield from (_multisets if () in place.unordered else _lists)(left, right, place)
+    elif not _same_scalar(left, right, place.rules):
+        yield Discrepancy(place.pointer, "value")
+
+
+def _mappings(left: dict[str, Any], right: dict[str, Any], place: _Place) -> Iterator[Discrepancy]:
+    for key in sorted(left.keys() | right.keys()):
+        if place.leaves_out(key):
+            continue
+        if key not in right:
+            yield Discrepancy(f"{place.pointer}/{_escaped(key)}", "missing")
+        elif key not in left:
+            yield Discrepancy(f"{place.pointer}/{_escaped(key)}", "extra")
+        else:
+            yield from _differing(left[key], right[key], place.under(key))
+
+
+def _lists(left: list[Any], right: list[Any], place: _Place) -> Iterator[Discrepancy]:
+    """Lists of different length have no positions in common, so only their length is told."""
+    both = range(min(len(left), len(right)))
+    rest = range(len(both), max(len(left), len(right)))
+    if not all(place.leaves_out(index) for index in rest):
+        yield Discrepancy(place.pointer, "length")
+        return
+    for index in both:
+        if not place.leaves_out(index):
+            yield from _differing(left[index], right[index], place.under(index))
+
+
+def _multisets(left: list[Any], right: list[Any], place: _Place) -> Iterator[Discrepancy]:
+    """Items without an equal on the other side, each side's in its own order."""
+    if place.leaves_out("*"):
+        return
+    partner = _pairs(left, right, place.anywhere)
+    for index in range(len(left)):
+        if index not in partner:
+            yield Discrepancy(f"{place.pointer}/{index}", "missing")
+    taken = set(partner.values())
+    for index in range(len(right)):
+        if index not in taken:
+            yield Discrepancy(f"{place.pointer}/{index}", "extra")
+
+
+def _pairs(left: Sequence[Any], right: Sequence[Any], place: _Place) -> dict[int, int]:
+    """As many pairs of equal items as there can be: index on the left to index on the right."""
+    waiting: dict[str, deque[int]] = defaultdict(deque)
+    for index, item in enumerate(right):
+        waiting[_as_text(item)].append(index)
+    pairs: dict[int, int] = {}
+    for index, item in enumerate(left):
+        if there := waiting.get(_as_text(item)):
+            pairs[index] = there.popleft()
+    owner = {there: here for here, there in pairs.items()}
+    free = [index for index in range(len(right)) if index not in owner]
+    # With a tolerance, equality is no longer transitive: an item may have to give its partner up to another.
+    reach = range(len(right)) if place.rules.float_rel_tol else free
+    known: dict[tuple[int, int], bool] = {}
+
+    def same(here: int, there: int) -> bool:
+        if (here, there) not in known:
+            known[here, there] = next(_differing(left[here], right[there], place), None) is None
+        return known[here, there]
+
+    def settle(start: int) -> None:
+        """Find `start` a partner, along the shortest chain of items that can change theirs."""
+        came_from: dict[int, int] = {}
+        queue = deque([start])
+        while queue:
+            here = queue.popleft()
+            for there in reach:
+                if there in came_from or not same(here, there):
+                    continue
+                came_from[there] = here
+                if there not in owner:
+                    step: int | None = there
+                    while step is not None:
+                        mover = came_from[step]
+                        left_behind = pairs.get(mover)
+                        pairs[mover], owner[step] = step, mover
+                        step = left_behind
+                    return
+                queue.append(owner[there])
+
+    for index in range(len(left)):
+        if index not in pairs:
+            settle(index)
+    return pairs
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int or type(value) is float
+
+
+def _same_number(left: float, right: float, tolerance: float) -> bool:
+    if left == right or (left != left and right != right):  # NaN is NaN
+        return True
+    if not tolerance:
+        return False
+    try:
+        return math.isclose(left, right, rel_tol=tolerance)
+    except OverflowError:  # an integer no float is near to
+        return False
+
+
+def _same_scalar(left: Any, right: Any, rules: CompareRules) -> bool:
+    if type(left) is float:
+        return _same_number(left, right, rules.float_rel_tol)
+    if type(left) is str and rules.text == "whitespace":
+        return bool(left.split() == right.split())
+    return bool(left == right)
+
+
+# -- what a schema says of a place --------------------------------------------------------------------------
+
+_Node: TypeAlias = tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]]
+"""A schema, and the schemas around it in which its references may be found, outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Schemas:
+    """All schemas that have a say about one place; of alternatives each has."""
+
+    nodes: tuple[_Node, ...]
+
+    @classmethod
+    def top(cls, schema: Mapping[str, Any]) -> _Schemas:
+        return cls(_flat([(schema, ())]))
+
+    @property
+    def say_number(self) -> bool:
+        return any("number" in _types(node) for node, _ in self.nodes)
+
+    def under(self, part: str | int) -> _Schemas:
+        """What has a say about a key or index below."""
+        if not self.nodes:
+            return self
+        if isinstance(part, str):
+            return self._of(lambda node: _of_key(node, part))
+        return self._of(lambda node: _of_index(node, part))
+
+    def items(self) -> _Schemas:
+        """What has a say about some item of a list, wherever it stands."""
+        return self._of(lambda node: [*_listed(node.get("prefixItems")), *_listed(node.get("items"))])
+
+    def _of(self, inside: Callable[[Mapping[str, Any]], list[Any]]) -> _Schemas:
+        found = [(one, around) for node, around in self.nodes for one in inside(node)]
+        return _Schemas(_flat(found)) if found else _NO_SCHEMAS
+
+
+_NO_SCHEMAS = _Schemas(())
+
+
+def _types(node: Mapping[str, Any]) -> Sequence[str]:
+    said = node.get("type", ())
+    return (said,) if isinstance(said, str) else said
+
+
+def _listed(said: Any) -> list[Any]:
+    return list(said) if isinstance(said, (list, tuple)) else [said] if said is not None else []
+
+
+def _of_key(node: Mapping[str, Any], key: str) -> list[Any]:
+    named = node.get("properties", {})
+    found = [named[key]] if key in named else []
+    found += [one for pattern, one in node.get("patternProperties", {}).items() if re.search(pattern, key)]
+    return found or [node.get("additionalProperties")]
+
+
+def _of_index(node: Mapping[str, Any], index: int) -> list[Any]:
+    first, rest = _listed(node.get("prefixItems")), node.get("items")
+    if isinstance(rest, (list, tuple)):  # as drafts before 2020-12 write it
+        first, rest = list(rest), node.get("additionalItems")
+    return [first[index]] if index < len(first) else [rest]
+
+
+def _flat(nodes: Iterable[tuple[Any, tuple[Mapping[str, Any], ...]]]) -> tuple[_Node, ...]:
+    """These schemas, with those they refer to and those they are put together from."""
+    found: dict[int, _Node] = {}
+    todo = deque(nodes)
+    while todo:
+        node, around = todo.popleft()
+        if not isinstance(node, Mapping) or id(node) in found:
+            continue
+        if not around or "$defs" in node or "definitions" in node:
+            around = (*around, node)
+        found[id(node)] = (node, around)
+        for word in ("allOf", "anyOf", "oneOf"):
+            todo.extend((one, around) for one in node.get(word, ()))
+        todo.extend((node[word], around) for word in ("then", "else") if word in node)
+        if isinstance(reference := node.get("$ref"), str):
+            todo.extend(_referred(reference, around))
+    return tuple(found.values())
+
+
+def _referred(reference: str, around: tuple[Mapping[str, Any], ...]) -> list[_Node]:
+    """What a reference within the schema leads to; a schema placed in another may bring its definitions."""
+    if not reference.startswith("#"):
+        return []
+    for depth in range(len(around), 0, -1):
+        node: Any = around[depth - 1]
+        try:
+            for part in _path(reference[1:]):
+                node = node[int(part)] if isinstance(node, (list, tuple)) else node[part]
+        except (KeyError, IndexError, ValueError, TypeError):
+            continue
+        if isinstance(node, Mapping):
+            return [(cast("Mapping[str, Any]", node), around[:depth])]
+    return []

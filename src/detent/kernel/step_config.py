@@ -1,0 +1,465 @@
+"""What is said about how a step is performed, and what several layers of saying it add up to.
+
+A `StepConfig` is one layer: every field may be left unsaid. `resolve` lays the layers over each other, fills
+in the defaults, and remembers for each field which layer it came from. Files and settings are read elsewhere.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
+
+from detent.kernel import log
+from detent.kernel.autonomy import AutonomyLevel, StepMode
+from detent.kernel.budget import Budget
+from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.policy import RetryPolicy
+from detent.kernel.step_values import READERS, RETRY_PARTS, Refused, Trouble
+
+PROMPT_BYTES = 64 * 1024
+"""Size a prompt file may have."""
+
+Where: TypeAlias = str | Callable[[str], str]
+"""Where a layer stands, for messages: one place for all of it, or the place of each field."""
+
+
+class StepConfigError(ConfigurationError):
+    """How a step is configured cannot be used; all problems are listed at once."""
+
+    def __init__(
+        self,
+        problems: Sequence[str],
+        subject: str = "The step configuration",
+        found: Sequence[tuple[str, str, str]] = (),
+    ) -> None:
+        self.subject = subject
+        self.problems = list(problems)
+        self.found = tuple(found)
+        """Of layers that do not add up: each problem as layer, field and text."""
+        if len(self.problems) == 1:
+            super().__init__(self.problems[0])
+        else:
+            lines = "\n".join(f"  {problem}" for problem in self.problems)
+            super().__init__(f"{subject} has {len(self.problems)} problems:\n{lines}")
+
+
+@dataclass(frozen=True, slots=True)
+class StepConfig:
+    """One layer of configuration of a step. None everywhere means "not said in this layer"."""
+
+    mode: StepMode | None = None
+    autonomy: AutonomyLevel | None = None
+    provider: str | None = None
+    """Name of a configured executor."""
+    model_id: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    timeout: float | None = None
+    """Seconds for one attempt, whoever performs."""
+    max_retries: int | None = None
+    """Attempts after the first one."""
+    retry_policy: RetryPolicy | None = None
+    """The older way of saying `max_retries`; counts all attempts."""
+    allowed_tools: tuple[str, ...] | None = None
+    """Of the tools the step declares, those an agent gets; empty for none."""
+    prompt_suffix: str | None = None
+    """Text added after the intent."""
+    prompt_file: Path | None = None
+    """File with the text added after the intent; absolute once read."""
+    budget: Budget | None = None
+    """A cap for this step inside the run's budget."""
+    shadow: float | None = None
+    """Share of executions in which the other side is run beside, for statistics."""
+    prompt_text: str | None = None
+    """What `prompt_file` holds."""
+    prompt_given: str | None = field(default=None, compare=False, repr=False)
+    """`prompt_file` as it was written down, which means the same on every machine."""
+
+    def __post_init__(self) -> None:
+        values = {name: getattr(self, name) for name in FIELDS}
+        kept, troubles = _checked(values)
+        # A resolved step that is shadowed keeps what the shadowing agent needs; layers are held to more.
+        if not kept.get("shadow"):
+            troubles += _not_for_handlers(kept)
+        if troubles:
+            raise StepConfigError([f"{name} {text}" for name, text in troubles])
+        for name, value in kept.items():
+            if value is not values[name]:
+                object.__setattr__(self, name, value)
+
+    @classmethod
+    def read(
+        cls,
+        said: Mapping[str, Any],
+        *,
+        where: Where = "",
+        folder: Path | None = None,
+        read_text: Callable[[Path], str] | None = None,
+    ) -> StepConfig:
+        """A layer from plain values, as YAML or JSON hold them.
+
+        `where` tells people where it stands. A relative `prompt_file` starts from `folder` and is read with
+        `read_text`; without it the text stays unknown.
+        """
+        at = _placed(where)
+        if not isinstance(said, Mapping):
+            raise StepConfigError([f"{at('')}a step is configured by named values, such as `mode: agent`."])
+        troubles: list[Trouble] = []
+        values: dict[str, Any] = {}
+        for key, value in said.items():
+            name = str(key)
+            if name not in FIELDS and name != "model":
+                hint = nearest(name, FIELDS) or f" Known here: {', '.join(FIELDS)}."
+                troubles.append((name, f"is no key of a step's configuration.{hint}"))
+            elif value is not None:
+                values[name] = value
+        deprecated: list[tuple[str, str]] = []
+        if "model" in values:
+            deprecated.append(("model", "model_id"))
+            if "model_id" in values:
+                troubles.append(("model", "is the old name of model_id; say one of them."))
+            values.setdefault("model_id", values.pop("model"))
+        if "retry_policy" in values:
+            deprecated.append(("retry_policy", "max_retries"))
+        given = values.get("prompt_file")
+        if isinstance(given, str) and given and folder is not None:
+            values["prompt_file"] = folder / Path(given).expanduser()
+        kept, wrong = _checked(values)
+        troubles += wrong + _not_for_handlers(kept)
+        path = kept.get("prompt_file")
+        if path is not None and read_text is not None:
+            try:
+                kept["prompt_text"] = text = read_text(path)
+            except OSError as error:
+                troubles.append(("prompt_file", f"{path} cannot be read: {error.strerror or error}."))
+            except UnicodeDecodeError as error:
+                troubles.append(("prompt_file", f"{path} is not UTF-8 text (byte {error.start})."))
+            else:
+                if (size := len(text.encode())) > PROMPT_BYTES:
+                    troubles.append(
+                        ("prompt_file", f"{path} has {size} bytes; it may have {PROMPT_BYTES} at most.")
+                    )
+        if troubles:
+            raise StepConfigError([f"{at(name)}{name} {text}" for name, text in troubles])
+        for old, new in deprecated:
+            log.warning("config.deprecated", key=old, use=new, where=at(old).removesuffix(": ") or None)
+            warnings.warn(f"{at(old)}'{old}' is deprecated; say '{new}'.", DeprecationWarning, stacklevel=2)
+        if given is not None:
+            kept["prompt_given"] = Path(given).as_posix()
+        return cls(**kept)
+
+    def to_plain(self) -> dict[str, Any]:
+        """What is said, as plain values; a prompt file by name, without its text."""
+        plain: dict[str, Any] = {}
+        for name in FIELDS:
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, Enum):
+                value = value.value
+            elif isinstance(value, tuple):
+                value = list(value)
+            elif isinstance(value, Path):
+                value = self.prompt_given or value.as_posix()
+            elif isinstance(value, Budget):
+                value = value.to_plain()
+            elif isinstance(value, RetryPolicy):
+                value = {part: getattr(value, part) for part in RETRY_PARTS}
+            plain[name] = value
+        return plain
+
+    @property
+    def prompt_extra(self) -> str | None:
+        """What is added after the intent, wherever it was written."""
+        return self.prompt_suffix if self.prompt_suffix is not None else self.prompt_text
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """Names of the fields this layer says something about."""
+        return tuple(name for name in FIELDS if getattr(self, name) is not None)
+
+
+FIELDS = tuple(one.name for one in fields(StepConfig) if one.name not in ("prompt_text", "prompt_given"))
+"""The keys of a step's configuration."""
+EVERYWHERE = ("provider", "model_id", "temperature", "max_tokens")
+"""Fields that all four layers supply; the others come from the first two."""
+_THESE = ", ".join(EVERYWHERE)
+AGENT_ONLY = ("autonomy", "allowed_tools", "prompt_suffix", "prompt_file")
+"""Fields that mean something to an agent alone; `autonomy` only above operator."""
+EXCLUSIVE = (("max_retries", "retry_policy"), ("prompt_suffix", "prompt_file"))
+"""Two ways of saying one thing: a layer uses one of them, and hides both of the layers below."""
+
+
+# -- checking one layer -------------------------------------------------------------------------------------
+
+
+def _placed(where: Where) -> Callable[[str], str]:
+    """What to put before a message about a field."""
+
+    def at(name: str) -> str:
+        place = where(name) if callable(where) else where
+        return f"{place}: " if place else ""
+
+    return at
+
+
+def _checked(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Trouble]]:
+    """The values that can be used, each in its own type, and what is wrong with the others."""
+    kept: dict[str, Any] = {}
+    troubles: list[Trouble] = []
+    for name, value in values.items():
+        if value is None:
+            continue
+        try:
+            kept[name] = READERS[name](value)
+        except Refused as refused:
+            troubles += [(f"{name}.{part}" if part else name, text) for part, text in refused.troubles]
+    for one, other in EXCLUSIVE:
+        if values.get(one) is not None and values.get(other) is not None:
+            troubles.append((one, f"and {other} are two ways of saying the same; say one of them."))
+    return kept, troubles
+
+
+def _not_for_handlers(kept: Mapping[str, Any]) -> list[Trouble]:
+    """Agent-only fields beside `mode: deterministic`."""
+    if kept.get("mode") is not StepMode.DETERMINISTIC:
+        return []
+    return [
+        (name, f"{_above(name)}is for agents, but the same place says mode: deterministic.")
+        for name in AGENT_ONLY
+        if _agent_only(name, kept.get(name))
+    ]
+
+
+def _agent_only(name: str, value: Any) -> bool:
+    """Whether this value of a field means something to an agent alone."""
+    if value is None or name not in AGENT_ONLY:
+        return False
+    return name != "autonomy" or value is not AutonomyLevel.OPERATOR
+
+
+def _above(name: str) -> str:
+    return "above operator " if name == "autonomy" else ""
+
+
+UNSAID = StepConfig()
+"""A layer that says nothing."""
+
+
+# -- adding layers up ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What all layers together say about a step."""
+
+    config: StepConfig
+    """Complete: every field that has a default is filled."""
+    sources: Mapping[str, str]
+    """For each field the layer it came from: `inline`, `steps.<key>`, `agents.<name>`, `model`, `default`,
+    `forced`."""
+    dropped: tuple[str, ...] = ()
+    """Agent-only fields of lower layers, left out because a higher one says deterministic."""
+    warnings: tuple[tuple[str, str], ...] = ()
+    """Codes and messages: W002 an agent that is never asked, W006 more trust than the step advises."""
+    forced: bool = False
+    """Agents are switched off for the whole run."""
+
+    @property
+    def retry(self) -> RetryPolicy:
+        """How often the step is tried."""
+        if self.config.retry_policy is not None:
+            return self.config.retry_policy
+        return RetryPolicy.retries(self.config.max_retries or 0)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As the journal keeps it; what is merely a default is not said to come from anywhere."""
+        plain: dict[str, Any] = {
+            "config": self.config.to_plain(),
+            "sources": {name: layer for name, layer in self.sources.items() if layer != "default"},
+        }
+        if self.dropped:
+            plain["dropped"] = list(self.dropped)
+        if self.forced:
+            plain["forced"] = True
+        return plain
+
+
+_Problem: TypeAlias = tuple[str, str, str]
+"""A layer, a field, and what is wrong with it."""
+
+
+class _Layer(NamedTuple):
+    name: str
+    config: StepConfig
+
+
+_FORCED = StepConfig(mode=StepMode.DETERMINISTIC, shadow=0.0)
+_NO_STEPS: Mapping[str, StepConfig] = MappingProxyType({})
+AGENT_TIMEOUT = 300.0
+_DEFAULTS: Mapping[StepMode, StepConfig] = {
+    StepMode.DETERMINISTIC: StepConfig(
+        mode=StepMode.DETERMINISTIC, autonomy=AutonomyLevel.OPERATOR, temperature=0.0, max_tokens=64_000,
+        max_retries=0, shadow=0.0,
+    ),
+    StepMode.AGENT: StepConfig(
+        mode=StepMode.AGENT, autonomy=AutonomyLevel.COLLABORATOR, temperature=0.0, max_tokens=64_000,
+        timeout=AGENT_TIMEOUT, max_retries=2, shadow=0.0,
+    ),
+}  # fmt: skip
+
+
+def resolve(
+    name: str,
+    *,
+    flow: str,
+    inline: StepConfig = UNSAID,
+    steps: Mapping[str, StepConfig] = _NO_STEPS,
+    agent: StepConfig | None = None,
+    agent_name: str = "dispatch",
+    model: StepConfig = UNSAID,
+    forced: bool = False,
+    max_autonomy: AutonomyLevel | None = None,
+    tools: Collection[str] = (),
+) -> Resolved:
+    """How a step is performed; `StepConfigError` lists everything that keeps the layers from adding up.
+
+    `tools` are those the step declares, which is all that `allowed_tools` may name.
+    """
+    upper = [_Layer("inline", inline)]
+    for key in (f"{flow}/{name}", name):
+        if key in steps:
+            upper.append(_Layer(f"steps.{key}", steps[key]))
+    lower = [_Layer(f"agents.{agent_name}", agent or UNSAID), _Layer("model", model)]
+    problems = [problem for layer in upper for problem in _layer(layer)]
+    problems += [(layer.name, *trouble) for layer in lower for trouble in out_of_place(layer.config)]
+    if forced:
+        upper.insert(0, _Layer("forced", _FORCED))
+    chosen, sources = _chosen(upper, lower)
+    set_by = next((i for i, layer in enumerate(upper) if layer.config.mode is not None), None)
+    mode: StepMode = chosen.get("mode") or StepMode.DETERMINISTIC
+    dropped: list[str] = []
+    if mode is StepMode.DETERMINISTIC:
+        dropped = _drop(upper, set_by, chosen, sources)
+        problems += _idle(upper, chosen, sources)
+    problems += _undeclared(chosen.get("allowed_tools"), sources, tools)
+    if problems:
+        told = [f"{layer}: {field} {text}" for layer, field, text in problems]
+        raise StepConfigError(told, f"The configuration of step '{flow}/{name}'", problems)
+    _fill(chosen, _DEFAULTS[mode])
+    config = StepConfig(**chosen)
+    return Resolved(
+        config, MappingProxyType(sources), tuple(dropped), _warnings(config, max_autonomy), forced
+    )
+
+
+def _layer(layer: _Layer) -> list[_Problem]:
+    """What is wrong with a layer made in code; one that was read has been through this."""
+    said = {name: value for name in AGENT_ONLY if (value := getattr(layer.config, name)) is not None}
+    said["mode"] = layer.config.mode
+    return [(layer.name, name, text) for name, text in _not_for_handlers(said)]
+
+
+def out_of_place(config: StepConfig) -> list[Trouble]:
+    """What agents and model defaults cannot say: they choose the model, and the rest belongs to the step."""
+    return [
+        (name, f"belongs to a step, in its own configuration or under `steps`; here stand {_THESE}.")
+        for name in config.said
+        if name not in EVERYWHERE
+    ]
+
+
+def _chosen(upper: list[_Layer], lower: list[_Layer]) -> tuple[dict[str, Any], dict[str, str]]:
+    """For each field the first value said, and who said it."""
+    chosen: dict[str, Any] = {}
+    sources: dict[str, str] = dict.fromkeys(FIELDS, "default")
+    hidden: dict[str, str] = {}
+    for one, other in EXCLUSIVE:
+        hidden[one], hidden[other] = other, one
+    for layer in (*upper, *lower):
+        for name in layer.config.said:
+            if name in chosen or hidden.get(name) in chosen:
+                continue
+            chosen[name] = getattr(layer.config, name)
+            sources[name] = layer.name
+            if name == "prompt_file":
+                chosen["prompt_text"] = layer.config.prompt_text
+                chosen["prompt_given"] = layer.config.prompt_given
+    return chosen, sources
+
+
+def _drop(
+    upper: list[_Layer], set_by: int | None, chosen: dict[str, Any], sources: dict[str, str]
+) -> list[str]:
+    """Take away agent-only fields said below the layer that sets the step back to deterministic."""
+    if set_by is None:
+        return []
+    below = {layer.name for layer in upper[set_by + 1 :]}
+    dropped = [name for name in AGENT_ONLY if sources[name] in below and _agent_only(name, chosen[name])]
+    for name in dropped:
+        del chosen[name]
+        sources[name] = "default"
+        if name == "prompt_file":
+            del chosen["prompt_text"], chosen["prompt_given"]
+    return dropped
+
+
+def _idle(upper: list[_Layer], chosen: Mapping[str, Any], sources: Mapping[str, str]) -> list[_Problem]:
+    """Agent-only fields of a step that no layer gives to an agent, nor lets one shadow."""
+    if chosen.get("shadow"):
+        return []
+    at_fault = {layer.name for layer in upper if layer.config.mode is StepMode.DETERMINISTIC}  # told already
+    why = f"{sources['mode']} says mode: deterministic" if "mode" in chosen else "no layer says mode: agent"
+    return [
+        (sources[name], name, f"{_above(name)}is for agents, but {why} (and shadow is off).")
+        for name in AGENT_ONLY
+        if _agent_only(name, chosen.get(name)) and sources[name] not in at_fault
+    ]
+
+
+def _undeclared(
+    allowed: tuple[str, ...] | None, sources: Mapping[str, str], tools: Collection[str]
+) -> list[_Problem]:
+    """Allowed tools that the step does not have."""
+    known = ", ".join(sorted(tools)) or "none"
+    return [
+        (
+            sources["allowed_tools"],
+            "allowed_tools",
+            f"names '{tool}', which the step does not declare.{nearest(tool, tools)} It declares: {known}.",
+        )
+        for tool in allowed or ()
+        if tool not in tools
+    ]
+
+
+def _fill(chosen: dict[str, Any], defaults: StepConfig) -> None:
+    """Say what nobody said."""
+    for name in defaults.said:
+        if name == "max_retries" and "retry_policy" in chosen:
+            continue
+        chosen.setdefault(name, getattr(defaults, name))
+
+
+def _warnings(config: StepConfig, max_autonomy: AutonomyLevel | None) -> tuple[tuple[str, str], ...]:
+    found: list[tuple[str, str]] = []
+    if config.mode is not StepMode.AGENT or config.autonomy is None:
+        return ()
+    if config.autonomy is AutonomyLevel.OPERATOR:
+        found.append((
+            "W002",
+            "autonomy operator requires mode deterministic: the agent is never asked and the handler runs. "
+            "Raise autonomy to collaborator, or leave out mode: agent.",
+        ))  # fmt: skip
+    if max_autonomy is not None and config.autonomy > max_autonomy:
+        found.append((
+            "W006",
+            f"autonomy {config.autonomy.value} is above what the step advises: "
+            f"{max_autonomy.value} at most.",
+        ))  # fmt: skip
+    return tuple(found)

@@ -1,0 +1,188 @@
+"""Reads each value of a step's configuration into its own type, or says what would have been right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from detent.kernel.autonomy import AutonomyLevel, StepMode
+from detent.kernel.budget import Budget
+from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.policy import RetryPolicy
+
+MAX_TOKENS = 200_000
+SUFFIX_BYTES = 16 * 1024
+BUDGET_LIMITS = ("tokens", "cost_usd", "seconds")
+"""Limits a step's own budget may have."""
+RETRY_PARTS = ("max_attempts", "wait_min", "wait_max")
+
+Trouble: TypeAlias = tuple[str, str]
+"""A field and what is wrong with it."""
+
+
+class Refused(Exception):
+    """A value that cannot be used, with the troubles in it; their names are of parts of the field."""
+
+    def __init__(self, text: str = "", troubles: Iterable[Trouble] = ()) -> None:
+        self.troubles = [("", text), *troubles] if text else list(troubles)
+        super().__init__(text)
+
+
+def _choice(kind: type[Enum]) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        names = [one.value for one in kind]
+        try:
+            return kind(value)
+        except ValueError:
+            hint = nearest(value, names) if isinstance(value, str) else ""
+            raise Refused(f"is {_shown(value)}; it takes {listed(names)}.{hint}") from None
+
+    return read
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names with `or` before the last."""
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def _shown(value: Any) -> str:
+    """A wrong value in a message: short ones as they are, others by their kind."""
+    if isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= 40):
+        return repr(value)
+    kinds: dict[type, str] = {str: "a long text", dict: "a mapping", list: "a list", tuple: "a list"}
+    return kinds.get(type(value), f"a {type(value).__name__}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _within(low: float, high: float, what: str) -> Callable[[Any], float]:
+    def read(value: Any) -> float:
+        if not _is_number(value) or not low <= value <= high:
+            raise Refused(f"is {_shown(value)}; it takes {what}.")
+        return float(value)
+
+    return read
+
+
+def _whole(low: int, high: float, what: str) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise Refused(f"is {_shown(value)}; it takes {what}.")
+        return int(value)
+
+    return read
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise Refused(f"is {_shown(value)}; it takes a name.")
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if not _is_number(value) or value <= 0:
+        raise Refused(f"is {_shown(value)}; it takes a number of seconds above 0.")
+    return float(value)
+
+
+def _suffix(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Refused(f"is {_shown(value)}; it takes a text.")
+    if (size := len(value.encode("utf-8", "surrogatepass"))) > SUFFIX_BYTES:
+        raise Refused(
+            f"has {size} bytes; it may have {SUFFIX_BYTES} at most. Put longer texts into a prompt_file."
+        )
+    return value
+
+
+def _path(value: Any) -> Path:
+    if isinstance(value, Path):
+        return value
+    if not isinstance(value, str) or not value.strip():
+        raise Refused(f"is {_shown(value)}; it takes the path of a text file.")
+    return Path(value)
+
+
+def _tools(value: Any) -> tuple[str, ...]:
+    if isinstance(value, (str, Mapping)) or not isinstance(value, Sequence):
+        raise Refused(f"is {_shown(value)}; it takes a list of tool names, [] for none.")
+    if not all(isinstance(name, str) and name for name in value):
+        raise Refused("has an item that is no tool name; it takes a list of names, [] for none.")
+    return tuple(value)
+
+
+def _share(value: Any) -> float:
+    if isinstance(value, bool):
+        return 1.0 if value else 0.0
+    return _within(0.0, 1.0, "true, false or a share from 0 to 1")(value)
+
+
+def _budget(value: Any) -> Budget:
+    if isinstance(value, Budget):
+        if value.steps is not None or not value.enforce:
+            raise Refused(f"of a step takes {listed(BUDGET_LIMITS)} only.")
+        return value
+    if not isinstance(value, Mapping) or not value:
+        raise Refused(f"is {_shown(value)}; it takes {listed(BUDGET_LIMITS)}.")
+    troubles: list[Trouble] = []
+    limits: dict[str, Any] = {}
+    for key, limit in value.items():
+        whole = key == "tokens"
+        if key not in BUDGET_LIMITS:
+            hint = nearest(str(key), BUDGET_LIMITS)
+            troubles.append((str(key), f"is no limit of a step; it takes {listed(BUDGET_LIMITS)}.{hint}"))
+        elif limit is None:
+            continue
+        elif not _is_number(limit) or limit <= 0 or (whole and not isinstance(limit, int)):
+            what = "a whole number" if whole else "a number"
+            troubles.append((key, f"is {_shown(limit)}; it takes {what} above 0."))
+        else:
+            limits[key] = limit
+    if troubles:
+        raise Refused(troubles=troubles)
+    return Budget(**limits)
+
+
+def _retry(value: Any) -> RetryPolicy:
+    if isinstance(value, RetryPolicy):
+        return value
+    if not isinstance(value, Mapping):
+        raise Refused(f"is {_shown(value)}; it takes {listed(RETRY_PARTS)}.")
+    troubles: list[Trouble] = []
+    for key, part in value.items():
+        if key not in RETRY_PARTS:
+            hint = nearest(str(key), RETRY_PARTS)
+            troubles.append((str(key), f"is not known; it takes {listed(RETRY_PARTS)}.{hint}"))
+        elif not _is_number(part) or (key == "max_attempts" and not isinstance(part, int)):
+            what = "a whole number" if key == "max_attempts" else "a number of seconds"
+            troubles.append((key, f"is {_shown(part)}; it takes {what}."))
+    if troubles:
+        raise Refused(troubles=troubles)
+    try:
+        return RetryPolicy(**value)
+    except ConfigurationError as error:
+        raise Refused(f"cannot be used: {error}") from None
+
+
+READERS: Mapping[str, Callable[[Any], Any]] = {
+    "mode": _choice(StepMode),
+    "autonomy": _choice(AutonomyLevel),
+    "provider": _text,
+    "model_id": _text,
+    "temperature": _within(0.0, 1.0, "a number from 0.0 to 1.0"),
+    "max_tokens": _whole(1, MAX_TOKENS, f"a whole number from 1 to {MAX_TOKENS}"),
+    "timeout": _seconds,
+    "max_retries": _whole(0, math.inf, "a whole number of 0 or more"),
+    "retry_policy": _retry,
+    "allowed_tools": _tools,
+    "prompt_suffix": _suffix,
+    "prompt_file": _path,
+    "budget": _budget,
+    "shadow": _share,
+}
+"""By field: from a plain value to what the field holds; `Refused` when it cannot."""

@@ -1,0 +1,277 @@
+"""A recorded executor gives an agent's earlier answers again, failures and proposals included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from detent.adapters.cassette import Recorder
+from detent.adapters.models.recorded import RecordedAnswer, RecordedStepExecutor
+from detent.adapters.stores.memory import MemoryStore
+from detent.engine.agent_tools import AgentTools, declared_tools
+from detent.engine.dispatch_settings import DispatchSettings
+from detent.engine.engine import Engine
+from detent.engine.executor import (
+    ExecutorError,
+    ExecutorTimeoutError,
+    OutputSchemaValidationError,
+    StepExecutor,
+    UsageMetadata,
+)
+from detent.engine.flow import Flow
+from detent.engine.outcome import Effect, Outcome
+from detent.engine.ports import TapeCall
+from detent.engine.step import Step
+from detent.engine.tools import Tool
+from detent.kernel.autonomy import AutonomyLevel, FallbackReason, StepMode
+from detent.kernel.entries import Entry, Migrated, Moved, Noted, Recorded, Reopened, Started
+from detent.kernel.errors import ConfigurationError
+from detent.kernel.machine import Machine
+from detent.kernel.policy import RetryPolicy
+from detent.kernel.run import Run
+from detent.kernel.step_config import StepConfig
+from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
+
+
+async def ask(executor: StepExecutor, step: str = "work", **more: Any) -> Any:
+    return await executor.execute(step_name=step, agent_name="dispatch", prompt="do it", **more)
+
+
+def journal(*bodies: Any) -> list[Entry]:
+    started = Started("flow", "first", "machine", 1, "f")
+    return [Entry(seq, 0.0, 1, body) for seq, body in enumerate((started, *bodies), 1)]
+
+
+def said(output: Any, attempt: int = 1, **more: Any) -> Recorded:
+    return Recorded(f"agent/{attempt}/abc", {"request": "abc", "output": output, **more})
+
+
+def failed(**error: Any) -> RecordedStepExecutor:
+    value = {"error": error, "usage": {"input_tokens": 2}, "ms": 1500.0}
+    return RecordedStepExecutor([RecordedAnswer("work", "entry 1", value)])
+
+
+async def test_answers_are_given_in_order_to_the_step_whose_state_the_run_was_in():
+    executor = RecordedStepExecutor.from_entries(
+        journal(
+            said("a1"),
+            Noted("aside"),
+            Recorded("turn/xyz", {"text": "not an answer of its own"}),
+            Recorded("shadow/1/abc", {"output": "nor this"}),
+            Moved("first", "second"),
+            said("b1"),
+            Moved("second", "first"),
+            said("a2"),
+            Migrated(2, "g", "third"),
+            said("c1"),
+            Reopened("second"),
+            said("b2"),
+        )
+    )
+    assert executor.left() == {"first": 2, "second": 2, "third": 1}
+    for step, output in [
+        ("first", "a1"),
+        ("second", "b1"),
+        ("second", "b2"),
+        ("first", "a2"),
+        ("third", "c1"),
+    ]:
+        assert (await ask(executor, step)).output == output
+    assert executor.left() == {}
+    with pytest.raises(ExecutorError, match="left for step 'first': there were 2") as caught:
+        await ask(executor, "first")
+    assert not caught.value.transient
+
+
+async def test_steps_may_be_called_otherwise_than_their_states():
+    executor = RecordedStepExecutor.from_entries(journal(said(1)), {"first": "judge"})
+    with pytest.raises(ExecutorError, match="No answer is recorded for step 'first'.*judge"):
+        await ask(executor, "first")
+    assert (await ask(executor, "judge")).output == 1
+
+
+async def test_an_answer_tells_what_it_cost_when_it_was_given():
+    executor = RecordedStepExecutor.from_entries(
+        journal(
+            said({"a": [1]}, usage={"input_tokens": 3, "total_cost_usd": 0.5}, model_id="m", ms=2.0),
+            said(2, usage={"input_tokens": 1}, turns={"input_tokens": 10, "output_tokens": 5}),
+            said(3, turns={"output_tokens": 5}),
+            said(4, success=False),
+        )
+    )
+    first = await ask(executor, "first")
+    assert (first.output, first.success, first.model_id) == ({"a": [1]}, True, "m")
+    assert first.usage == UsageMetadata(3, total_cost_usd=0.5)
+    assert (await ask(executor, "first")).usage == UsageMetadata(11, 5)
+    assert (await ask(executor, "first")).usage == UsageMetadata(0, 5)
+    last = await ask(executor, "first")
+    assert (last.success, last.usage) == (False, None)
+
+
+def test_it_can_always_be_asked_and_costs_nothing():
+    executor = RecordedStepExecutor([])
+    assert isinstance(executor, StepExecutor)
+    assert executor.available().ok
+    assert executor.priced("anything")
+
+
+async def test_a_failed_attempt_fails_again_and_the_next_one_answers():
+    error = {"type": "ExecutorError", "message": "busy", "reason": "exception", "transient": True}
+    executor = RecordedStepExecutor.from_entries(
+        journal(Recorded("agent/1/abc", {"error": {**error, "retry_after": 3.0}}), said("fine", attempt=2))
+    )
+    with pytest.raises(ExecutorError, match="busy") as caught:
+        await ask(executor, "first")
+    assert (caught.value.transient, caught.value.retry_after) == (True, 3.0)
+    assert (await ask(executor, "first")).output == "fine"
+
+
+async def test_a_timeout_is_a_timeout_again():
+    with pytest.raises(ExecutorTimeoutError) as caught:
+        await ask(failed(type="ExecutorTimeoutError", message="too slow", reason="timeout", transient=True))
+    error = caught.value
+    assert (str(error), error.timeout, error.transient) == ("too slow", 1.5, True)
+    assert (error.usage, error.reason) == (UsageMetadata(2), FallbackReason.TIMEOUT)
+
+
+async def test_a_broken_contract_is_broken_again_in_the_same_places():
+    executor = failed(
+        type="OutputSchemaValidationError",
+        message="does not fit",
+        reason="schema_violation",
+        problems=["/a: lacks b"],
+    )
+    with pytest.raises(OutputSchemaValidationError, match="does not fit") as caught:
+        await ask(executor)
+    assert caught.value.validation_errors == ("/a: lacks b",)
+    assert caught.value.usage == UsageMetadata(2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("RuntimeError", "exception"), ("BudgetExhaustedError", "budget")]
+)
+async def test_somebody_elses_exception_keeps_its_name_and_reason(kind, reason):
+    with pytest.raises(ExecutorError, match="broke") as caught:
+        await ask(failed(type=kind, message="broke", reason=reason))
+    assert type(caught.value).__name__ == kind
+    assert (caught.value.reason.value, caught.value.transient) == (reason, False)
+
+
+@pytest.mark.parametrize(
+    "value", [None, {}, {"output": 1, "error": {}}, {"error": "x"}, {"error": {"reason": "?"}}]
+)
+def test_what_is_no_agents_answer_is_refused_with_its_place(value):
+    with pytest.raises(ConfigurationError, match="^entry 2: "):
+        RecordedStepExecutor.from_entries(journal(Recorded("agent/1/abc", value)))
+
+
+async def test_recorded_effects_are_proposed_anew_and_not_performed():
+    """An executor never performs an effect: D-59."""
+    proposed = [
+        {"tool": "mail.send", "args": {"to": "a"}, "key": None},
+        {"tool": "mail.send", "args": {"to": "a"}, "key": "again"},
+    ]
+    performed: list[str] = []
+    seen: list[Effect] = []
+    executor = RecordedStepExecutor.from_entries(journal(said("done", proposed=proposed)))
+
+    async def handler(ctx: Any) -> Outcome:
+        toolbox = AgentTools(ctx, declared_tools(ctx.step, ctx.tools, None))
+        await ask(executor, "first", toolbox=toolbox)
+        seen.extend(toolbox.proposed)
+        return Outcome("done")
+
+    def send(to: str) -> None:
+        performed.append(to)
+
+    machine: Machine[str] = Machine("one", start="work", moves={"work": ["done"]}, ends=["done"])
+    flow = Flow(
+        machine, {"work": Step("work", handler, effects=("mail.send",))}, tools=[Tool("mail.send", send)]
+    )
+    async with Engine(MemoryStore(), [flow]) as engine:
+        run = await engine.run("one")
+    assert run.error is None
+    assert seen == [Effect("mail.send", {"to": "a"}), Effect("mail.send", {"to": "a"}, "again")]
+    assert performed == []
+
+
+async def run_notify(executor: StepExecutor, sent: list[str]) -> tuple[Run, list[Entry]]:
+    """A run whose only step an agent performs."""
+
+    async def handler(ctx: Any) -> dict[str, str]:
+        return {"kind": "question"}
+
+    def send(to: str) -> None:
+        sent.append(to)
+
+    by_agent = StepConfig(
+        mode=StepMode.AGENT, autonomy=AutonomyLevel.APPROVER, retry_policy=RetryPolicy(3, 0, 0)
+    )
+    step = Step("notify", handler, "Tell whoever needs to know.", effects=("mail.send",), config=by_agent)
+    machine: Machine[str] = Machine("one", start="work", moves={"work": ["done"]}, ends=["done"])
+    flow = Flow(machine, {"work": step}, tools=[Tool("mail.send", send)])
+    dispatch = DispatchSettings(executors=ScriptedSource(executor))
+    async with Engine(MemoryStore(), [flow], dispatch=dispatch) as engine:
+        run = await engine.run("one")
+        return run, await engine.store.entries(run.id)
+
+
+async def test_a_journal_replayed_ends_where_the_run_ended():
+    script = [
+        {"error": {"type": "rate_limit", "retry_after": 0}, "usage": {"input_tokens": 1}},
+        {"text": "no JSON", "usage": {"input_tokens": 2}},
+        {
+            "output": {"output": {"kind": "fault"}, "effects": [], "reason": "it says so"},
+            "calls": [{"tool": "mail.send", "args": {"to": "a"}}],
+            "usage": {"input_tokens": 4, "cost_usd": 0.25},
+        },
+    ]
+    sent: list[str] = []
+    scripted = ScriptedStepExecutor({"notify": script})
+    first, entries = await run_notify(scripted, sent)
+    assert (first.error, first.data, sent) == (None, {"kind": "fault"}, ["a"])
+    assert len(scripted.calls) == 3
+    recorded = RecordedStepExecutor.from_entries(entries, {"work": "notify"})
+    assert recorded.left() == {"notify": 3}
+    second, _ = await run_notify(recorded, sent)
+    assert (second.status, second.data, second.spend) == (first.status, first.data, first.spend)
+    assert recorded.left() == {}
+    assert sent == ["a", "a"]
+
+
+async def test_effects_without_tools_are_an_error():
+    executor = RecordedStepExecutor.from_entries(journal(said(1, proposed=[{"tool": "x", "args": {}}])))
+    with pytest.raises(ExecutorError, match="entry 2.*no tools were given"):
+        await ask(executor, "first")
+
+
+async def test_a_cassette_holds_answers_too(tmp_path):
+    path = tmp_path / "run.cassette"
+    values: list[Any] = [
+        {"output": 1},
+        {"record": {"output": 2, "usage": {"input_tokens": 1}}, "made": {}, "looked": []},
+        {"error": {"type": "ExecutorError", "message": "no", "reason": "exception"}},
+    ]
+    with Recorder(path) as recorder:
+        for value in values:
+
+            async def work(value: Any = value) -> Any:
+                return value
+
+            await recorder.through(TapeCall("agent", "", "judge", "m", {}), work)
+        await recorder.through(TapeCall("query", "", "judge", "look", {}), work)
+
+        async def broken() -> Any:
+            raise RuntimeError("kaput")
+
+        with pytest.raises(RuntimeError):
+            await recorder.through(TapeCall("agent", ".child", "judge", "m", {}), broken)
+    executor = RecordedStepExecutor.from_cassette(path)
+    assert executor.left() == {"judge": 4}
+    assert (await ask(executor, "judge")).output == 1
+    second = await ask(executor, "judge")
+    assert (second.output, second.usage) == (2, UsageMetadata(1))
+    for message in ("no", "kaput"):
+        with pytest.raises(ExecutorError, match=message):
+            await ask(executor, "judge")

@@ -1,0 +1,86 @@
+"""The closed choices of dispatch."""
+
+from itertools import pairwise
+
+import pytest
+
+from detent.kernel.autonomy import AutonomyLevel, Check, FallbackReason, StepMode, StepType
+
+LOWEST_FIRST = [
+    AutonomyLevel.OPERATOR,
+    AutonomyLevel.COLLABORATOR,
+    AutonomyLevel.CONSULTANT,
+    AutonomyLevel.APPROVER,
+]
+
+
+def test_there_are_eight_kinds_of_step_and_no_others():
+    """D-11"""
+    assert {kind.value for kind in StepType} == {
+        "python", "agent", "generate", "validate", "subworkflow", "branch", "loop", "checkpoint"
+    }  # fmt: skip
+    assert len(StepType) == 8
+
+
+def test_nobody_can_add_a_kind_of_step():
+    """D-11"""
+    with pytest.raises(TypeError):
+
+        class MoreTypes(StepType):  # type: ignore[misc]
+            APPROVAL = "approval"
+
+    with pytest.raises(ValueError):
+        StepType("approval")
+
+
+def test_only_agent_and_generate_steps_are_performed_by_agents_when_nobody_says_otherwise():
+    natural = {kind for kind in StepType if kind.natural_mode is StepMode.AGENT}
+    assert natural == {StepType.AGENT, StepType.GENERATE}
+
+
+def test_reasons_and_checks_are_closed():
+    assert {reason.value for reason in FallbackReason} == {
+        "exception", "timeout", "schema_violation", "validation_failure",
+        "no_executor", "no_intent", "operator", "budget",
+    }  # fmt: skip
+    assert {check.value for check in Check} == {"validator", "compare", "contract", "none"}
+    assert {mode.value for mode in StepMode} == {"deterministic", "agent"}
+
+
+def test_levels_are_ordered_by_trust_not_by_name():
+    assert sorted(AutonomyLevel, key=lambda level: level.value) != LOWEST_FIRST
+    assert sorted({*AutonomyLevel}) == LOWEST_FIRST
+    assert min(AutonomyLevel) is AutonomyLevel.OPERATOR
+    assert max(AutonomyLevel) is AutonomyLevel.APPROVER
+    assert [level.rank for level in LOWEST_FIRST] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("one", AutonomyLevel)
+@pytest.mark.parametrize("other", AutonomyLevel)
+def test_any_two_levels_can_be_compared(one, other):
+    assert (one < other) is (one.rank < other.rank)
+    assert (one <= other) is (one.rank <= other.rank)
+    assert (one > other) is (one.rank > other.rank)
+    assert (one >= other) is (one.rank >= other.rank)
+    assert (one == other) is (one is other)
+
+
+def test_the_level_above_and_the_level_below_are_neighbours():
+    for lower, higher in pairwise(LOWEST_FIRST):
+        assert lower.above is higher
+        assert higher.below is lower
+    assert AutonomyLevel.OPERATOR.below is None
+    assert AutonomyLevel.APPROVER.above is None
+
+
+def test_a_level_is_not_compared_with_a_text():
+    """As texts, "consultant" would come before "operator"."""
+    with pytest.raises(TypeError):
+        _ = AutonomyLevel.CONSULTANT < "operator"
+    with pytest.raises(TypeError):
+        _ = AutonomyLevel.CONSULTANT >= 2
+
+
+def test_a_level_is_written_and_read_by_its_value():
+    assert AutonomyLevel("consultant") is AutonomyLevel.CONSULTANT
+    assert AutonomyLevel.CONSULTANT == "consultant"

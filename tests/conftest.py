@@ -13,6 +13,16 @@ __all__ = ["postgres_schema", "postgres_server"]
 
 
 @pytest.fixture(autouse=True)
+def no_settings_of_ones_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """What whoever runs the tests has configured for themselves does not reach them."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-settings"))
+    for name in ("DETENT_USER_CONFIG", "DETENT_FORCE_DETERMINISTIC"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
 def unconfigured_log() -> Iterator[None]:
     """Whatever a test did to the process's logging is undone, so that the next one hears what it should."""
     structlog.reset_defaults()

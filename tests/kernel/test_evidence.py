@@ -206,13 +206,6 @@ def test_rules_that_contradict_each_other_are_refused(rules):
         EvidenceRules(**rules)
 
 
-def test_rules_from_settings_keep_what_is_not_said():
-    rules = EvidenceRules.from_plain({"min_n": 80, "window": None, "floor": "collaborator"})
-    assert rules == EvidenceRules(min_n=80, floor=AutonomyLevel.COLLABORATOR)
-    with pytest.raises(ConfigurationError, match="no rule 'min_m'. Did you mean 'min_n'"):
-        EvidenceRules.from_plain({"min_m": 1})
-
-
 def test_rules_say_how_much_a_tally_must_remember():
     assert EvidenceRules().keep == 50
     assert EvidenceRules(window=200).keep == 200

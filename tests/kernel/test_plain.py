@@ -3,7 +3,8 @@
 import json
 from collections import OrderedDict
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 from enum import Enum, IntEnum
 from pathlib import Path, PureWindowsPath
 from types import MappingProxyType
@@ -94,6 +95,10 @@ def test_what_is_changed_afterwards_does_not_change_the_copy():
         (PureWindowsPath("a\\b"), "a/b"),
         (Point(1, Path("p")), {"x": 1, "where": "p"}),
         (Device(serial="X", bought=datetime(2024, 1, 2)), {"serial": "X", "bought": "2024-01-02T00:00:00"}),
+        (datetime(2024, 1, 2), "2024-01-02T00:00:00"),
+        (datetime(2024, 1, 2, 3, tzinfo=timezone(timedelta(hours=1))), "2024-01-02T02:00:00Z"),
+        (date(2024, 1, 2), "2024-01-02"),
+        (Decimal("1.50"), "1.50"),
         (Array(), [1.5, [2]]),
         (Look(), {"a": "red"}),
         ((1, (2,)), [1, [2]]),
@@ -132,7 +137,7 @@ def test_numpy_values_are_converted():
     assert to_plain(value) == {"a": 0.5, "b": 3, "c": [0, 1, 2], "d": True}
 
 
-@pytest.mark.parametrize("value", [{1, 2}, b"bytes", object(), datetime(2024, 1, 1), 1j, Colour, Point])
+@pytest.mark.parametrize("value", [{1, 2}, b"bytes", object(), 1j, Colour, Point])
 def test_what_json_cannot_hold_is_refused_with_its_key_path(value):
     with pytest.raises(TypeError) as refused:
         to_plain({"plan": {"bars": [0, {"light": value}]}})

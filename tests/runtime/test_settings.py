@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from detent.kernel.errors import ConfigurationError
-from detent.runtime.settings import SettingsError, read_settings
+from detent.runtime.settings import SettingsError, known_secrets, read_settings
 
 
 def read(folder: Path, text: str | None = None, name: str = "detent.yaml", **options):
@@ -142,3 +142,147 @@ def test_values_of_the_environment_are_json_where_they_are_json(tmp_path):
     assert settings.get("plugins") == ["a", "b"]
     assert settings.get("concurrency") == 7
     assert settings.get("store") == "x.db"
+
+
+# -- the user's own file ------------------------------------------------------------------------------------
+
+
+def own(folder: Path, text: str) -> dict[str, str]:
+    """An environment with the user's own file in it."""
+    home = folder / "home"
+    file = home / ".config" / "detent" / "detent.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return {"HOME": str(home)}
+
+
+def project(folder: Path) -> Path:
+    made = folder / "project"
+    made.mkdir(exist_ok=True)
+    return made
+
+
+def test_the_users_file_lies_below_the_project_key_by_key(tmp_path):
+    environ = own(tmp_path, "store: mine.db\nbudget: {steps: 1, tokens: 2}\nconcurrency: 3")
+    settings = read(project(tmp_path), "store: ours.db\nbudget: {steps: 9}", environ=environ)
+    assert settings.get("store") == "ours.db"
+    assert settings.get("budget") == {"steps": 9, "tokens": 2}
+    assert settings.get("concurrency") == 3
+
+
+def test_steps_models_and_agents_are_laid_over_each_other_field_by_field(tmp_path):
+    environ = own(
+        tmp_path,
+        "steps: {a: {mode: agent, budget: {tokens: 1}}, b: {mode: agent}}\n"
+        "models: {big: {kind: openai, base_url: http://x}}\n"
+        "autonomy: {demote: {hard: 1, window: 2}}\n",
+    )
+    settings = read(
+        project(tmp_path),
+        "steps: {a: {autonomy: approver, budget: {seconds: 2}}, b: null}\n"
+        "models: {big: {base_url: http://y}}\n"
+        "autonomy: {demote: {hard: 2}}\n",
+        environ=environ,
+    )
+    assert settings.get("steps", "a") == {"mode": "agent", "autonomy": "approver", "budget": {"seconds": 2}}
+    assert settings.get("steps", "b") == {"mode": "agent"}
+    assert settings.get("models", "big") == {"kind": "openai", "base_url": "http://y"}
+    assert settings.get("autonomy", "demote") == {"hard": 2, "window": 2}
+
+
+def test_every_key_knows_its_file_and_line(tmp_path):
+    environ = own(tmp_path, "\nsteps:\n  a:\n    mode: agent\n    timeout: 3\n")
+    settings = read(project(tmp_path), "steps: {a: {timeout: 4}}", environ=environ)
+    assert settings.place("steps", "a", "mode") == "~/.config/detent/detent.yaml, line 4"
+    assert settings.place("steps", "a", "timeout") == "detent.yaml, line 1"
+    assert settings.base("steps", "a", "mode") == tmp_path / "home" / ".config" / "detent"
+    assert settings.base("steps", "a", "timeout") == tmp_path / "project"
+    assert settings.base("steps", "a", "prompt_file") == tmp_path / "project"
+
+
+def test_the_users_file_may_be_named_or_lie_where_xdg_says(tmp_path):
+    folder = project(tmp_path)
+    (tmp_path / "mine.yaml").write_text("concurrency: 7")
+    named = {"DETENT_USER_CONFIG": str(tmp_path / "mine.yaml"), **own(tmp_path, "concurrency: 8")}
+    assert read(folder, environ=named).get("concurrency") == 7
+    (tmp_path / "xdg" / "detent").mkdir(parents=True)
+    (tmp_path / "xdg" / "detent" / "detent.yaml").write_text("concurrency: 9")
+    assert read(folder, environ={"XDG_CONFIG_HOME": str(tmp_path / "xdg")}).get("concurrency") == 9
+    with pytest.raises(ConfigurationError, match=r"no settings file gone.yaml \(DETENT_USER_CONFIG\)"):
+        read(folder, environ={"DETENT_USER_CONFIG": "gone.yaml"})
+
+
+def test_a_mistake_in_the_users_file_names_that_file(tmp_path):
+    environ = own(tmp_path, "\nmodel: {api_key: abc}\nstor: x")
+    with pytest.raises(SettingsError) as caught:
+        read(project(tmp_path), "budget: {step: 1}", environ=environ)
+    found = caught.value.problems
+    assert found[0].startswith("~/.config/detent/detent.yaml, line 2: 'model.api_key' does not belong")
+    assert any(one.startswith("~/.config/detent/detent.yaml, line 3: unknown heading") for one in found)
+    assert any(one.startswith("detent.yaml, line 1: unknown key 'budget.step'") for one in found)
+
+
+def test_a_variable_reaches_a_step_whose_name_no_variable_can_spell(tmp_path):
+    text = "steps: {commit-message: {timeout: 4}}"
+    settings = read(tmp_path, text, environ={"DETENT__STEPS__COMMIT_MESSAGE__MODE": "agent"})
+    assert settings.get("steps") == {"commit-message": {"timeout": 4, "mode": "agent"}}
+    assert settings.place("steps", "commit-message", "mode") == "DETENT__STEPS__COMMIT_MESSAGE__MODE"
+    assert settings.place("steps", "commit-message", "timeout") == "detent.yaml, line 1"
+
+
+# -- dispatch -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "forced"),
+    [("true", True), ("True", True), ("1", True), ("YES", True), ("", False), ("false", False), ("0", False)],
+)
+def test_the_environment_can_switch_agents_off(tmp_path, said, forced):
+    """D-60"""
+    assert read(tmp_path, environ={"DETENT_FORCE_DETERMINISTIC": said}).force_deterministic is forced
+
+
+def test_a_switch_that_is_neither_on_nor_off_is_refused(tmp_path):
+    with pytest.raises(SettingsError, match="DETENT_FORCE_DETERMINISTIC: takes true, 1 or yes"):
+        read(tmp_path, environ={"DETENT_FORCE_DETERMINISTIC": "maybe"})
+
+
+def test_rules_of_evidence_and_prices_are_checked_with_their_lines(tmp_path):
+    found = problems(
+        tmp_path,
+        "agreement: {min_n: 0, min_lower95: 2, windw: 3}\n"
+        "autonomy:\n  demote: {enabled: maybe, floor: boss, hard: x}\n"
+        "prices:\n  m: {input: -1, output: 2}\n  n: {input: 1}\n  o: 3\n",
+    )
+    assert sorted(found) == sorted(
+        [
+            "detent.yaml, line 1: unknown key 'agreement.windw'. Did you mean 'window'?",
+            "detent.yaml, line 1: 'agreement.min_n' takes a whole number of 1 or more.",
+            "detent.yaml, line 1: 'agreement.min_lower95' takes a share from 0 to 1.",
+            "detent.yaml, line 3: 'autonomy.demote.hard' takes a whole number of 1 or more.",
+            "detent.yaml, line 3: 'autonomy.demote.enabled' takes true or false.",
+            "detent.yaml, line 3: 'autonomy.demote.floor' takes one of "
+            "operator, collaborator, consultant, approver.",
+            "detent.yaml, line 5: 'prices.m.input' takes USD per million tokens, 0 or more.",
+            "detent.yaml, line 6: 'prices.n' takes both input and output.",
+            "detent.yaml, line 7: 'prices.o' takes input, output, cache_read, cache_write.",
+        ]
+    )
+
+
+def test_known_secrets_are_values_of_variables_that_sound_secret_or_are_named():
+    environ = {
+        "ANTHROPIC_API_KEY": "sk-0123456789",
+        "AWS_SECRET_ACCESS_KEY": "aws-0123456789",
+        "SHORT_TOKEN": "abc",
+        "LANG": "en_GB.UTF-8",
+        "OTHER": "named-0123456789",
+        "DATABASE_URL": "postgresql://me:pass-0123@host/db",
+    }
+    assert known_secrets(environ, ["OTHER"]) == {
+        "sk-0123456789",
+        "aws-0123456789",
+        "named-0123456789",
+        "pass-0123",
+        "postgresql://me:pass-0123@host/db",
+    }

@@ -120,6 +120,8 @@ class Recorder:
             self._file.close()
             raise ConfigurationError(f"{self.path} cannot be written: {self._failed.strerror}.")
 
+    plays = False
+
     async def through(self, call: TapeCall, work: Callable[[], Awaitable[Any]]) -> Any:
         """Ask, and keep what came of it. A cancelled attempt leaves nothing."""
         line: dict[str, Any] = {
@@ -312,6 +314,8 @@ def _misfit(plain: Any) -> str | None:
 
 class Player:
     """A tape that gives back what a cassette holds and calls nobody."""
+
+    plays = True
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)

@@ -34,6 +34,7 @@ async def see_through(
     quiet: bool,
     told: str = "",
     new_id: str | None = None,
+    deterministic: bool = False,
 ) -> int:
     """Do something to a run, then see it through as `run` would. `new_id` is that of a run made by it."""
     from contextlib import nullcontext
@@ -44,7 +45,7 @@ async def see_through(
     from detent.cli.signals import INTERRUPTED, graceful, until_stopped
     from detent.cli.starting import PATIENCE
 
-    async with workspace.engine() as engine:
+    async with workspace.engine(deterministic=deterministic) as engine:
         run_id = await workspace.run_id(engine.store, said)
         target = new_id or run_id
         flow = (await engine.store.row(run_id)).flow
@@ -84,6 +85,7 @@ def resume(
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs at work side by side.")
     ] = None,
+    deterministic: options.Deterministic = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
     plugin: options.Plugins = None,
@@ -105,11 +107,15 @@ def resume(
         async def act(engine: Engine, run_id: str) -> None:
             await engine.resume(run_id)
 
-        return run_async(see_through(workspace, run, act, drive=True, json=json, quiet=quiet))
-    return run_async(_resume_all(workspace, concurrency, json, quiet))
+        return run_async(
+            see_through(workspace, run, act, drive=True, json=json, quiet=quiet, deterministic=deterministic)
+        )
+    return run_async(_resume_all(workspace, concurrency, deterministic, json, quiet))
 
 
-async def _resume_all(workspace: Workspace, concurrency: int | None, json: bool, quiet: bool) -> int:
+async def _resume_all(
+    workspace: Workspace, concurrency: int | None, deterministic: bool, json: bool, quiet: bool
+) -> int:
     import asyncio
     from contextlib import nullcontext
 
@@ -125,7 +131,9 @@ async def _resume_all(workspace: Workspace, concurrency: int | None, json: bool,
     shown = not (json or quiet)
     results: list[Any] = []
     taken: list[str] = []
-    async with workspace.engine(observers=[progress] if shown else [], concurrency=concurrency) as engine:
+    async with workspace.engine(
+        observers=[progress] if shown else [], concurrency=concurrency, deterministic=deterministic
+    ) as engine:
         missing = await _recall_open(workspace, engine)
 
         async def work() -> None:
@@ -188,6 +196,7 @@ def serve(
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs at work side by side.")
     ] = None,
+    deterministic: options.Deterministic = False,
     plugin: options.Plugins = None,
     store: options.Store = None,
     config: options.Config = None,
@@ -199,10 +208,10 @@ def serve(
 
     workspace = Workspace(store, config, plugin)
     workspace.log(verbose, log_level, default="info")
-    return run_async(_serve(workspace, poll, concurrency))
+    return run_async(_serve(workspace, poll, concurrency, deterministic))
 
 
-async def _serve(workspace: Workspace, poll: float, concurrency: int | None) -> int:
+async def _serve(workspace: Workspace, poll: float, concurrency: int | None, deterministic: bool) -> int:
     import asyncio
     import signal
 
@@ -210,7 +219,7 @@ async def _serve(workspace: Workspace, poll: float, concurrency: int | None) -> 
     from detent.cli.signals import GRACE, INTERRUPTED, graceful
     from detent.runtime.wiring import shown_url, store_url
 
-    async with workspace.engine(concurrency=concurrency, create=True) as engine:
+    async with workspace.engine(concurrency=concurrency, create=True, deterministic=deterministic) as engine:
         with graceful(lambda: "Runs are kept and go on with the next worker.") as stop:
             missing = await _recall_open(workspace, engine)
             known = ", ".join(sorted(engine.flows)) or "none yet"

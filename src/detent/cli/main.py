@@ -10,7 +10,19 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from detent.cli import answering, doctor, driving, flows, reports, runs, starting
+from detent.cli import (
+    answering,
+    autonomy,
+    doctor,
+    driving,
+    flows,
+    models,
+    reports,
+    runs,
+    shadow,
+    starting,
+    steps,
+)
 
 
 class Sections(TyperGroup):
@@ -45,7 +57,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
-for group in (starting, driving, flows, runs, reports, answering, doctor):
+for group in (starting, driving, flows, steps, runs, reports, autonomy, shadow, answering, models, doctor):
     group.add(app)
 
 

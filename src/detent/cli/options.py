@@ -31,6 +31,17 @@ Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no progress.")
 Detach = Annotated[
     bool, typer.Option("--detach", help="Leave the run for `detent serve` or `detent resume`.")
 ]
+Deterministic = Annotated[
+    bool, typer.Option("--deterministic", help="Ask no agent: every step is done by its handler.")
+]
+Record = Annotated[
+    str | None,
+    typer.Option("--record", metavar="FILE", help="Keep every answer of models and tools in a new file."),
+]
+Replay = Annotated[
+    str | None,
+    typer.Option("--replay", metavar="FILE", help="Take every answer from a recorded file; ask nobody."),
+]
 BudgetTokens = Annotated[int | None, typer.Option("--budget-tokens", metavar="N", help="Tokens it may use.")]
 BudgetUsd = Annotated[float | None, typer.Option("--budget-usd", metavar="X", help="Money it may spend.")]
 BudgetSteps = Annotated[int | None, typer.Option("--budget-steps", metavar="N", help="Steps it may take.")]

@@ -13,6 +13,7 @@ from detent.insight.words import span
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from detent.engine.executor import AgentStreamChunk
     from detent.kernel.entries import Entry
     from detent.kernel.machine import Machine
 
@@ -28,6 +29,7 @@ class StepLines:
         )
         self._console: Console | None = None
         self._status: Any = None
+        self._writing = ("", "")
 
     def __enter__(self) -> StepLines:
         if is_terminal():
@@ -59,6 +61,18 @@ class StepLines:
             from rich.text import Text
 
             self._status.update(Text(clean(doing), style="dim"))
+
+    def on_stream(self, run_id: str, flow: str, step: str, chunk: AgentStreamChunk) -> None:
+        """Show the end of what an agent is writing, beside the step under way."""
+        if self._status is None or (self.run_id is not None and run_id != self.run_id):
+            return
+        from rich.text import Text
+
+        if step != self._writing[0] or chunk.chunk_type == "thinking":
+            self._writing = (step, "")
+        self._writing = (step, (self._writing[1] + chunk.text)[-400:])
+        shown = " ".join(clean(self._writing[1]).split())[-60:]
+        self._status.update(Text(f"{clean(step)}  {shown}", style="dim"))
 
     def _print(self, line: str) -> None:
         if self._console is None:
@@ -93,9 +107,12 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
             status(end, to) if end else to,
             width(to),
             span(body.duration),
-            body.reason or "",
+            " · ".join(part for part in (performed_by(body), body.reason) if part),
             widest,
         )
+    if kind == "noted" and body.topic == "autonomy.demoted":
+        said = f"{body.body['step']} goes down to {body.body['level']}: {body.body['why']}"
+        return _line("", "↓", "", 0, "", said, widest)
     if kind == "attempt_failed":
         again = "" if body.retry_at is None else f"; again in {span(max(0.0, body.retry_at - entry.at))}"
         said = f"attempt {body.attempt}: {body.error}: {body.message}{again}"
@@ -120,10 +137,22 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
     return None
 
 
+def performed_by(body: Any) -> str:
+    """Who performed a step, where that was not its handler as a matter of course."""
+    detail = body.detail
+    if detail.get("fallback_used"):
+        return f"handler, not the agent: {str(detail.get('fallback_reason')).replace('_', ' ')}"
+    if body.by != "agent":
+        return ""
+    tokens = body.spend.tokens
+    level = detail.get("autonomy_level", "")
+    return f"agent ({level}, {tokens:,} tokens)" if tokens else f"agent ({level})"
+
+
 def _line(frm: str, sign: str, to: str, to_width: int, took: str, said: str, widest: int) -> str:
     start = clean(frm)
     start += " " * (widest - width(start))
-    mark = paint(sign, {"✗": "red", "…": "yellow"}.get(sign), dim=sign in "→·")
+    mark = paint(sign, {"✗": "red", "…": "yellow", "↓": "yellow"}.get(sign), dim=sign in "→·")
     gap = " " * (widest - to_width)
     return f"  {start} {mark} {to}{gap}  {took:>9}  {paint(clean(said), dim=True)}".rstrip()
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from detent.cli.progress import BatchProgress
     from detent.cli.workspace import Workspace
     from detent.engine.engine import Engine
+    from detent.engine.ports import Tape
     from detent.kernel.budget import Budget
     from detent.kernel.run import Run
 
@@ -47,6 +48,9 @@ def run(
         int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs at work side by side.")
     ] = None,
     detach: options.Detach = False,
+    deterministic: options.Deterministic = False,
+    record: options.Record = None,
+    replay: options.Replay = None,
     budget_tokens: options.BudgetTokens = None,
     budget_usd: options.BudgetUsd = None,
     budget_steps: options.BudgetSteps = None,
@@ -64,6 +68,7 @@ def run(
     A run that waits for a person is left waiting, with the command that releases it. Ctrl-C finishes the step
     under way; the run can be resumed.
     """
+    from detent.cli.taping import tape
     from detent.cli.values import read_batch, read_budget, read_data, read_sets
     from detent.cli.workspace import Workspace, run_async
     from detent.kernel.errors import ConfigurationError
@@ -84,8 +89,16 @@ def run(
     workspace = Workspace(store, config, plugin)
     workspace.log(verbose, log_level)
     budget = read_budget(budget_tokens, budget_usd, budget_steps, budget_seconds, workspace.settings)
-    job = _Job(workspace, flow, items, list(tag or ()), id_, budget, concurrency, detach, json, quiet)
-    return run_async(job.many() if several else job.one())
+    if detach and (record or replay):
+        raise ConfigurationError(
+            "--detach leaves the run to another process; leave out --record and --replay."
+        )
+    job = _Job(
+        workspace, flow, items, list(tag or ()), id_, budget, concurrency, detach, deterministic, json, quiet
+    )
+    with tape(record, replay, json=json) as job.tape:
+        code = run_async(job.many() if several else job.one())
+        return max(code, 1) if getattr(job.tape, "mismatches", ()) else code
 
 
 def _kind(value: Any) -> str:
@@ -106,6 +119,7 @@ class _Job:
         budget: Budget | None,
         concurrency: int | None,
         detach: bool,
+        deterministic: bool,
         json: bool,
         quiet: bool,
     ) -> None:
@@ -118,13 +132,21 @@ class _Job:
         self.budget = budget
         self.concurrency = concurrency
         self.detach = detach
+        self.deterministic = deterministic
         self.json = json
         self.silent = json or quiet
         self.started: list[str] = []
+        self.tape: Tape | None = None
 
     async def _start(self, engine: Engine, item: dict[str, Any], run_id: str | None) -> str:
         made = await engine.start(
-            self.found.flow, item, run_id=run_id, tags=self.tags, budget=self.budget, drive=not self.detach
+            self.found.flow,
+            item,
+            run_id=run_id,
+            tags=self.tags,
+            budget=self.budget,
+            force_deterministic=self.deterministic,
+            drive=not self.detach,
         )
         self.started.append(made)
         return made
@@ -142,8 +164,9 @@ class _Job:
 
         lines = None if self.silent or self.detach else StepLines(machine=self.found.flow.machine)
         async with self.workspace.engine(
-            observers=[lines] if lines else [], concurrency=self.concurrency, create=True
-        ) as engine:
+            observers=[lines] if lines else [], concurrency=self.concurrency, create=True,
+            complete=True, tape=self.tape,
+        ) as engine:  # fmt: skip
             await self.workspace.remember(engine.store, self.found)
             with graceful(self._last_words) as stop, lines or nullcontext():
                 run_id = await self._start(engine, self.items[0], self.run_id)
@@ -183,8 +206,9 @@ class _Job:
         shown = not (self.silent or self.detach)
         results: deque[Run] = deque()
         async with self.workspace.engine(
-            observers=[progress] if shown else [], concurrency=self.concurrency, create=True
-        ) as engine:
+            observers=[progress] if shown else [], concurrency=self.concurrency, create=True,
+            complete=True, tape=self.tape,
+        ) as engine:  # fmt: skip
             await self.workspace.remember(engine.store, self.found)
             with graceful(self._last_words) as stop, progress if shown else nullcontext():
                 await until_stopped(

@@ -15,7 +15,8 @@ from detent.runtime.wiring import shown_url
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
-    from detent.engine.ports import Store
+    from detent.engine.flow import Flow
+    from detent.engine.ports import Store, Tape
 
 T = TypeVar("T")
 
@@ -83,13 +84,23 @@ class Workspace:
 
     @asynccontextmanager
     async def engine(
-        self, *, observers: Iterable[Any] = (), concurrency: int | None = None, create: bool = False
+        self,
+        *,
+        observers: Iterable[Any] = (),
+        concurrency: int | None = None,
+        create: bool = False,
+        deterministic: bool = False,
+        complete: bool = False,
+        tape: Tape | None = None,
     ) -> AsyncIterator[Engine]:
-        """The engine, open, with every flow that is known by name."""
+        """The engine, open, with every flow that is known by name; `complete` when no other will be."""
         from detent.runtime.wiring import engine_for
 
         flows = [found.flow for found in self.catalog.all().values()]
-        engine = engine_for(self.settings, flows, observers=observers, concurrency=concurrency, create=create)
+        engine = engine_for(
+            self.settings, flows, observers=observers, concurrency=concurrency, create=create,
+            deterministic=deterministic, complete=complete, tape=tape,
+        )  # fmt: skip
         async with engine:
             yield engine
 
@@ -124,6 +135,14 @@ class Workspace:
         if await self.recall(engine, [name]):
             known = FlowNotFound(name, engine.flows)
             raise ConfigurationError(f"{known} Name the file or module it is in with --plugin.")
+
+    async def known(self, store: Store) -> dict[str, Flow]:
+        """Every flow known here: by name, and those of the files that runs in the store were started from."""
+        found = {name: there.flow for name, there in self.catalog.all().items()}
+        for name in dict.fromkeys(name for name, _, _ in await store.flows()):
+            if name not in found:
+                found.update({one: there.flow for one, there in (await self._recalled(store, name)).items()})
+        return found
 
     async def _recalled(self, store: Store, name: str) -> dict[str, Found]:
         """The flows of the file one was run from, as long as that file lies in the working folder."""

@@ -6,20 +6,31 @@ Nothing here can change the step's outcome or fail the run, and no effect is per
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import gate
 from detent.engine.context import BesideContext, CannotCheck, StepContext
 from detent.engine.execution import Execution, Performed
-from detent.engine.outcome import Effect
+from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
 from detent.kernel import log
 from detent.kernel.autonomy import FallbackReason, StepMode
 from detent.kernel.budget import NOTHING, Spend
+from detent.kernel.dispatch import DispatchResult
 from detent.kernel.entries import Noted
 from detent.kernel.errors import Fenced, StoreUnavailable
-from detent.kernel.evidence import DEMOTIONS, Demotion, Tally, Verdict, below, verdict_of, verdict_of_shadow
+from detent.kernel.evidence import (
+    DEMOTIONS,
+    REPLAYED,
+    Demotion,
+    Tally,
+    Verdict,
+    below,
+    verdict_of,
+    verdict_of_shadow,
+)
 from detent.kernel.plain import copied, digest
 from detent.kernel.run import Run
 from detent.kernel.step_config import AGENT_TIMEOUT
@@ -54,6 +65,13 @@ class Afterwards:
             return None
         before = Run.from_plain(_whole(driver.run)) if shadow else None
         return cls(execution, performed, driver.run.steps, before)
+
+    @classmethod
+    def of_failure(cls, driver: Driver, execution: Execution, detail: Mapping[str, Any]) -> Afterwards:
+        """Both sides failed: the agent's failure is evidence all the same."""
+        outcome = Outcome(detail=detail)
+        failed = Performed(outcome, DispatchResult.plain(), gate.Side(outcome, None, None, ()))
+        return cls(execution, failed, driver.run.steps)
 
     def due(self, run: Run) -> bool:
         """True once the step's move is committed."""
@@ -157,6 +175,8 @@ class Afterwards:
     async def _count(self, driver: Driver, verdict: Verdict, series: dict[str, Any]) -> None:
         """Add a verdict to the step's tally; lower the step when the tally says so."""
         execution, store = self.execution, driver.engine.store
+        if driver.run.config.get(REPLAYED):
+            return
         rules = driver.engine.dispatcher.settings.evidence
         name = execution.plan.qualified
         key = f"{EVIDENCE}{name}/{digest(series, 12)}"

@@ -195,13 +195,17 @@ class Asking:
                 return asked
             if violation:
                 told, problems = True, failure.problems
-            elif fresh:
+            elif fresh and not self._played():
                 wait = max(retry.wait_before(asked.attempts + 1), failure.retry_after or 0.0)
                 async with self.driver.engine.slots.aside(self.driver):
                     await self.driver.engine.slots.rest(wait)
                 if self.driver.engine.stopping:
                     # Whoever takes the run up again finds the attempts made so far and goes on from there.
                     raise asyncio.CancelledError
+
+    def _played(self) -> bool:
+        tape = self.driver.engine.tape
+        return tape is not None and tape.plays
 
     def _now(self) -> float:
         return self.driver.clock.now()

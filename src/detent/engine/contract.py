@@ -17,7 +17,7 @@ from detent.engine import schemas
 from detent.engine.executor import OutputSchemaValidationError
 from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.step import Proposal, Step
-from detent.kernel.equivalence import Discrepancy
+from detent.kernel.equivalence import Discrepancy, pointer_to
 from detent.kernel.plain import to_plain
 
 if TYPE_CHECKING:
@@ -275,7 +275,9 @@ def _receipt_places(value: Any, place: str = "") -> set[str]:
     if isinstance(value, Mapping):
         if "$receipt" in value:
             return {place or "/"}
-        return set().union(*(_receipt_places(item, f"{place}/{key}") for key, item in value.items()))
+        return set().union(
+            *(_receipt_places(item, f"{place}{pointer_to([str(key)])}") for key, item in value.items())
+        )
     if isinstance(value, list):
         return set().union(*(_receipt_places(item, f"{place}/{index}") for index, item in enumerate(value)))
     return set()

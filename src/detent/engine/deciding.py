@@ -210,6 +210,7 @@ def failing(
     status: Status = Status.FAILED,
     seconds: float = 0.0,
     spend: Spend = NOTHING,
+    detail: Mapping[str, Any] | None = None,
 ) -> Body:
     """The entry that ends the run badly: a move into an end of that status if the table has one, else an end.
 
@@ -218,11 +219,11 @@ def failing(
     machine = flow.machine
     to = machine.route_to(machine.state(run.state), status, run.data)
     if to is None:
-        return Ended(status, reason[:LONGEST_REASON], error or None)
+        return Ended(status, reason[:LONGEST_REASON], error or None, detail=dict(detail or {}))
     return Moved(
         run.state, machine.named(to), None, reason[:LONGEST_REASON], duration=run.visit_seconds + seconds,
         spend=run.visit_spend + spend, by="engine", attempt=max(1, run.attempts), status=status,
-        detail={"error": error} if error else {},
+        detail={**(detail or {}), **({"error": error} if error else {})},
     )  # fmt: skip
 
 

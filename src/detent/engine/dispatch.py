@@ -116,6 +116,8 @@ class Dispatcher:
         self.settings = settings or DispatchSettings()
         self._plans: dict[tuple[str, str, bool], Plan] = {}
         self._asks: dict[str, bool] = {}
+        self._told: set[str] = set()
+        """Flows whose doubtful settings have been pointed out."""
 
     def plan(self, flow: Flow, state: str, run: Run) -> Plan:
         """Who performs the step of a state in this run."""
@@ -145,8 +147,6 @@ class Dispatcher:
         config = resolved.config
         said = resolved.sources.get("max_retries", "default") != "default" or config.retry_policy is not None
         handler = config.mode is StepMode.DETERMINISTIC
-        for code, message in resolved.warnings:
-            log.warning("config.doubtful", step_name=step.name, flow=flow.name, code=code, hint=message)
         return Plan(
             flow,
             step,
@@ -181,6 +181,13 @@ class Dispatcher:
         """Before a run begins: what could never work, whatever its data."""
         forced = self.settings.force_deterministic or bool(config.get(FORCE))
         plans = [self.plan_for(flow, step, forced) for step in flow.steps.values()]
+        if flow.name not in self._told:
+            self._told.add(flow.name)
+            for plan in plans:
+                for code, hint in plan.resolved.warnings:
+                    log.warning(
+                        "config.doubtful", flow=flow.name, step_name=plan.step.name, code=code, hint=hint
+                    )
         if forced:
             for plan in plans:
                 if plan.step.step_type is StepType.AGENT:

@@ -177,9 +177,14 @@ class Driver:
         """Have the dispatcher find out who performs the step, and what counts."""
         from detent.engine.afterwards import Afterwards
         from detent.engine.execution import Execution
+        from detent.engine.executor import DispatchError
 
         execution = Execution(self, plan, ctx)
-        performed = await execution.perform()
+        try:
+            performed = await execution.perform()
+        except DispatchError as error:
+            self._afterwards = Afterwards.of_failure(self, execution, error.detail)
+            raise
         if performed.said:
             await self.commit_whole(*performed.said)
         self._afterwards = Afterwards.of(self, execution, performed)
@@ -221,7 +226,10 @@ class Driver:
             await self.commit(failed)
         else:
             reason, said = f"{step.name} failed: {kind}", f"{kind}: {message}"[:2000]
-            await self.commit(failed, deciding.failing(self.flow, self.run, reason, said, seconds=duration))
+            detail = getattr(error, "detail", None)
+            await self.commit(
+                failed, deciding.failing(self.flow, self.run, reason, said, seconds=duration, detail=detail)
+            )
 
     async def _out_of_budget(self) -> bool:
         """End the run when a limit of it or of one of its ancestors is reached.

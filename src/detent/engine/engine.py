@@ -38,6 +38,7 @@ from detent.kernel.errors import (
     RunStateError,
     StoreError,
 )
+from detent.kernel.evidence import REPLAYED
 from detent.kernel.plain import to_plain
 from detent.kernel.run import Run
 from detent.kernel.status import Status
@@ -211,6 +212,8 @@ class Engine:
             flow = flow.name
         if force_deterministic or self.dispatcher.settings.force_deterministic:
             config = {**(config or {}), FORCE: True}
+        if self.tape is not None and self.tape.plays:
+            config = {**(config or {}), REPLAYED: True}
         driver = await self._create(
             self.flow(flow), data, run_id or os.urandom(8).hex(), None, tags, budget, config or {}, drive
         )

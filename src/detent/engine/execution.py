@@ -15,7 +15,7 @@ from detent.engine import deciding, gate
 from detent.engine.asking import Asked, Asking, Failure
 from detent.engine.context import BesideContext, CannotCheck, StepContext, call
 from detent.engine.dispatch import Plan, check_price
-from detent.engine.executor import DispatchError, StepExecutor
+from detent.engine.executor import Availability, DispatchError, ExecutorResult, StepExecutor
 from detent.engine.gate import Judgement, Side
 from detent.engine.outcome import Effect, Outcome, Receipt
 from detent.engine.step import Proposal, Step, StepFailed
@@ -26,6 +26,7 @@ from detent.kernel.dispatch import AgentFailure, DispatchResult
 from detent.kernel.entries import Body
 from detent.kernel.equivalence import Discrepancy
 from detent.kernel.errors import DetentError, InvalidTransitionError, name_of
+from detent.kernel.evidence import DEMOTIONS, Demotion
 from detent.kernel.plain import digest, to_plain
 
 if TYPE_CHECKING:
@@ -226,7 +227,9 @@ class Execution:
     # -- the agent ------------------------------------------------------------------------------------------
 
     def executor(self) -> StepExecutor | str:
-        dispatcher = self.driver.engine.dispatcher
+        dispatcher, tape = self.driver.engine.dispatcher, self.driver.engine.tape
+        if tape is not None and tape.plays:
+            return _Played()
         executor = dispatcher.executor(self.plan.config.provider, self.driver.executors)
         if isinstance(executor, str):
             return executor
@@ -364,7 +367,10 @@ class Execution:
                     broken.add_note(f"The agent was not used: {reason.value}.")
                     raise
                 told = f"{error.type}: {error.message}" if error else reason.value
-                raise DispatchError(self.step.name, reason, told, broken) from broken
+                failed = DispatchError(self.step.name, reason, told, broken)
+                result = self._result_of_fallback(reason, asked, error, judgement, earlier)
+                failed.detail = self._detail(result, asked, judgement)
+                raise failed from broken
         self._fell_back(reason, error, failure, asked, attempts, succeeded=True)
         self._completed(fallback=True)
         result = self._result_of_fallback(reason, asked, error, judgement, earlier)
@@ -386,7 +392,8 @@ class Execution:
             check=judgement.check if judgement is not None else told.check if told is not None else None,
             validation_details=judgement.details if judgement is not None
             else told.validation_details if told is not None else (),
-            more_details=judgement.more if judgement is not None else 0,
+            more_details=judgement.more if judgement is not None
+            else told.more_details if told is not None else 0,
             agent_error=error if error is not None else earlier.agent_error if earlier is not None else None,
             duration_ms=self._ms(), agent_duration_ms=None if seconds is None else _milliseconds(seconds),
             handler_duration_ms=self._handler_ms(),
@@ -405,6 +412,19 @@ class Execution:
     ) -> Performed:
         """The outcome as the journal will have it."""
         agent = result.mode_used is StepMode.AGENT
+        detail = self._detail(result, asked, judgement)
+        outcome = side.outcome
+        if outcome.hold is None:
+            outcome = outcome._replace(
+                effects=side.effects, by="agent" if agent else outcome.by, detail={**outcome.detail, **detail}
+            )
+            self.ctx.proposed = ()
+        return Performed(outcome, result, side, said)
+
+    def _detail(
+        self, result: DispatchResult, asked: Asked | None, judgement: Judgement | None
+    ) -> dict[str, Any]:
+        """What the journal keeps about this dispatch."""
         detail: dict[str, Any] = {"step": self.plan.qualified, **result.to_plain()}
         if self.plan.agent or self.plan.config.shadow:
             model_id = (asked.model_id if asked is not None else None) or self.plan.config.model_id
@@ -417,13 +437,7 @@ class Execution:
             detail["cuts"] = list(asked.cuts)
         if judgement is not None and judgement.reasons:
             detail["verdict"] = list(judgement.reasons)
-        outcome = side.outcome
-        if outcome.hold is None:
-            outcome = outcome._replace(
-                effects=side.effects, by="agent" if agent else outcome.by, detail={**outcome.detail, **detail}
-            )
-            self.ctx.proposed = ()
-        return Performed(outcome, result, side, said)
+        return detail
 
     def series(self, model_id: str | None) -> dict[str, Any]:
         """What evidence about the agent belongs to: another model, prompt or handler begins anew."""
@@ -486,14 +500,15 @@ class Execution:
         """Lower the level to what the record of this step allows; gives the reason in words."""
         if self.level is AutonomyLevel.OPERATOR:
             return None
-        mark, _ = await self.driver.engine.store.mark(f"autonomy/{self.plan.qualified}")
-        if not isinstance(mark, Mapping) or mark.get("level") is None:
+        mark, _ = await self.driver.engine.store.mark(f"{DEMOTIONS}{self.plan.qualified}")
+        try:
+            demotion = Demotion.from_plain(mark)
+        except ValueError:  # written by a newer version: nothing is trusted that cannot be read
+            demotion = Demotion(AutonomyLevel.OPERATOR, why="the mark cannot be read")
+        if demotion is None or demotion.level >= self.level:
             return None
-        level = AutonomyLevel(mark["level"])
-        if level >= self.level:
-            return None
-        self.level = level
-        return f"demoted: {mark.get('why') or 'no reason given'}"
+        self.level = demotion.level
+        return f"demoted: {demotion.why or 'no reason given'}"
 
     def _sampled(self) -> bool:
         """Whether this execution is one of the share that is shadowed; the same after a resume."""
@@ -503,6 +518,22 @@ class Execution:
         run = self.driver.run
         drawn = int(digest([run.id, self.step.name, run.visits.get(run.state, 0)], 8), 16) / 0xFFFFFFFF
         return drawn < share
+
+
+class _Played:
+    """Stands where an executor would, while a tape answers in its place."""
+
+    async def execute(self, **_: Any) -> ExecutorResult:
+        """Never called."""
+        raise AssertionError("a tape that plays calls nobody")
+
+    def available(self) -> Availability:
+        """Always."""
+        return Availability(True)
+
+    def priced(self, model_id: str | None) -> bool:
+        """What was paid then is known."""
+        return True
 
 
 def _milliseconds(seconds: float) -> float:

@@ -247,6 +247,8 @@ class DispatchError(DetentError):
         self.reason = reason
         self.agent_error = agent_error
         self.handler_error = handler_error
+        self.detail: dict[str, Any] = {}
+        """What the journal keeps about the dispatch."""
         super().__init__(
             f"Step '{step_name}' failed twice. Agent ({reason.value}): {agent_error}. "
             f"Handler: {type(handler_error).__name__}: {handler_error}"

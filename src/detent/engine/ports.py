@@ -322,6 +322,10 @@ class TapeError(DetentError):
 class Tape(Protocol):
     """Keeps what the outside world answered, or answers in its place."""
 
+    @property
+    def plays(self) -> bool:
+        """True when it answers in the world's place: then nobody else is needed."""
+
     async def through(self, call: TapeCall, work: Callable[[], Awaitable[Any]]) -> Any:
         """The answer, a plain value: from `work`, and kept; or as kept before, `work` not being called."""
 

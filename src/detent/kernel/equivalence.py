@@ -11,19 +11,20 @@ import math
 import re
 from base64 import b64encode
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from functools import lru_cache
+from functools import cache
 from itertools import islice
 from pathlib import PurePath
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, get_args
 from uuid import UUID
 
 from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.schema_places import SchemasAt, path_of
 
 Kind: TypeAlias = Literal["type", "value", "missing", "extra", "length"]
 TextRule: TypeAlias = Literal["exact", "whitespace"]
@@ -117,12 +118,6 @@ def pointer_to(parts: Iterable[str | int]) -> str:
 
 def _escaped(part: str | int) -> str:
     return part.replace("~", "~0").replace("/", "~1") if isinstance(part, str) else str(part)
-
-
-@lru_cache(maxsize=1024)
-def _path(pointer: str) -> tuple[str, ...]:
-    parts = pointer.split("/")[1:]
-    return tuple(part.replace("~1", "/").replace("~0", "~") for part in parts)
 
 
 # -- canonical values ---------------------------------------------------------------------------------------
@@ -255,12 +250,12 @@ class _Place:
     rules: CompareRules
     ignored: Patterns
     unordered: Patterns
-    schemas: _Schemas
+    schemas: SchemasAt
 
     @classmethod
     def top(cls, rules: CompareRules, schema: Mapping[str, Any] | None) -> _Place:
-        schemas = _Schemas.top(schema) if schema is not None else _NO_SCHEMAS
-        ignored, unordered = (tuple(map(_path, said)) for said in (rules.ignore, rules.unordered))
+        schemas = SchemasAt.top(schema)
+        ignored, unordered = (tuple(map(path_of, said)) for said in (rules.ignore, rules.unordered))
         return cls("", rules, ignored, unordered, schemas)
 
     def under(self, part: str | int) -> _Place:
@@ -345,25 +340,34 @@ def _multisets(left: list[Any], right: list[Any], place: _Place) -> Iterator[Dis
             yield Discrepancy(f"{place.pointer}/{index}", "extra")
 
 
-def _pairs(left: Sequence[Any], right: Sequence[Any], place: _Place) -> dict[int, int]:
+def _pairs(left: list[Any], right: list[Any], place: _Place) -> dict[int, int]:
     """As many pairs of equal items as there can be: index on the left to index on the right."""
     waiting: dict[str, deque[int]] = defaultdict(deque)
     for index, item in enumerate(right):
-        waiting[_as_text(item)].append(index)
+        waiting[_normal(item, place)].append(index)
     pairs: dict[int, int] = {}
     for index, item in enumerate(left):
-        if there := waiting.get(_as_text(item)):
+        if there := waiting.get(_normal(item, place)):
             pairs[index] = there.popleft()
-    owner = {there: here for here, there in pairs.items()}
-    free = [index for index in range(len(right)) if index not in owner]
-    # With a tolerance, equality is no longer transitive: an item may have to give its partner up to another.
-    reach = range(len(right)) if place.rules.float_rel_tol else free
-    known: dict[tuple[int, int], bool] = {}
+    if place.rules.float_rel_tol and len(pairs) < min(len(left), len(right)):
+        _more_pairs(pairs, left, right, place)
+    return pairs
 
-    def same(here: int, there: int) -> bool:
-        if (here, there) not in known:
-            known[here, there] = next(_differing(left[here], right[there], place), None) is None
-        return known[here, there]
+
+def _more_pairs(pairs: dict[int, int], left: list[Any], right: list[Any], place: _Place) -> None:
+    """Pair items that are only near each other.
+
+    Nearness does not carry on from one to the next, so an item may have to give its partner up to another.
+    """
+    alike: dict[str, list[int]] = defaultdict(list)
+    for index, item in enumerate(right):
+        alike[_normal(item, place, numbers=False)].append(index)
+    owner = {there: here for here, there in pairs.items()}
+
+    @cache
+    def partners(here: int) -> list[int]:
+        there = alike.get(_normal(left[here], place, numbers=False), ())
+        return [one for one in there if next(_differing(left[here], right[one], place), None) is None]
 
     def settle(start: int) -> None:
         """Find `start` a partner, along the shortest chain of items that can change theirs."""
@@ -371,24 +375,55 @@ def _pairs(left: Sequence[Any], right: Sequence[Any], place: _Place) -> dict[int
         queue = deque([start])
         while queue:
             here = queue.popleft()
-            for there in reach:
-                if there in came_from or not same(here, there):
+            for there in partners(here):
+                if there in came_from:
                     continue
                 came_from[there] = here
-                if there not in owner:
-                    step: int | None = there
-                    while step is not None:
-                        mover = came_from[step]
-                        left_behind = pairs.get(mover)
-                        pairs[mover], owner[step] = step, mover
-                        step = left_behind
-                    return
-                queue.append(owner[there])
+                if there in owner:
+                    queue.append(owner[there])
+                    continue
+                step: int | None = there
+                while step is not None:
+                    mover = came_from[step]
+                    left_behind = pairs.get(mover)
+                    pairs[mover], owner[step] = step, mover
+                    step = left_behind
+                return
 
     for index in range(len(left)):
         if index not in pairs:
             settle(index)
-    return pairs
+
+
+def _normal(value: Any, place: _Place, numbers: bool = True) -> str:
+    """The same text for values that are equal by the rules, tolerance aside; or for all that differ at most
+    in their numbers.
+    """
+    if type(value) is dict:
+        parts = [
+            f"{_as_text(key)}:{_normal(value[key], place.under(key), numbers)}"
+            for key in sorted(value)
+            if not place.leaves_out(key)
+        ]
+        return f"{{{','.join(parts)}}}"
+    if type(value) is list:
+        if () in place.unordered:
+            items = [] if place.leaves_out("*") else value
+            return f"<{','.join(sorted(_normal(item, place.anywhere, numbers) for item in items))}>"
+        parts = [
+            _normal(item, place.under(index), numbers)
+            for index, item in enumerate(value)
+            if not place.leaves_out(index)
+        ]
+        return f"[{','.join(parts)}]"
+    if _is_number(value):
+        if not numbers:
+            return "#"
+        if type(value) is float and (value == 0 or (place.schemas.say_number and value.is_integer())):
+            return _as_text(int(value) if place.schemas.say_number else 0.0)
+    elif type(value) is str and place.rules.text == "whitespace":
+        return _as_text(" ".join(value.split()))
+    return _as_text(value)
 
 
 def _is_number(value: Any) -> bool:
@@ -412,101 +447,3 @@ def _same_scalar(left: Any, right: Any, rules: CompareRules) -> bool:
     if type(left) is str and rules.text == "whitespace":
         return bool(left.split() == right.split())
     return bool(left == right)
-
-
-# -- what a schema says of a place --------------------------------------------------------------------------
-
-_Node: TypeAlias = tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]]
-"""A schema, and the schemas around it in which its references may be found, outermost first."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Schemas:
-    """All schemas that have a say about one place; of alternatives each has."""
-
-    nodes: tuple[_Node, ...]
-
-    @classmethod
-    def top(cls, schema: Mapping[str, Any]) -> _Schemas:
-        return cls(_flat([(schema, ())]))
-
-    @property
-    def say_number(self) -> bool:
-        return any("number" in _types(node) for node, _ in self.nodes)
-
-    def under(self, part: str | int) -> _Schemas:
-        """What has a say about a key or index below."""
-        if not self.nodes:
-            return self
-        if isinstance(part, str):
-            return self._of(lambda node: _of_key(node, part))
-        return self._of(lambda node: _of_index(node, part))
-
-    def items(self) -> _Schemas:
-        """What has a say about some item of a list, wherever it stands."""
-        return self._of(lambda node: [*_listed(node.get("prefixItems")), *_listed(node.get("items"))])
-
-    def _of(self, inside: Callable[[Mapping[str, Any]], list[Any]]) -> _Schemas:
-        found = [(one, around) for node, around in self.nodes for one in inside(node)]
-        return _Schemas(_flat(found)) if found else _NO_SCHEMAS
-
-
-_NO_SCHEMAS = _Schemas(())
-
-
-def _types(node: Mapping[str, Any]) -> Sequence[str]:
-    said = node.get("type", ())
-    return (said,) if isinstance(said, str) else said
-
-
-def _listed(said: Any) -> list[Any]:
-    return list(said) if isinstance(said, (list, tuple)) else [said] if said is not None else []
-
-
-def _of_key(node: Mapping[str, Any], key: str) -> list[Any]:
-    named = node.get("properties", {})
-    found = [named[key]] if key in named else []
-    found += [one for pattern, one in node.get("patternProperties", {}).items() if re.search(pattern, key)]
-    return found or [node.get("additionalProperties")]
-
-
-def _of_index(node: Mapping[str, Any], index: int) -> list[Any]:
-    first, rest = _listed(node.get("prefixItems")), node.get("items")
-    if isinstance(rest, (list, tuple)):  # as drafts before 2020-12 write it
-        first, rest = list(rest), node.get("additionalItems")
-    return [first[index]] if index < len(first) else [rest]
-
-
-def _flat(nodes: Iterable[tuple[Any, tuple[Mapping[str, Any], ...]]]) -> tuple[_Node, ...]:
-    """These schemas, with those they refer to and those they are put together from."""
-    found: dict[int, _Node] = {}
-    todo = deque(nodes)
-    while todo:
-        node, around = todo.popleft()
-        if not isinstance(node, Mapping) or id(node) in found:
-            continue
-        if not around or "$defs" in node or "definitions" in node:
-            around = (*around, node)
-        found[id(node)] = (node, around)
-        for word in ("allOf", "anyOf", "oneOf"):
-            todo.extend((one, around) for one in node.get(word, ()))
-        todo.extend((node[word], around) for word in ("then", "else") if word in node)
-        if isinstance(reference := node.get("$ref"), str):
-            todo.extend(_referred(reference, around))
-    return tuple(found.values())
-
-
-def _referred(reference: str, around: tuple[Mapping[str, Any], ...]) -> list[_Node]:
-    """What a reference within the schema leads to; a schema placed in another may bring its definitions."""
-    if not reference.startswith("#"):
-        return []
-    for depth in range(len(around), 0, -1):
-        node: Any = around[depth - 1]
-        try:
-            for part in _path(reference[1:]):
-                node = node[int(part)] if isinstance(node, (list, tuple)) else node[part]
-        except (KeyError, IndexError, ValueError, TypeError):
-            continue
-        if isinstance(node, Mapping):
-            return [(cast("Mapping[str, Any]", node), around[:depth])]
-    return []

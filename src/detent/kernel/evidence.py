@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from detent.kernel.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
-from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.errors import ConfigurationError
 
 Z95 = 1.959963984540054
 """Standard normal quantile of 0.975: a two-sided interval of 95 %."""
@@ -88,20 +88,6 @@ class EvidenceRules:
             problems.append(f"floor is {self.floor!r}; one of {names} is needed")
         if problems:
             raise ConfigurationError(f"Rules of evidence: {'; '.join(problems)}.")
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any] | None) -> EvidenceRules:
-        """Rules from settings; what is not said keeps its default, unknown keys are refused."""
-        said = {key: value for key, value in (plain or {}).items() if value is not None}
-        known = [one.name for one in fields(cls)]
-        for key in said:
-            if key not in known:
-                hint = nearest(str(key), known) or f" Known: {', '.join(known)}."
-                raise ConfigurationError(f"Rules of evidence: there is no rule '{key}'.{hint}")
-        floor = said.get("floor")
-        if floor in [level.value for level in AutonomyLevel]:
-            said["floor"] = AutonomyLevel(floor)
-        return cls(**said)
 
     @property
     def keep(self) -> int:
@@ -253,6 +239,8 @@ def below(level: AutonomyLevel, rules: EvidenceRules) -> AutonomyLevel | None:
     return None if lower is None or lower < rules.floor else lower
 
 
+REPLAYED = "replayed"
+"""Key of a run's own configuration that says its answers came from a tape: no evidence about anybody."""
 DEMOTIONS = "autonomy/"
 """Prefix of the marks that hold a step below its configured level; the step's qualified name follows."""
 

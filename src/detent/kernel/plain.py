@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from datetime import UTC, date, datetime, time
 from enum import Enum
 from pathlib import PurePath
 from typing import Any
@@ -67,11 +68,18 @@ def to_plain(value: Any, path: str = "") -> Any:
 
 
 def _convert(value: Any, path: str) -> Any:
-    """The kinds met less often: enums, paths, dataclasses, models, views, numpy values, subclasses."""
+    """The kinds met less often: enums, paths, dates, dataclasses, models, views, numpy values, subclasses."""
     if isinstance(value, Enum):
         return to_plain(value.value, path)
     if isinstance(value, PurePath):
         return value.as_posix()
+    if isinstance(value, datetime):  # which is a date, too
+        at = value.astimezone(UTC) if value.tzinfo is not None else value
+        return at.isoformat().replace("+00:00", "Z")
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if type(value).__module__ in ("decimal", "uuid"):  # looked up by name: most programs load neither
+        return str(value)
     for method in ("__plain__", "tolist"):  # our own views and references; numpy scalars and arrays
         convert = getattr(value, method, None)
         if callable(convert) and not isinstance(value, type):
@@ -93,7 +101,7 @@ def _convert(value: Any, path: str) -> Any:
         return to_plain(float(value), path)
     raise TypeError(
         f"{_at(path)} is a {type(value).__name__}, which cannot be kept in a journal. "
-        f"Use text, numbers, booleans, lists, mappings, dataclasses, enums or paths."
+        f"Use text, numbers, booleans, lists, mappings, dataclasses, enums, dates or paths."
     )
 
 

@@ -1,6 +1,8 @@
-"""The one project file: finds it, reads it, lays environment and command line over it, and checks every key.
+"""The project file and the user's own below it: reads them, lays the environment and the command line over
+them, and checks every key.
 
-Order: command line, environment, file, default. All problems are told at once, each with where it stands.
+Order: command line, environment, project file, user file, default. All problems are told at once, each with
+where it stands.
 What the keys under a heading mean is for whoever uses them; only their names are known here.
 """
 
@@ -8,16 +10,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from detent.kernel.autonomy import AutonomyLevel
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import decode
 
 FILES = ("detent.yaml", "config.yaml")
 """Names the project file may have, the better one first."""
+USER_FILE = "detent/detent.yaml"
+"""The user's own settings, in the folder for configuration (`$XDG_CONFIG_HOME`, or `~/.config`)."""
 PREFIX = "DETENT__"
 """Environment variables of this form set any key: DETENT__BUDGET__STEPS=20."""
 
@@ -27,19 +32,38 @@ Keys = Mapping[str, Any] | None
 _MODEL: Keys = dict.fromkeys(
     ("provider", "id", "model_id", "temperature", "max_tokens", "timeout", "base_url", "api_key_env")
 )
+PRICES = ("input", "output", "cache_read", "cache_write")
+"""What a model's tokens are charged as, in USD per million."""
 COMMON: Mapping[str, Keys] = {
     "store": {"url": None, "sync": None, "schema": None},
     "plugins": None,
     "model": _MODEL,
-    "models": {"*": _MODEL},
+    "models": None,  # whoever makes a model knows its options
     "steps": None,
     "agents": None,
     "budget": dict.fromkeys(("tokens", "cost_usd", "steps", "seconds", "enforce")),
     "logging": dict.fromkeys(("level", "format", "file")),
     "telemetry": dict.fromkeys(("enabled", "reasons")),
     "concurrency": None,
+    "agreement": dict.fromkeys(("min_n", "min_lower95", "window")),
+    "autonomy": {"demote": dict.fromkeys(("enabled", "hard", "agreement", "window", "floor"))},
+    "prices": {"*": dict.fromkeys(PRICES)},
+    "mcp": None,
 }
 """Headings every project may have."""
+NAMED = (
+    "budget",
+    "logging",
+    "models",
+    "steps",
+    "agents",
+    "telemetry",
+    "model",
+    "agreement",
+    "autonomy",
+    "prices",
+)
+"""Headings that take named values and nothing else."""
 
 SHORT = {
     "DETENT_STORE": ("store",),
@@ -48,14 +72,23 @@ SHORT = {
     "DETENT_LOG_FILE": ("logging", "file"),
 }
 """Environment variables with a name of their own; stronger than the long form."""
+FORCE = "DETENT_FORCE_DETERMINISTIC"
+"""Environment variable that has every run use its handlers, whatever else is said."""
+ENTRIES = {"steps": 2, "models": 2, "agents": 2, "autonomy": 2}
+"""Headings whose values are entries with fields of their own: how many levels of keys are laid over each
+other one by one. Elsewhere it is one."""
 
 _SECRET = re.compile(
-    r"(^|[_-])(password|passwd|passphrase|api_?key|secret|secret_key|private_key|token)$", re.I
+    r"(^|[_-])(password|passwd|passphrase|api_?key|secret|secret_key|access_key|private_key|token)$", re.I
 )
-_URL_SECRET = re.compile(r"^[a-z][a-z0-9+.-]*://[^/@\s:]*:[^/@\s]+@", re.I)
+_URL_SECRET = re.compile(r"^[a-z][a-z0-9+.-]*://[^/@\s:]*:([^/@\s]+)@", re.I)
+_SECRET_LENGTH = 8
+"""Shorter values are too common as ordinary text to be hidden wherever they turn up."""
 
 Way = tuple[str, ...]
 """The keys that lead to a value."""
+Expect = Callable[[bool, Way, str], None]
+"""Told whether the value at a way fits, and what would fit there."""
 
 
 class SettingsError(ConfigurationError):
@@ -72,7 +105,7 @@ class SettingsError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the project, the environment and the command line say together."""
+    """What the user, the project, the environment and the command line say together."""
 
     folder: Path
     """The working folder."""
@@ -81,8 +114,10 @@ class Settings:
     values: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[Way, str] = field(default_factory=dict)
     """Where each key was said: `detent.yaml, line 3`, or the name of an environment variable."""
-    from_file: frozenset[str] = frozenset()
-    """Headings whose value is the file's alone, so that paths in it are relative to the file."""
+    bases: Mapping[Way, Path] = field(default_factory=dict)
+    """Folder of the file that said a key, as long as nothing stronger said anything about it."""
+    force_deterministic: bool = False
+    """The environment wants every run to use its handlers."""
 
     def get(self, *way: str, default: Any = None) -> Any:
         """The value at a way through the headings, or `default` when it is not said."""
@@ -104,9 +139,9 @@ class Settings:
         """Where a key was said, for messages."""
         return self.places.get(way, "the settings")
 
-    def base(self, heading: str) -> Path:
-        """The folder that relative paths under a heading start from."""
-        return self.file.parent if self.file is not None and heading in self.from_file else self.folder
+    def base(self, *way: str) -> Path:
+        """The folder that relative paths at this key start from: that of the file which said it."""
+        return self.bases.get(way, self.folder)
 
 
 def read_settings(
@@ -127,20 +162,28 @@ def read_settings(
     file = _find(folder, config, environ)
     problems: list[str] = []
     places: dict[Way, str] = {}
+    bases: dict[Way, Path] = {}
     values: dict[str, Any] = {}
-    if file is not None:
-        values = _read_file(file, _shown(file, folder), places, problems)
-        problems += _secrets(values, places)
-    from_file = set(values)
+    for source in (_find_user(folder, environ), file):  # the weaker one first
+        if source is not None and not (source is not file and file is not None and _same(source, file)):
+            there: dict[Way, str] = {}
+            said = _read_file(source, _shown(source, folder, environ), there, problems)
+            problems += _secrets(said, there)
+            values = _over(values, said, ENTRIES)
+            places.update(there)
+            bases.update(dict.fromkeys(there, source.parent))
     for way, value, variable in _environment(environ):
+        way = _entry(values, way)
         _put(values, way, value, variable, places, problems)
-        from_file.discard(way[0])
+        for length in range(1, len(way) + 1):
+            bases.pop(way[:length], None)
     for heading, value in (overrides or {}).items():
         if value is not None:
             values[heading] = value
             places[(heading,)] = "the command line"
-            from_file.discard(heading)
-    settings = Settings(folder, file, values, places, frozenset(from_file))
+            bases.pop((heading,), None)
+    forced = _forced(environ, problems)
+    settings = Settings(folder, file, values, places, bases, forced)
     known = dict(COMMON)
     # A plugin cannot be looked into while what names it is itself in doubt.
     if headings is not None and any(heading not in known for heading in values) and not problems:
@@ -174,8 +217,61 @@ def _find(folder: Path, config: str | None, environ: Mapping[str, str]) -> Path 
     return next((folder / name for name in FILES if (folder / name).is_file()), None)
 
 
-def _shown(file: Path, folder: Path) -> str:
-    return str(file.relative_to(folder)) if file.is_relative_to(folder) else str(file)
+def _find_user(folder: Path, environ: Mapping[str, str]) -> Path | None:
+    said = environ.get("DETENT_USER_CONFIG")
+    if said:
+        file = folder / Path(said).expanduser()
+        if not file.is_file():
+            raise ConfigurationError(f"There is no settings file {said} (DETENT_USER_CONFIG).")
+        return file
+    base, home = environ.get("XDG_CONFIG_HOME"), _home(environ)
+    if not base and home is None:
+        return None
+    file = (Path(base) if base else Path(str(home)) / ".config") / USER_FILE
+    return file if file.is_file() else None
+
+
+def _home(environ: Mapping[str, str]) -> Path | None:
+    said = environ.get("HOME") or environ.get("USERPROFILE")
+    return Path(said) if said else None
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve()
+
+
+def _shown(file: Path, folder: Path, environ: Mapping[str, str]) -> str:
+    """A file's name for messages: from the working folder, else from the home folder."""
+    if file.is_relative_to(folder):
+        return str(file.relative_to(folder))
+    home = _home(environ)
+    return f"~/{file.relative_to(home).as_posix()}" if home and file.is_relative_to(home) else str(file)
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any], depths: Mapping[str, int]) -> dict[str, Any]:
+    """One file's values laid over another's, heading by heading and key by key; null says nothing."""
+    merged = dict(below)
+    for key, value in above.items():
+        merged[key] = _laid(merged.get(key), value, depths.get(key, 1))
+    return merged
+
+
+def _laid(below: Any, above: Any, depth: int) -> Any:
+    if above is None:
+        return below
+    if depth == 0 or not isinstance(above, Mapping) or not isinstance(below, Mapping):
+        return above
+    return {**below, **{key: _laid(below.get(key), value, depth - 1) for key, value in above.items()}}
+
+
+def _forced(environ: Mapping[str, str], problems: list[str]) -> bool:
+    """Whether the environment switches agents off."""
+    said = environ.get(FORCE, "").strip().lower()
+    if said in ("true", "1", "yes"):
+        return True
+    if said not in ("", "false", "0", "no"):
+        problems.append(f"{FORCE}: takes true, 1 or yes, or false, 0 or no.")
+    return False
 
 
 def _read_file(file: Path, shown: str, places: dict[Way, str], problems: list[str]) -> dict[str, Any]:
@@ -237,6 +333,21 @@ def _environment(environ: Mapping[str, str]) -> Iterator[tuple[Way, Any, str]]:
             yield way, environ[variable], variable
 
 
+def alike(name: str) -> str:
+    """A name as a variable can spell it: `commit-message` and `COMMIT_MESSAGE` are the same."""
+    return re.sub(r"[^a-z0-9]", "_", name.lower())
+
+
+def _entry(values: Mapping[str, Any], way: Way) -> Way:
+    """A variable's way, its entry named as a file names it: names of steps and models hold more than a
+    variable can."""
+    entries = values.get(way[0])
+    if len(way) < 2 or way[0] not in ("steps", "models", "agents") or not isinstance(entries, Mapping):
+        return way
+    meant = [name for name in entries if alike(str(name)) == alike(way[1])]
+    return (way[0], str(meant[0]), *way[2:]) if len(meant) == 1 else way
+
+
 def _value(text: str) -> Any:
     """A variable's text as the value it stands for: JSON where it is JSON, else the text itself."""
     try:
@@ -261,6 +372,19 @@ def _put(
         places.setdefault(way[:index], place)
     inner[way[-1]] = value
     places[way] = place
+
+
+def known_secrets(environ: Mapping[str, str], variables: Iterable[str] = ()) -> frozenset[str]:
+    """Values of the environment that no text may show: those of the named variables, those whose names speak
+    of keys and passwords, and passwords in addresses."""
+    named = set(variables)
+    found: set[str] = set()
+    for name, value in environ.items():
+        if name in named or _SECRET.search(name):
+            found.add(value)
+        elif "://" in value and (address := _URL_SECRET.match(value)) is not None:
+            found |= {value, address.group(1)}
+    return frozenset(value for value in found if len(value) >= _SECRET_LENGTH)
 
 
 # -- checks -------------------------------------------------------------------------------------------------
@@ -291,6 +415,7 @@ def _secrets(value: Any, places: Mapping[Way, str], way: Way = ()) -> list[str]:
             here = (*way, str(key))
             if (
                 _SECRET.search(str(key))
+                and not _names_a_variable(here)
                 and below not in (None, "")
                 and not isinstance(below, (Mapping, list))
             ):
@@ -303,6 +428,11 @@ def _secrets(value: Any, places: Mapping[Way, str], way: Way = ()) -> list[str]:
     elif isinstance(value, str) and _URL_SECRET.match(value):
         found.append(_secret(places, way, f"the password in '{'.'.join(way)}'"))
     return found
+
+
+def _names_a_variable(way: Way) -> bool:
+    """True for keys whose value is the name of the variable that holds a secret: `mcp.docs.env.TOKEN`."""
+    return len(way) == 4 and way[0] == "mcp" and way[2] in ("env", "headers")
 
 
 def _secret(places: Mapping[Way, str], way: Way, what: str) -> str:
@@ -335,15 +465,47 @@ def _shapes(settings: Settings) -> list[str]:
     for name in ("enabled", "reasons"):
         said = settings.get("telemetry", name)
         expect(said is None or isinstance(said, bool), ("telemetry", name), "true or false")
-    for heading in ("budget", "logging", "models", "steps", "agents", "telemetry"):
+    for heading in NAMED:
         value = settings.get(heading)
         expect(value is None or isinstance(value, Mapping), (heading,), "named values")
+    _judging(settings, expect)
     budget = settings.get("budget")
     if isinstance(budget, Mapping):
         for name, value in budget.items():
             if name == "enforce":
                 expect(isinstance(value, bool), ("budget", name), "true or false")
             elif value is not None:
-                number = isinstance(value, (int, float)) and not isinstance(value, bool)
-                expect(number and value > 0, ("budget", name), "a number above 0")
+                expect(_number(value) and value > 0, ("budget", name), "a number above 0")
     return found
+
+
+def _judging(settings: Settings, expect: Expect) -> None:
+    """Wrong values among the rules of evidence and the prices."""
+    for way in (("agreement", "min_n"), ("agreement", "window"), ("autonomy", "demote", "hard"),
+                ("autonomy", "demote", "window")):  # fmt: skip
+        value = settings.get(*way)
+        expect(value is None or (type(value) is int and value >= 1), way, "a whole number of 1 or more")
+    for way in (("agreement", "min_lower95"), ("autonomy", "demote", "agreement")):
+        value = settings.get(*way)
+        expect(value is None or (_number(value) and 0 <= value <= 1), way, "a share from 0 to 1")
+    demote = settings.get("autonomy", "demote", default={})
+    expect(isinstance(demote, Mapping), ("autonomy", "demote"), "named values")
+    enabled = settings.get("autonomy", "demote", "enabled", default=True)
+    expect(isinstance(enabled, bool), ("autonomy", "demote", "enabled"), "true or false")
+    levels = [level.value for level in AutonomyLevel]
+    floor = settings.get("autonomy", "demote", "floor")
+    expect(floor is None or floor in levels, ("autonomy", "demote", "floor"), f"one of {', '.join(levels)}")
+    prices = settings.get("prices")
+    for model, price in prices.items() if isinstance(prices, Mapping) else ():
+        if isinstance(price, Mapping):
+            both = all(price.get(name) is not None for name in ("input", "output"))
+            expect(both, ("prices", str(model)), "both input and output")
+            for name, value in price.items():
+                fits = value is None or (_number(value) and value >= 0)
+                expect(fits, ("prices", str(model), str(name)), "USD per million tokens, 0 or more")
+        else:
+            expect(price is None, ("prices", str(model)), ", ".join(PRICES))
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

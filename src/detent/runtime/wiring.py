@@ -14,7 +14,7 @@ from detent.runtime.settings import Settings
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
     from detent.engine.flow import Flow
-    from detent.engine.ports import Store
+    from detent.engine.ports import Store, Tape
 
 DEFAULT_STORE = ".detent/detent.db"
 SCHEMES = ("sqlite", "postgresql", "postgres", "memory")
@@ -123,14 +123,27 @@ def engine_for(
     observers: Iterable[Any] = (),
     concurrency: int | None = None,
     create: bool = True,
+    deterministic: bool = False,
+    complete: bool = False,
+    tape: Tape | None = None,
 ) -> Engine:
-    """The engine for these settings, not yet open."""
-    from detent.engine.engine import Engine
+    """The engine for these settings, not yet open.
 
+    With `deterministic`, no step is given to an agent. With `complete`, these are all flows there are, and
+    settings about steps that none of them has are refused.
+    """
+    from detent.engine.engine import Engine
+    from detent.runtime.dispatching import dispatch_settings
+
+    flows = list(flows)
     told = [*observers]
     if settings.get("telemetry", "enabled"):
         from detent.adapters.telemetry.otel import from_environment
 
         told.append(from_environment(reasons=bool(settings.get("telemetry", "reasons"))))
     wanted = concurrency or settings.get("concurrency", default=1000)
-    return Engine(store_for(settings, create=create), flows, observers=told, concurrency=wanted)
+    dispatch = dispatch_settings(settings, flows, deterministic=deterministic, complete=complete)
+    return Engine(
+        store_for(settings, create=create), flows, observers=told, concurrency=wanted, dispatch=dispatch,
+        tape=tape,
+    )  # fmt: skip

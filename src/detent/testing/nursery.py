@@ -79,8 +79,9 @@ async def work(job: Job) -> None:
     crash = CrashPoints(CrashPoint.parse(point) for point in job.points)
     workload = find_workload(job.workload)(world, crash)
     engine = Engine(
-        crash.store(store_at(job.store)), workload.flows, lease=job.lease, takeover_limit=job.takeover_limit
-    )
+        crash.store(store_at(job.store)), workload.flows, lease=job.lease, takeover_limit=job.takeover_limit,
+        dispatch=workload.dispatch,
+    )  # fmt: skip
     async with engine:
         serving = None if job.only else asyncio.create_task(engine.serve(poll=POLL))
         for number in job.numbers:

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from detent.engine.context import StepContext
+from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.step import Step, Transient
@@ -43,6 +44,8 @@ class Workload:
     plan: Callable[[int], Planned]
     paid: frozenset[str] = field(default_factory=frozenset)
     """Names of what is paid for through `ctx.once`: never twice once the answer is written down."""
+    dispatch: DispatchSettings | None = None
+    """Who performs the steps; None has their handlers do it."""
 
 
 MakeWorkload = Callable[[World, CrashPoints], Workload]

@@ -1,0 +1,388 @@
+"""The command `autonomy report`, which is `stats agreement` too: how agents compare with the code."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from detent.cli import options
+from detent.cli.autonomy import demotions, known_step, means, places_of, resolved, told
+
+if TYPE_CHECKING:
+    from detent.cli.editing import Change
+    from detent.cli.workspace import Workspace
+    from detent.engine.flow import Flow
+    from detent.engine.step import Step
+    from detent.insight.agreement import Difference, StepFigures
+    from detent.kernel.autonomy import AutonomyLevel
+
+PAGE = 200
+"""Runs listed at a time."""
+NOTHING_YET = (
+    "No agent has been put to the test yet: no step of a run in this store was performed or shadowed by one."
+)
+
+
+class Shape(str, enum.Enum):
+    """How figures are printed."""
+
+    table = "table"
+    json = "json"
+
+
+# -- the report ---------------------------------------------------------------------------------------------
+
+
+def report(
+    steps: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="STEP", help="Steps, as flow/step or by their own name; all if left out."),
+    ] = None,
+    flow: Annotated[
+        str | None, typer.Option("--flow", "--workflow", metavar="NAME", help="Only steps of this flow.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="WHEN", help="What happened since: 30d, 2026-01-31.")
+    ] = None,
+    differences: Annotated[
+        bool, typer.Option("--differences", help="List the latest disagreements.")
+    ] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Show earlier series of a step too: other model, prompt or handler.")
+    ] = False,
+    format: Annotated[Shape, typer.Option("--format", help="table or json.")] = Shape.table,
+    json: options.Json = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Write what is justified into the project file, after a yes.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+) -> None:
+    """Tell, step by step, how often agents agreed with the code.
+
+    Nothing is raised by itself: the settings to change are printed, and --apply writes them.
+    """
+    from detent.cli.output import say
+    from detent.cli.values import read_time
+    from detent.cli.workspace import Workspace, run_async
+
+    workspace = Workspace(store, config, plugin)
+    wanted = _Wanted(list(steps or ()), flow, read_time(since, "--since"))
+    rows, advice = run_async(_report(workspace, wanted))
+    shown = [row for row in rows if all_ or row.newest]
+    if json or format is Shape.json:
+        _say_plain(shown, advice, differences)
+    elif not shown:
+        say(wanted.nothing)
+    else:
+        _say_table(shown, all_)
+        if len(shown) < len(rows):
+            more = len(rows) - len(shown)
+            say()
+            say(f"{more} earlier series (another model, prompt or handler) not shown; --all shows them.")
+        _say_demotions(workspace, shown)
+        if differences:
+            _say_differences(shown)
+        _say_advice(workspace, advice)
+    if apply:
+        _apply(workspace, advice, yes)
+
+
+class _Wanted:
+    """What a report is asked to cover."""
+
+    def __init__(self, steps: list[str], flow: str | None, since: float | None) -> None:
+        self.steps, self.flow, self.since = steps, flow, since
+        self.by_runs = False
+        """The flow names runs in the store, so only those need to be read."""
+
+    def __call__(self, step: str) -> bool:
+        if self.flow is not None and not self.by_runs and self.flow not in step.split("/")[:-1]:
+            return False
+        return not self.steps or any(means(said, step) for said in self.steps)
+
+    @property
+    def nothing(self) -> str:
+        """What to say when there is nothing to report."""
+        if not self.steps and self.flow is None and self.since is None:
+            return NOTHING_YET
+        of = f" of {', '.join(self.steps)}" if self.steps else ""
+        flow = f" in {self.flow}" if self.flow is not None else ""
+        since = " in that time" if self.since is not None else ""
+        return f"No agent has been put to the test{of}{flow}{since}."
+
+
+class _Advice:
+    """What follows from the figures of one step."""
+
+    def __init__(self, step: str, level: AutonomyLevel) -> None:
+        self.step, self.level = step, level
+        self.changes: list[Change] = []
+        self.instead: str | None = None
+        """What to do when no setting will."""
+
+    @property
+    def line(self) -> str:
+        """The entry under `steps`."""
+        said = ", ".join(f"{way[-1]}: {value}" for way, value in self.changes)
+        return f"{self.step}: {{{said}}}"
+
+    def to_plain(self) -> dict[str, Any]:
+        settings = {way[-1]: value for way, value in self.changes}
+        return {
+            "step": self.step,
+            "level": self.level.value,
+            "settings": {"steps": {self.step: settings}} if settings else None,
+            "instead": self.instead,
+        }
+
+
+async def _report(workspace: Workspace, wanted: _Wanted) -> tuple[list[StepFigures], list[_Advice]]:
+    from detent.engine.journals import read
+    from detent.engine.ports import RunQuery
+    from detent.insight.agreement import Agreement
+    from detent.kernel.errors import FlowNotFound
+    from detent.runtime.dispatching import dispatch_settings
+
+    rules = dispatch_settings(workspace.settings, (), complete=False).evidence
+    async with workspace.store() as store:
+        names = list(dict.fromkeys(name for name, _, _ in await store.flows()))
+        wanted.by_runs = wanted.flow in names
+        made = Agreement(rules, since=wanted.since, wanted=wanted)
+        cursor: int | None = None
+        while True:  # a page at a time, so that a store of any size is read in little memory
+            page = await store.rows(
+                RunQuery(wanted.flow if wanted.by_runs else None, before=cursor, limit=PAGE)
+            )
+            for row in page.rows:
+                if wanted.since is not None and row.now.updated_at < wanted.since:
+                    continue
+                journal = made.journal(row.id)
+                async for entry in read(store, row.id):
+                    journal.add(entry)
+            cursor = page.next
+            if cursor is None:
+                break
+        if wanted.flow is not None and names and not wanted.by_runs and not made.steps:
+            flows = await workspace.known(store)
+            if wanted.flow not in flows:
+                raise FlowNotFound(wanted.flow, [*names, *flows])
+        for said in wanted.steps:
+            if not any(means(said, step) for step in made.steps):
+                there = places_of(await workspace.known(store))
+                if not any(means(said, step) for step in there):
+                    known_step(said, [*there, *made.steps])
+        held = await demotions(store)
+        rows = made.figures(held)
+        if not any(row.newest and row.could_be is not None for row in rows):
+            return rows, []
+        places = places_of(await workspace.known(store))
+        caps = {
+            name: step.max_autonomy for name, (_, step) in places.items() if step.max_autonomy is not None
+        }
+        rows = made.figures(held, caps)
+        return rows, [
+            _advise(workspace, row, row.could_be, places)
+            for row in rows
+            if row.newest and row.could_be is not None
+        ]
+
+
+def _advise(
+    workspace: Workspace, row: StepFigures, level: AutonomyLevel, places: Mapping[str, tuple[Flow, Step]]
+) -> _Advice:
+    """How the step would be raised."""
+    from detent.kernel.autonomy import AutonomyLevel, StepMode
+
+    advice = _Advice(row.step, level)
+    there = resolved(workspace, *places[row.step]) if row.step in places else None
+    if row.demotion is not None:
+        configured = there.config.autonomy if there is not None else row.demotion.was
+        whole = configured is None or configured <= level
+        words = ("restore", row.step) if whole else ("demote", row.step, "--to", level.value)
+        advice.instead = workspace.command("autonomy", *words)
+        return advice
+    if there is None:
+        advice.instead = "no flow known here has this step any more"
+        return advice
+    said = there.config.autonomy
+    if there.config.mode is StepMode.AGENT and said is not None and said >= level:
+        advice.instead = f"the settings say {said.value} already, which no run has tried yet"
+        return advice
+    fields = ("autonomy", "mode") if row.now in (None, AutonomyLevel.OPERATOR) else ("autonomy",)
+    if any(there.sources.get(name) == "inline" for name in fields):
+        advice.instead = "its own configuration in the flow says how far it is trusted; change it there"
+        return advice
+    if row.now in (None, AutonomyLevel.OPERATOR):
+        advice.changes.append((("steps", row.step, "mode"), "agent"))
+    advice.changes.append((("steps", row.step, "autonomy"), level.value))
+    return advice
+
+
+def _say_plain(rows: list[StepFigures], advice: list[_Advice], differences: bool) -> None:
+    from detent.cli.output import iso, say_json
+
+    plain = []
+    for row in rows:
+        said = row.to_plain()
+        for key in ("first_at", "last_at"):
+            said[key] = iso(said[key])
+        if said["demotion"] is not None:
+            said["demotion"]["at"] = iso(said["demotion"]["at"])
+        said["differences"] = [{**one, "at": iso(one["at"])} for one in said["differences"]]
+        if not differences:
+            del said["differences"]
+        plain.append(said)
+    say_json({"steps": plain, "justified": [one.to_plain() for one in advice]})
+
+
+def _say_table(rows: list[StepFigures], whole: bool) -> None:
+    from detent.cli.output import table
+
+    heads = ["STEP", "N", "AGREE", "95 % INTERVAL", "HARD", "SOFT", "DRIFT", "FALLBACKS", "AGENT/HANDLER MS",
+             "COST", "NOW", "COULD BE"]  # fmt: skip
+    cells = [_cells(row) for row in rows]
+    if whole:
+        heads[1:1] = ["MODEL", "PROMPT", "HANDLER"]
+        for row, line in zip(rows, cells, strict=True):
+            line[1:1] = [said or "–" for said in row.series[1:]]
+    at = heads.index("N")
+    table(heads, cells, right=(at, at + 1, at + 2, at + 3, at + 4, at + 7, at + 8))
+
+
+def _say_demotions(workspace: Workspace, rows: list[StepFigures]) -> None:
+    from detent.cli.output import say
+
+    for row in rows:
+        if row.newest and row.demotion is not None:
+            say()
+            say(told(row.step, row.demotion))
+            say(f"Back with: {workspace.command('autonomy', 'restore', row.step)}")
+
+
+def _cells(row: StepFigures) -> list[str]:
+    """One line of the table."""
+    from detent.insight.words import money
+
+    interval = (
+        f"{row.lower95:.1%} – {row.upper95:.1%}"
+        if row.lower95 is not None and row.upper95 is not None
+        else "–"
+    )
+    agent, handler = _ms(row.agent_ms), _ms(row.handler_ms)
+    now = row.now.value if row.now is not None else "–"
+    return [
+        row.step,
+        f"{row.n:,}",
+        f"{row.agree:.1%}" if row.agree is not None else "–",
+        interval,
+        str(row.hard),
+        str(row.soft),
+        "yes" if row.drift else "no",
+        ", ".join(f"{reason} {count}" for reason, count in row.fallbacks.items()) or "–",
+        f"{agent} / {handler}",
+        money(row.cost_usd) if row.cost_usd is not None else "–",
+        f"{now} (lowered)" if row.demotion is not None else now,
+        row.could_be.value if row.could_be is not None else str(row.why_not),
+    ]
+
+
+def _ms(value: float | None) -> str:
+    """Whole milliseconds; below one, as many digits as it takes to see something."""
+    return "–" if value is None else f"{value:.0f}" if value >= 1 or not value else f"{value:.1g}"
+
+
+def _say_differences(rows: list[StepFigures]) -> None:
+    from detent.cli.output import clean, paint, say
+
+    for row in rows:
+        if row.differences:
+            say()
+            say(paint(f"{clean(row.step)}: latest differences", bold=True))
+            for one in row.differences:
+                say(f"  {_difference(one)}")
+
+
+def _difference(one: Difference) -> str:
+    from detent.cli.output import clean, local
+
+    # An empty pointer is the whole output.
+    where = ", ".join(pointer or "(all of it)" for pointer in one.pointers)
+    more = f" and {one.more} more" if one.more else ""
+    beside = " (shadow)" if one.shadow else ""
+    said = f"{one.what} at {where}{more}" if where else one.what
+    return clean(f"{local(one.at)}  run {one.run}, entry {one.entry}{beside}: {said}")
+
+
+def _say_advice(workspace: Workspace, advice: list[_Advice]) -> None:
+    from detent.cli.output import clean, say
+
+    file = workspace.settings.file
+    lines = [one.line for one in advice if one.changes]
+    if lines:
+        say()
+        say(f"The evidence would justify this in {file.name if file is not None else 'detent.yaml'}:")
+        say()
+        say("steps:")
+        for line in lines:
+            say(f"  {clean(line)}")
+        say()
+        say(f"Nothing is raised by itself. To write it: {workspace.command('autonomy', 'report', '--apply')}")
+    for one in advice:
+        if one.instead is not None:
+            say()
+            say(clean(f"{one.step} could be {one.level.value}: {one.instead}"))
+
+
+def _apply(workspace: Workspace, advice: list[_Advice], yes: bool) -> None:
+    """Write what is justified into the project file."""
+    from detent.cli.editing import CannotEdit, changed, write
+    from detent.cli.output import warn
+    from detent.kernel.errors import ConfigurationError
+    from detent.runtime.settings import FILES
+
+    chosen = [one for one in advice if one.changes]
+    if not chosen:
+        warn("There is nothing to write: the evidence justifies no change of the settings.")
+        return
+    file = workspace.settings.file or workspace.settings.folder / FILES[0]
+    try:
+        old = file.read_bytes() if file.exists() else None
+        text = (old or b"").decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{file.name} cannot be read: {error}.") from None
+    try:
+        new = changed(text, [change for one in chosen for change in one.changes])
+    except CannotEdit as error:
+        lines = "\n".join(f"  {one.line}" for one in chosen)
+        raise CannotEdit(
+            f"{file.name} was left as it is, for {error}. Change it yourself, under `steps`:\n{lines}"
+        ) from None
+    if new == text:
+        warn(f"{file.name} says so already; something stronger (the environment) decides.")
+        return
+    what = "; ".join(f"{one.step} to {one.level.value}" for one in chosen)
+    if not yes and not _agreed(f"Raise {what}, in {file.name}?"):
+        warn("Nothing was changed.")
+        return
+    write(file, old, new)
+    warn(f"Written to {file.name}: {what}.")
+
+
+def _agreed(question: str) -> bool:
+    """A person's yes."""
+    import sys
+
+    from detent.cli.output import clean
+    from detent.kernel.errors import ConfigurationError
+
+    print(f"{clean(question)} [y/N] ", end="", file=sys.stderr, flush=True)
+    said = sys.stdin.readline()
+    if not said:
+        raise ConfigurationError("Nobody answered, so nothing was changed. Where nobody can, say --yes.")
+    return said.strip().lower() in ("y", "yes")

@@ -1,0 +1,261 @@
+"""Commands about how far agents are trusted: `autonomy demote`, `restore`, `list`; `report` is next door."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from detent.cli import options
+
+if TYPE_CHECKING:
+    from detent.cli.workspace import Workspace
+    from detent.engine.flow import Flow
+    from detent.engine.ports import Store
+    from detent.engine.step import Step
+    from detent.kernel.autonomy import AutonomyLevel
+    from detent.kernel.evidence import Demotion
+    from detent.kernel.step_config import Resolved
+
+SECTION = "Judge agents"
+
+StepName = Annotated[
+    str, typer.Argument(metavar="STEP", help="A step: flow/step, or its own name where only one has it.")
+]
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    from detent.cli.agreement import report
+
+    group = typer.Typer(no_args_is_help=True, help="Say how far agents are trusted, and on what evidence.")
+    for name, command in (("report", report), ("demote", demote), ("restore", restore), ("list", list_)):
+        group.command(name)(command)
+    app.add_typer(group, name="autonomy", rich_help_panel=SECTION)
+    stats = typer.Typer(no_args_is_help=True, help="Figures over many runs.")
+    stats.command("agreement")(report)
+    app.add_typer(stats, name="stats", rich_help_panel=SECTION)
+
+
+# -- demotions ----------------------------------------------------------------------------------------------
+
+
+def demote(
+    step: StepName,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="LEVEL", help="The level; the next lower one if left out.")
+    ] = None,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")] = "",
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who, for the record.")] = "person",
+    json: options.Json = False,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+) -> None:
+    """Hold a step at a lower level until it is restored."""
+    from detent.cli.workspace import Workspace, run_async
+
+    level = _level(to) if to is not None else None
+    run_async(_demote(Workspace(store, config, plugin), step, level, reason, by, json))
+
+
+def _level(said: str) -> AutonomyLevel:
+    from detent.kernel.autonomy import AutonomyLevel
+    from detent.kernel.errors import ConfigurationError, nearest
+
+    names = [level.value for level in AutonomyLevel]
+    if said not in names:
+        raise ConfigurationError(
+            f"There is no level '{said}'.{nearest(said, names)} Levels: {', '.join(names)}."
+        )
+    return AutonomyLevel(said)
+
+
+async def _demote(
+    workspace: Workspace, said: str, to: AutonomyLevel | None, reason: str, by: str, json: bool
+) -> None:
+    import time
+
+    from detent.cli.output import clean, say, say_json
+    from detent.kernel.errors import ConfigurationError
+    from detent.kernel.evidence import DEMOTIONS, Demotion
+
+    async with workspace.store() as store:
+        held = await demotions(store)
+        places = places_of(await workspace.known(store))
+        name = known_step(said, [*places, *held])
+        there = held.get(name)
+        configured = resolved(workspace, *places[name]).config.autonomy if name in places else None
+        if configured is None and there is not None:
+            configured = there.was
+        now = min((level for level in (configured, there and there.level) if level), default=None)
+        level = to if to is not None else now.below if now is not None else None
+        if level is None:
+            raise ConfigurationError(
+                f"Step '{name}' is at {now.value}, the lowest level; the agent is not asked."
+                if now is not None
+                else f"The level of step '{name}' is not known here; say --to LEVEL."
+            )
+        if configured is not None and level >= configured:
+            raise ConfigurationError(
+                f"Step '{name}' is configured as {configured.value}; a demotion holds it below that. "
+                f"To trust it further, change its configuration."
+            )
+        made = Demotion(level, configured, reason, time.time(), by)
+        await _set(store, DEMOTIONS + name, made.to_plain())
+    if json:
+        say_json({"step": name, **plain_of(made)})
+        return
+    was = f" (configured: {configured.value})" if configured is not None else ""
+    say(clean(f"{name} is held at {level.value} from now on{was}."))
+    say(f"Back with: {workspace.command('autonomy', 'restore', name)}")
+
+
+def restore(
+    step: StepName,
+    json: options.Json = False,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+) -> None:
+    """Let a step have its configured level again."""
+    from detent.cli.workspace import Workspace, run_async
+
+    run_async(_restore(Workspace(store, config, plugin), step, json))
+
+
+async def _restore(workspace: Workspace, said: str, json: bool) -> None:
+    from detent.cli.output import clean, say, say_json
+    from detent.kernel.evidence import DEMOTIONS
+
+    async with workspace.store() as store:
+        held = await demotions(store)
+        if any(means(said, step) for step in held):
+            name = known_step(said, held)
+        else:
+            name = known_step(said, places_of(await workspace.known(store)))
+        there = held.get(name)
+        if there is not None:
+            await _set(store, DEMOTIONS + name, None)
+    if json:
+        say_json(
+            {"step": name, "restored": there is not None, "demotion": plain_of(there) if there else None}
+        )
+    elif there is None:
+        say(clean(f"{name} is not held below its configured level; there is nothing to restore."))
+    else:
+        say(clean(f"{name} has its configured level again."))
+        say(told(name, there))
+
+
+def list_(
+    json: options.Json = False,
+    store: options.Store = None,
+    config: options.Config = None,
+) -> None:
+    """List the steps that are held below their configured level."""
+    from detent.cli.workspace import Workspace, run_async
+
+    run_async(_list(Workspace(store, config), json))
+
+
+async def _list(workspace: Workspace, json: bool) -> None:
+    from detent.cli.output import brief, say, say_json, table
+
+    async with workspace.store() as store:
+        held = await demotions(store)
+    if json:
+        say_json([{"step": step, **plain_of(one)} for step, one in held.items()])
+    elif not held:
+        say("No step is held below its configured level.")
+    else:
+        table(
+            ("STEP", "LEVEL", "WAS", "BY", "SINCE", "WHY"),
+            [
+                (step, one.level.value, one.was.value if one.was else "–", one.by, brief(one.at), one.why)
+                for step, one in held.items()
+            ],
+        )
+
+
+async def demotions(store: Store) -> dict[str, Demotion]:
+    """The demotions in force, by step."""
+    from detent.cli.output import warn
+    from detent.kernel.evidence import DEMOTIONS, Demotion
+
+    found: dict[str, Demotion] = {}
+    for key, value in (await store.marks(DEMOTIONS)).items():
+        step = key.removeprefix(DEMOTIONS)
+        try:
+            made = Demotion.from_plain(value)
+        except ValueError as error:
+            warn(f"The demotion of {step} cannot be read: {error}")
+            continue
+        if made is not None:
+            found[step] = made
+    return found
+
+
+async def _set(store: Store, key: str, value: Any) -> None:
+    """Set a mark whatever it was."""
+    while True:
+        _, version = await store.mark(key)
+        if await store.set_mark(key, value, version):
+            return
+
+
+def told(step: str, held: Demotion) -> str:
+    """A demotion in words: to what, from what, when, by whom, why."""
+    from detent.cli.output import clean, local
+
+    was = f" from {held.was.value}" if held.was is not None else ""
+    why = f": {held.why}" if held.why else ""
+    return clean(f"{step} was lowered{was} to {held.level.value} on {local(held.at)} by {held.by}{why}.")
+
+
+def plain_of(held: Demotion) -> dict[str, Any]:
+    from detent.cli.output import iso
+
+    return {**held.to_plain(), "at": iso(held.at)}
+
+
+# -- names --------------------------------------------------------------------------------------------------
+
+
+def places_of(flows: Mapping[str, Flow]) -> dict[str, tuple[Flow, Step]]:
+    """Every step by its qualified name."""
+    return {flow.qualified(step): (flow, step) for flow in flows.values() for step in flow.steps.values()}
+
+
+def known_step(said: str, known: Iterable[str]) -> str:
+    """The qualified name a text means."""
+    from detent.kernel.errors import ConfigurationError, nearest
+
+    names = sorted(set(known))
+    found = [said] if said in names else [name for name in names if means(said, name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ConfigurationError(f"Several steps are named '{said}': {', '.join(found)}. Say which.")
+    if not names:
+        raise ConfigurationError(
+            f"There is no step '{said}': no flow is known here. Name the file or module with --plugin."
+        )
+    near = nearest(said, [*names, *(name.rpartition("/")[2] for name in names)])
+    shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+    raise ConfigurationError(f"There is no step '{said}'.{near} Steps: {shown}.")
+
+
+def means(said: str, step: str) -> bool:
+    """Whether a text names this step: in full, or by its own name."""
+    return said == step or said == step.rpartition("/")[2]
+
+
+def resolved(workspace: Workspace, flow: Flow, step: Step) -> Resolved:
+    """What the layers of configuration say about a step."""
+    from detent.engine.dispatch import Dispatcher
+    from detent.runtime.dispatching import dispatch_settings
+
+    settings = dispatch_settings(workspace.settings, [flow], complete=False)
+    return Dispatcher(settings).plan_for(flow, step).resolved

@@ -1,0 +1,189 @@
+"""Changes single values in a settings file and leaves every other character of it alone.
+
+A file is text that somebody wrote: comments, order and spacing stay. What cannot be changed safely is
+refused, and nothing is written unless the result reads back as the old settings with the wanted change.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from detent.kernel.errors import ConfigurationError
+
+Change = tuple[tuple[str, ...], str]
+"""The keys that lead to a value, and the value: a plain word."""
+
+
+class CannotEdit(ConfigurationError):
+    """The text has a shape in which the change cannot be made safely; it was left as it is."""
+
+
+def changed(text: str, changes: Iterable[Change]) -> str:
+    """The text with these values set, or `CannotEdit`."""
+    for way, value in changes:
+        text = _checked(text, _put(text, way, value), way, value)
+    return text
+
+
+def write(file: Path, old: bytes | None, new: str) -> None:
+    """Put the new text in place of the old at one stroke; refused when the file was changed meanwhile."""
+    place = file.resolve()
+    beside = place.with_name(f".{place.name}.{os.getpid()}.tmp")
+    try:
+        if (place.read_bytes() if place.exists() else None) != old:
+            raise ConfigurationError(f"{file.name} was changed by somebody else meanwhile. Try again.")
+        try:
+            with beside.open("wb") as stream:
+                stream.write(new.encode("utf-8"))
+                stream.flush()
+                os.fsync(stream.fileno())
+            if old is not None:
+                shutil.copymode(place, beside)
+            os.replace(beside, place)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"{file.name} cannot be written: {error.strerror}.") from None
+
+
+# -- one change ---------------------------------------------------------------------------------------------
+
+
+def _put(text: str, way: tuple[str, ...], value: str) -> str:
+    node = _compose(text)
+    if node is None:
+        return _after(text, len(text), _block(way, value, 0))
+    for depth, key in enumerate(way):
+        if node.id != "mapping":
+            raise CannotEdit(f"'{'.'.join(way[:depth])}' holds no named values")
+        found = next((pair for pair in node.value if pair[0].value == key), None)
+        if found is None:
+            return _inserted(text, node, way[depth:], value)
+        name, below = found
+        if below.start_mark.index < name.end_mark.index:
+            raise CannotEdit(f"'{'.'.join(way[: depth + 1])}' is an alias of another place")
+        if depth == len(way) - 1:
+            return _replaced(text, below, value)
+        if below.id == "scalar" and below.start_mark.index == below.end_mark.index and not node.flow_style:
+            lines = _block(way[depth + 1 :], value, name.start_mark.column + 2)
+            return _after(text, name.end_mark.index, lines)
+        node = below
+    raise CannotEdit("no key was named")
+
+
+def _replaced(text: str, node: Any, value: str) -> str:
+    """Another word in place of a word."""
+    start, end = node.start_mark, node.end_mark
+    if node.id != "scalar" or start.line != end.line:
+        raise CannotEdit("the value there is more than a word")
+    return text[: start.index] + (" " if start.index == end.index else "") + value + text[end.index :]
+
+
+def _inserted(text: str, node: Any, way: tuple[str, ...], value: str) -> str:
+    """A new entry at the end of a mapping, in the style it has."""
+    if node.flow_style:
+        if not node.value:
+            at, comma = node.end_mark.index - 1, ""
+        else:
+            at, comma = _last(node)[-1].end_mark.index, ", "
+        return text[:at] + comma + _inline(way, value) + text[at:]
+    column = node.value[0][0].start_mark.column
+    return _after(text, _end(node), _block(way, value, column))
+
+
+def _last(node: Any) -> Any:
+    """The last pair of a mapping."""
+    name, below = node.value[-1]
+    if below.start_mark.index < name.end_mark.index:
+        raise CannotEdit("the last entry there is an alias of another place")
+    return name, below
+
+
+def _end(node: Any) -> int:
+    """Where a value ends, comments after it not included."""
+    if node.value and node.id in ("mapping", "sequence") and not node.flow_style:
+        if node.id == "sequence":
+            return _end(node.value[-1])
+        name, below = node.value[-1]
+        alias = below.start_mark.index < name.end_mark.index
+        return int(name.end_mark.index) if alias else _end(below)
+    end = node.end_mark
+    # A block of text ends where the next line begins.
+    return int(end.index) - (1 if end.column == 0 and end.line > node.start_mark.line else 0)
+
+
+def _after(text: str, index: int, added: list[str]) -> str:
+    """Lines put in after the line that holds this place; the file's line ends are kept to."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    at = text.find("\n", index) + 1
+    before, rest = (text[:at], text[at:]) if at else (text, "")
+    if before and not before.endswith("\n"):
+        before += newline
+    return before + "".join(line + newline for line in added) + rest
+
+
+def _block(way: tuple[str, ...], value: str, column: int) -> list[str]:
+    lines = [f"{' ' * (column + 2 * depth)}{_key(key)}:" for depth, key in enumerate(way)]
+    lines[-1] += f" {value}"
+    return lines
+
+
+def _inline(way: tuple[str, ...], value: str) -> str:
+    said = value
+    for key in reversed(way[1:]):
+        said = f"{{{_key(key)}: {said}}}"
+    return f"{_key(way[0])}: {said}"
+
+
+def _key(name: str) -> str:
+    """A key as YAML reads it back: plain where that is safe."""
+    import json
+
+    import yaml
+
+    plain = re.fullmatch(r"[A-Za-z_][\w./-]*", name) and yaml.safe_load(name) == name
+    return name if plain else json.dumps(name)
+
+
+# -- checking -----------------------------------------------------------------------------------------------
+
+
+def _checked(old: str, new: str, way: tuple[str, ...], value: str) -> str:
+    """The new text, if it says what the old one said and the change, and nothing else."""
+    wanted = copy.deepcopy(_load(old) or {})
+    inner = wanted
+    for key in way[:-1]:
+        if inner.get(key) is None:
+            inner[key] = {}
+        inner = inner[key]
+    inner[way[-1]] = value
+    if repr(_load(new)) != repr(wanted):
+        raise CannotEdit("its layout leaves no safe place for the change")
+    return new
+
+
+def _compose(text: str) -> Any:
+    import yaml
+
+    loader = yaml.SafeLoader(text)
+    try:
+        return loader.get_single_node()
+    except yaml.YAMLError:
+        raise CannotEdit("it is not valid YAML") from None
+    finally:
+        loader.dispose()
+
+
+def _load(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise CannotEdit("its layout leaves no safe place for the change") from None

@@ -1,0 +1,176 @@
+"""Commands about model files: `models list`, `models pull`, `models path`."""
+
+from __future__ import annotations
+
+import enum
+import time
+from types import TracebackType
+from typing import Annotated, Any
+
+import typer
+
+from detent.cli import options
+
+SECTION = "This installation"
+
+models = typer.Typer(
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="List and fetch model files, for agents without a key.",
+)
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    app.add_typer(models, name="models", rich_help_panel=SECTION)
+
+
+class Form(str, enum.Enum):
+    """How a list is printed."""
+
+    table = "table"
+    json = "json"
+
+
+@models.command("list")
+def list_models(
+    format: Annotated[Form, typer.Option("--format", help="table or json.")] = Form.table,
+    json: options.Json = False,
+) -> None:
+    """List the model files that can be had by name."""
+    from detent.adapters.models.files import KNOWN, ModelFileMissing, models_folder, path
+    from detent.cli.output import say, say_json, size, table
+
+    found: dict[str, tuple[str, str | None]] = {}
+    for name in KNOWN:
+        try:
+            found[name] = "here", str(path(name))
+        except ModelFileMissing as missing:
+            found[name] = ("damaged" if missing.file.exists() else "not here"), None
+    if json or format is Form.json:
+        say_json(
+            [
+                {
+                    "name": model.name,
+                    "title": model.title,
+                    "bytes": model.bytes,
+                    "sha256": model.sha256,
+                    "licence": model.licence,
+                    "here": found[model.name][0] == "here",
+                    "path": found[model.name][1],
+                    "good_for": model.good_for,
+                }
+                for model in KNOWN.values()
+            ]
+        )
+        return
+    table(
+        ("MODEL", "SIZE", "LICENCE", "HERE", "GOOD FOR"),
+        [
+            (model.name, size(model.bytes), model.licence, found[model.name][0], model.good_for)
+            for model in KNOWN.values()
+        ],
+        right=(1,),
+    )
+    if not any(state == "here" for state, _ in found.values()):
+        say(f"None is in {models_folder()} yet: detent models pull NAME")
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A name from `detent models list`.")]
+
+
+@models.command()
+def pull(name: Name) -> int:
+    """Fetch a model file: resumed where it broke off, kept only when its checksum is right."""
+    from detent.adapters.models.files import known
+    from detent.adapters.models.files import pull as fetch
+    from detent.cli.output import say, warn
+
+    model = known(name)
+    try:
+        with Transfer(model.title) as shown:
+            file = fetch(name, progress=shown.progress, tell=shown.tell)
+    except KeyboardInterrupt:
+        warn(f"Stopped. What has been fetched is kept; go on with: detent models pull {name}")
+        return 130
+    say(str(file))
+    return 0
+
+
+@models.command("path")
+def path_of(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME|FILE", help="A name from `detent models list`, or a file.")
+    ],
+) -> None:
+    """Print where a model file is."""
+    from detent.adapters.models.files import path
+    from detent.cli.output import say
+
+    say(str(path(name)))
+
+
+class Transfer:
+    """Shows how a file comes in: a bar on a terminal, a line now and then elsewhere."""
+
+    EVERY = 5.0
+    """Seconds between lines when nobody watches on a terminal."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self._bar: Any = None
+        self._task: Any = None
+        self._said = 0.0
+        self._last = -1
+
+    def __enter__(self) -> Transfer:
+        from detent.cli.output import is_terminal
+
+        if is_terminal():
+            from rich.progress import (
+                BarColumn,
+                DownloadColumn,
+                Progress,
+                TimeRemainingColumn,
+                TransferSpeedColumn,
+            )
+
+            self._bar = Progress(
+                "{task.description}",
+                BarColumn(),
+                DownloadColumn(),
+                TransferSpeedColumn(),
+                TimeRemainingColumn(),
+            )
+            self._task = self._bar.add_task(self.title, total=None)
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def progress(self, done: int, total: int) -> None:
+        """So much is there."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, total=total)
+            return
+        now = time.monotonic()
+        if done == self._last or (done < total and now - self._said < self.EVERY):
+            return
+        self._said, self._last = now, done
+        from detent.cli.output import size, warn
+
+        warn(f"{self.title}: {size(done)} of {size(total)}")
+
+    def tell(self, sentence: str) -> None:
+        """Something went another way than wished."""
+        from detent.cli.output import clean, warn
+
+        if self._bar is not None:
+            self._bar.console.print(clean(sentence), markup=False, highlight=False)
+        else:
+            warn(clean(sentence))

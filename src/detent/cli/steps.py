@@ -1,0 +1,286 @@
+"""Commands about steps and who performs them: `steps list`, `steps show`."""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from detent.cli import options
+
+if TYPE_CHECKING:
+    from detent.cli.workspace import Workspace
+    from detent.engine.dispatch import Plan
+    from detent.engine.dispatch_settings import DispatchSettings
+    from detent.engine.flow import Flow
+    from detent.engine.step import Step
+
+steps = typer.Typer(
+    help="List steps, and show how each is performed and why.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    app.add_typer(steps, name="steps", rich_help_panel="Look at flows")
+
+
+class Listing(str, enum.Enum):
+    """How a list is printed."""
+
+    table = "table"
+    json = "json"
+
+
+class Showing(str, enum.Enum):
+    """How one thing is printed."""
+
+    text = "text"
+    json = "json"
+
+
+@steps.command("list")
+def list_(
+    flow: Annotated[
+        str | None, typer.Option("--flow", metavar="FLOW", help="Only this flow's: a name, or file.py.")
+    ] = None,
+    format: Annotated[Listing, typer.Option("--format", help="table or json.")] = Listing.table,
+    plugin: options.Plugins = None,
+    config: options.Config = None,
+) -> None:
+    """List every step: who performs it, how far that is trusted, what it is for."""
+    from detent.cli.output import say, say_json, table
+    from detent.cli.workspace import Workspace
+
+    book = _Book(Workspace(None, config, plugin), flow)
+    rows = [book.row(one) for one in book.steps]
+    if format is Listing.json:
+        say_json(rows)
+    elif not rows:
+        say("No flows are known here, so there are no steps. Name a file with --flow file.py.")
+    else:
+        table(
+            ("STEP", "MODE", "AUTONOMY", "MODEL", "INTENT"),
+            [
+                (
+                    row["step"],
+                    row["mode"],
+                    row["autonomy"],
+                    "/".join(filter(None, (row["provider"], row["model_id"]))) or "-",
+                    row["intent"] or "-",
+                )
+                for row in rows
+            ],
+        )
+
+
+@steps.command("show")
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A step: FLOW/STEP, or STEP where unique.")],
+    format: Annotated[Showing, typer.Option("--format", help="text or json.")] = Showing.text,
+    plugin: options.Plugins = None,
+    config: options.Config = None,
+) -> None:
+    """Show how one step is performed, and which setting says so."""
+    from detent.cli.output import say_json
+    from detent.cli.workspace import Workspace
+
+    book = _Book(Workspace(None, config, plugin))
+    found = book.detail(book.find(name))
+    if format is Showing.json:
+        say_json(found)
+    else:
+        _tell(found)
+
+
+class _Named(NamedTuple):
+    """A step and the flow it is in."""
+
+    flow: Flow
+    step: Step
+
+    @property
+    def name(self) -> str:
+        return self.flow.qualified(self.step)
+
+
+class _Book:
+    """The steps that are known here, with what the settings make of them."""
+
+    def __init__(self, workspace: Workspace, flow: str | None = None) -> None:
+        from detent.engine.dispatch import Dispatcher
+        from detent.runtime.dispatching import dispatch_settings
+        from detent.runtime.executors import ConfiguredExecutors
+
+        self.settings = workspace.settings
+        chosen = workspace.catalog.pick(flow).flow if flow is not None else None
+        flows = [found.flow for found in workspace.catalog.all().values()]
+        self.dispatch: DispatchSettings = dispatch_settings(self.settings, flows)
+        self.dispatcher = Dispatcher(self.dispatch)
+        self.executors = ConfiguredExecutors(self.settings)
+        self.steps = [
+            _Named(one, step)
+            for one in ([chosen] if chosen is not None else flows)
+            for step in one.steps.values()
+        ]
+
+    def find(self, name: str) -> _Named:
+        """The step of a name; an error names those it could be."""
+        from detent.kernel.errors import ConfigurationError, nearest
+
+        found = [one for one in self.steps if name in (one.name, one.step.name)]
+        exact = [one for one in found if one.name == name]
+        if exact or len(found) == 1:
+            return (exact or found)[0]
+        if found:
+            names = ", ".join(one.name for one in found)
+            raise ConfigurationError(f"Several flows have a step '{name}': {names}.")
+        known = [text for one in self.steps for text in (one.name, one.step.name)]
+        raise ConfigurationError(f"There is no step '{name}'.{nearest(name, known)} See: detent steps list")
+
+    def plan(self, one: _Named) -> Plan:
+        """What the layers of configuration make of a step."""
+        return self.dispatcher.plan_for(one.flow, one.step, self.dispatch.force_deterministic)
+
+    def model(self, plan: Plan) -> tuple[str | None, str | None]:
+        """Provider and model an agent would be; nothing where no agent is asked."""
+        if not (plan.agent or plan.config.shadow):
+            return None, None
+        provider = plan.config.provider or self.executors.default
+        usual = self.executors.provider(provider).model_id if provider is not None else None
+        return provider, plan.config.model_id or usual
+
+    def row(self, one: _Named) -> dict[str, Any]:
+        """A step in a list."""
+        plan = self.plan(one)
+        provider, model_id = self.model(plan)
+        plain = plan.config.to_plain()
+        return {
+            "step": one.name,
+            "intent": one.step.intent,
+            "mode": plain["mode"],
+            "autonomy": plain["autonomy"],
+            "provider": provider,
+            "model_id": model_id,
+            "shadow": plain["shadow"],
+            "forced": plan.resolved.forced,
+        }
+
+    def detail(self, one: _Named) -> dict[str, Any]:
+        """Everything about a step."""
+        from detent.engine.agent_tools import declared_tools
+        from detent.kernel.plain import to_plain
+        from detent.kernel.step_config import FIELDS
+        from detent.runtime.dispatching import place_of
+
+        plan = self.plan(one)
+        resolved = plan.resolved
+        plain = plan.config.to_plain()
+        tools = declared_tools(one.step, one.flow.tools, None)
+        contract = plan.contract
+        return {
+            **self.row(one),
+            "queries": [tool.name for tool in tools.values() if tool.kind == "query"],
+            "effects": [tool.name for tool in tools.values() if tool.kind == "effect"],
+            "undeclared": [kind for kind in ("queries", "effects") if getattr(one.step, kind) is None],
+            "next": list(contract.next),
+            "output": None if contract.output is None else to_plain(contract.output),
+            "hard_contract": contract.hard is not None,
+            "max_autonomy": None if one.step.max_autonomy is None else one.step.max_autonomy.value,
+            "config": {
+                field: {
+                    "value": plain.get(field),
+                    "layer": resolved.sources[field],
+                    "place": place_of(self.settings, resolved.sources[field], field),
+                }
+                for field in FIELDS
+            },
+            "dropped": list(resolved.dropped),
+            "warnings": [{"code": code, "message": message} for code, message in resolved.warnings],
+            "switch": self._switch(one, plan),
+        }
+
+    def _switch(self, one: _Named, plan: Plan) -> str:
+        """How to have the other side perform the step."""
+        file = self.settings.file.name if self.settings.file is not None else "detent.yaml"
+        source = plan.resolved.sources["mode"]
+        if plan.resolved.forced:
+            return "Agents are switched off here: DETENT_FORCE_DETERMINISTIC is set."
+        wanted, who = ("deterministic", "its handler") if plan.agent else ("agent", "an agent")
+        if source == "inline":
+            return f"Have {who} perform it: the step's own configuration says its mode; change it there."
+        name = one.name if re.fullmatch(r"[\w./-]+", one.name) else json.dumps(one.name)
+        return f"Have {who} perform it: in {file}, steps: {{{name}: {{mode: {wanted}}}}}"
+
+
+def _tell(found: dict[str, Any]) -> None:
+    """Print a step for people."""
+    from detent.cli.output import clean, fields, paint, say, table
+
+    say(paint(found["step"], bold=True))
+    fields(
+        [
+            ("intent", clean(found["intent"]) or "-"),
+            ("queries", _tools(found, "queries")),
+            ("effects", _tools(found, "effects")),
+            ("next", ", ".join(found["next"]) or "-"),
+            ("output", _contract(found)),
+            ("performed by", _performer(found)),
+            ("advised", f"{found['max_autonomy']} at most" if found["max_autonomy"] else ""),
+        ]
+    )
+    say()
+    table(
+        ("FIELD", "VALUE", "FROM"),
+        [(field, _shown(one["value"]), _source(one)) for field, one in found["config"].items()],
+    )
+    for line in _remarks(found):
+        say(line)
+    say()
+    say(found["switch"])
+
+
+def _tools(found: dict[str, Any], kind: str) -> str:
+    if kind in found["undeclared"]:
+        return "none declared: the handler may use any of the flow's, an agent gets none"
+    return ", ".join(found[kind]) or "none"
+
+
+def _contract(found: dict[str, Any]) -> str:
+    if found["output"] is None:
+        return "any value"
+    kind = "must fit" if found["hard_contract"] else "should fit"
+    return f"{kind} {json.dumps(found['output'], ensure_ascii=False, sort_keys=True)}"
+
+
+def _performer(found: dict[str, Any]) -> str:
+    model = "/".join(filter(None, (found["provider"], found["model_id"])))
+    who = (
+        "its handler" if found["mode"] == "deterministic" else f"an agent ({model or 'no model configured'})"
+    )
+    beside = f", shadowed in {found['shadow']:.0%} of executions" if found["shadow"] else ""
+    return who + beside
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _source(one: dict[str, Any]) -> str:
+    return f"{one['layer']} ({one['place']})" if one["place"] else str(one["layer"])
+
+
+def _remarks(found: dict[str, Any]) -> Iterator[str]:
+    if found["dropped"]:
+        yield f"Dropped, as a stronger layer says deterministic: {', '.join(found['dropped'])}."
+    for warning in found["warnings"]:
+        yield f"{warning['code']}: {warning['message']}"

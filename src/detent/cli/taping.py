@@ -1,0 +1,50 @@
+"""`--record` and `--replay`: a tape for one call of a command, and what it has to say in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from detent.kernel.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from detent.adapters.cassette import Player, Recorder
+
+
+@contextmanager
+def tape(record: str | None, replay: str | None, *, json: bool = False) -> Iterator[Recorder | Player | None]:
+    """The tape the command line asks for, if it asks for one."""
+    if record is not None and replay is not None:
+        raise ConfigurationError("--record and --replay exclude each other.")
+    if record is None and replay is None:
+        yield None
+        return
+    from detent.adapters.cassette import Player, Recorder
+
+    made = Recorder(record) if record is not None else Player(str(replay))
+    try:
+        yield made
+    finally:
+        made.close()
+        if not json:
+            _tell(made)
+
+
+def _tell(made: Recorder | Player) -> None:
+    from detent.adapters.cassette import Recorder
+    from detent.cli.output import say, warn
+
+    if isinstance(made, Recorder):
+        say(f"Recorded {made.recorded:,} answers in {made.path}. Play them back with --replay {made.path}")
+        return
+    for mismatch in made.mismatches[:1]:
+        warn(str(mismatch))
+    left = made.unplayed()
+    if left and not made.mismatches:
+        first = left[0]
+        step = f" for step '{first.step}'" if first.step else ""
+        warn(
+            f"{len(left):,} recorded answers were never asked for; the first is of {first.kind} "
+            f"'{first.subject}'{step}."
+        )

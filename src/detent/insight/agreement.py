@@ -1,0 +1,591 @@
+"""How agents compare with the code they stand in for: the evidence of journals, added up per step.
+
+One series per step, model, prompt and handler: what is changed is judged anew. Journals may come in any order
+and are never held in memory; what is kept of each is a handful of numbers and the latest verdicts.
+"""
+
+from __future__ import annotations
+
+import heapq
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from detent.kernel.autonomy import AutonomyLevel, FallbackReason
+from detent.kernel.entries import Ended, Entry, Forked, Migrated, Moved, Noted, Proposed, Started
+from detent.kernel.evidence import (
+    HARD_REASONS,
+    LAST,
+    REPLAYED,
+    Demotion,
+    EvidenceRules,
+    Tally,
+    Verdict,
+    verdict_of,
+    verdict_of_shadow,
+    wilson,
+)
+
+SHADOW = "shadow"
+"""Topic of the remark that holds the outcome of running the other side beside a step."""
+DIFFERENCES = 10
+"""How many of the latest disagreements of a series are kept."""
+EXACT = 4096
+"""Durations up to which a median is exact; beyond, it is one of values rounded to three digits."""
+
+
+class Series(NamedTuple):
+    """What is compared: a step as one model, one prompt and one handler perform it."""
+
+    step: str
+    """Qualified name."""
+    model_id: str = ""
+    prompt: str = ""
+    """Fingerprint."""
+    handler: str = ""
+    """Fingerprint."""
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Series:
+        """The series a record belongs to."""
+        said = record.get("series")
+        said = said if isinstance(said, Mapping) else {}
+        return cls(str(record["step"]), *(str(said.get(name) or "") for name in cls._fields[1:]))
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Everything but the step."""
+        return {"model_id": self.model_id, "prompt": self.prompt, "handler": self.handler}
+
+
+class Difference(NamedTuple):
+    """One time the two sides did not agree."""
+
+    at: float
+    run: str
+    entry: int
+    """Number of the journal entry that tells it."""
+    what: str
+    """differed, or why the agent failed: exception, timeout, schema_violation."""
+    pointers: tuple[str, ...] = ()
+    """Where they differ, as far as the journal says."""
+    more: int = 0
+    """Further places, only counted."""
+    shadow: bool = False
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {**self._asdict(), "pointers": list(self.pointers)}
+
+
+@dataclass(frozen=True, slots=True)
+class StepFigures:
+    """The figures of one series, as section 1.17 of the specification defines them."""
+
+    series: Series
+    newest: bool
+    """Whether it is the step's latest series."""
+    n: int
+    """Executions in which both sides gave an answer, or the agent failed hard."""
+    agreed: int
+    differed: int
+    hard: int
+    soft: int
+    """Executions at consultant with discrepancies; reported, not counted."""
+    agree: float | None
+    lower95: float | None
+    upper95: float | None
+    drift: bool
+    hard_recent: int
+    """Hard failures among the last 50 of n."""
+    agent_ms: float | None
+    handler_ms: float | None
+    executions: int
+    """Times the agent was asked, checked or not."""
+    cost_usd: float | None
+    """Mean per execution."""
+    fallbacks: Mapping[str, int]
+    """Times the handler's outcome was used instead, by reason."""
+    shadow_failures: Mapping[str, int]
+    """Times a shadow gave no answer, by reason."""
+    now: AutonomyLevel | None
+    demotion: Demotion | None
+    """Set while the step is held below its configured level."""
+    max_autonomy: AutonomyLevel | None
+    could_be: AutonomyLevel | None
+    """The next level, when the evidence would justify it."""
+    why_not: str | None
+    """The first condition that is not met."""
+    differences: tuple[Difference, ...] = field(repr=False)
+    """The latest, newest first."""
+    first_at: float
+    last_at: float
+
+    @property
+    def step(self) -> str:
+        """Qualified name."""
+        return self.series.step
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "step": self.step,
+            "series": self.series.fingerprints,
+            "newest": self.newest,
+            "n": self.n,
+            "agreed": self.agreed,
+            "differed": self.differed,
+            "hard": self.hard,
+            "soft": self.soft,
+            "agree": self.agree,
+            "lower95": self.lower95,
+            "upper95": self.upper95,
+            "drift": self.drift,
+            "hard_in_last_50": self.hard_recent,
+            "agent_ms": self.agent_ms,
+            "handler_ms": self.handler_ms,
+            "executions": self.executions,
+            "cost_usd": self.cost_usd,
+            "fallbacks": dict(self.fallbacks),
+            "shadow_failures": dict(self.shadow_failures),
+            "now": self.now.value if self.now is not None else None,
+            "demotion": self.demotion.to_plain() if self.demotion is not None else None,
+            "max_autonomy": self.max_autonomy.value if self.max_autonomy is not None else None,
+            "could_be": self.could_be.value if self.could_be is not None else None,
+            "why_not": self.why_not,
+            "differences": [one.to_plain() for one in self.differences],
+            "first_at": self.first_at,
+            "last_at": self.last_at,
+        }
+
+
+def agreement(
+    journals: Iterable[tuple[str, Iterable[Entry]]],
+    rules: EvidenceRules | None = None,
+    *,
+    since: float | None = None,
+    demotions: Mapping[str, Demotion] | None = None,
+    caps: Mapping[str, AutonomyLevel] | None = None,
+) -> list[StepFigures]:
+    """The figures of all series in these journals, by step, the newest series of a step first."""
+    made = Agreement(rules, since=since)
+    for run_id, entries in journals:
+        journal = made.journal(run_id)
+        for entry in entries:
+            journal.add(entry)
+    return made.figures(demotions, caps)
+
+
+class Agreement:
+    """Adds journals up, entry by entry."""
+
+    def __init__(
+        self,
+        rules: EvidenceRules | None = None,
+        *,
+        since: float | None = None,
+        wanted: Callable[[str], bool] | None = None,
+    ) -> None:
+        self.rules = rules or EvidenceRules()
+        self._since = since
+        self._wanted = wanted
+        self._series: dict[Series, _Sums] = {}
+        self._unasked: dict[str, _Sums] = {}
+        """By step: times the agent was wanted and not asked, which says nothing about model or prompt."""
+        self._levels: dict[str, _Latest] = {}
+        self._caps: dict[str, _Latest] = {}
+
+    def journal(self, run_id: str) -> Journal:
+        """Where the entries of one run go, in their order."""
+        return Journal(self, run_id)
+
+    @property
+    def steps(self) -> list[str]:
+        """The steps there is something to say about."""
+        return sorted({series.step for series in self._series} | set(self._unasked))
+
+    def figures(
+        self,
+        demotions: Mapping[str, Demotion] | None = None,
+        caps: Mapping[str, AutonomyLevel] | None = None,
+    ) -> list[StepFigures]:
+        """The figures of all series, by step, the newest series of a step first.
+
+        `demotions` are those in force, `caps` what steps themselves advise; the journals know it otherwise.
+        """
+        found: list[StepFigures] = []
+        by_step: dict[str, list[_Sums]] = {step: [] for step in self.steps}
+        for series, sums in self._series.items():
+            by_step[series.step].append(sums)
+        for step, group in by_step.items():
+            group.sort(key=lambda one: (one.asked_at, one.last_at, one.series), reverse=True)
+            unasked = self._unasked.get(step)
+            cap = (caps or {}).get(step) or _level(self._caps.get(step, _NEVER).value)
+            level = _level(self._levels.get(step, _NEVER).value)
+            held = (demotions or {}).get(step)
+            newest = group[0] if group else unasked
+            assert newest is not None
+            found.append(newest.figures(self.rules, level, held, cap, True, unasked))
+            for sums in group[1:]:
+                found.append(sums.figures(self.rules, _level(sums.level.value), None, cap, False))
+        return found
+
+    # -- from journals --------------------------------------------------------------------------------------
+
+    def _takes(self, said: Mapping[str, Any], at: float) -> bool:
+        step = said.get("step")
+        if not isinstance(step, str) or not step or (self._since is not None and at < self._since):
+            return False
+        return self._wanted is None or self._wanted(step)
+
+    def _sums(self, said: Mapping[str, Any], asked: bool) -> _Sums:
+        series = Series.of(said)
+        sums = self._series.get(series) if asked else self._unasked.get(series.step)
+        if sums is None:
+            sums = _Sums(series, max(LAST, self.rules.window))
+            if asked:
+                self._series[series] = sums
+            else:
+                self._unasked[series.step] = sums
+        return sums
+
+    def _learn(self, sums: _Sums, said: Mapping[str, Any], level: Any, place: _Place) -> None:
+        """Take note of the level a step had and of the cap it advises."""
+        step = sums.series.step
+        if level is not None:
+            sums.level = sums.level.newer(place, level)
+            self._levels[step] = self._levels.get(step, _NEVER).newer(place, level)
+        if said.get("max_autonomy") is not None:
+            self._caps[step] = self._caps.get(step, _NEVER).newer(place, said["max_autonomy"])
+
+    def record(self, run_id: str, seq: int, at: float, record: Mapping[str, Any]) -> None:
+        """Count one execution of a dispatched step."""
+        if not self._takes(record, at):
+            return
+        place = _Place(at, run_id, seq)
+        asked = bool(record.get("agent_called"))
+        if not asked and not record.get("fallback_used"):
+            return  # nobody wanted an agent
+        sums = self._sums(record, asked)
+        sums.seen(at)
+        reason = str(record.get("fallback_reason")) if record.get("fallback_used") else None
+        level = record.get("autonomy_level") or (reason if reason == FallbackReason.OPERATOR.value else None)
+        self._learn(sums, record, level, place)
+        if reason is not None:
+            sums.fallbacks[reason] += 1
+        if not asked:
+            return
+        sums.asked(at, record.get("spend"))
+        sums.agent_ms.add(record.get("agent_duration_ms"))
+        sums.handler_ms.add(record.get("handler_duration_ms"))
+        details = record.get("validation_details") or ()
+        verdict = verdict_of(record)
+        if verdict is Verdict.UNCHECKED:
+            sums.soft += bool(details)
+        elif verdict is not None:
+            more = record.get("more_details")
+            sums.count(
+                place,
+                verdict,
+                str(reason) if verdict is Verdict.HARD else verdict.value,
+                [str(one.get("pointer", "")) for one in details if isinstance(one, Mapping)],
+                more if isinstance(more, int) else 0,
+            )
+
+    def shadow(self, run_id: str, seq: int, at: float, note: Mapping[str, Any]) -> None:
+        """Count one comparison made beside a step."""
+        if not self._takes(note, at):
+            return
+        place = _Place(at, run_id, seq)
+        of_agent = note.get("side") == "agent"
+        failed = note.get("outcome") == "failed"
+        reason = str(note.get("reason") or note.get("error") or "unknown")
+        cost = note.get("cost_usd")
+        asked = not of_agent or not failed or reason in HARD_REASONS or bool(cost)
+        sums = self._sums(note, asked)
+        sums.seen(at)
+        # Beside a plain step there is no other record: the level left out is the lowest.
+        level = note.get("autonomy_level") or (AutonomyLevel.OPERATOR.value if of_agent else None)
+        self._learn(sums, note, level, place)
+        if failed:
+            sums.shadow_failures[reason] += 1
+        if not of_agent:  # what the agent took and cost stands in the step's own record
+            sums.handler_ms.add(None if failed else note.get("duration_ms"))
+        elif asked:
+            sums.asked(at, {"cost_usd": cost})
+            sums.agent_ms.add(note.get("duration_ms"))
+            sums.handler_ms.add(note.get("other_ms"))
+        verdict = verdict_of_shadow(note)
+        if verdict is not None:
+            pointers = [str(pointer) for pointer in note.get("pointers") or ()]
+            what = reason if verdict is Verdict.HARD else verdict.value
+            sums.count(place, verdict, what, pointers, 0, shadow=True)
+
+
+class Journal:
+    """One run's entries on their way into the sums.
+
+    An outcome with effects stands in the journal twice, as proposal and as move, and is counted once: the
+    last record of a visit counts when the visit is over, by a move or by the end of the run, whatever ended
+    it. What a fork copied was counted where it happened.
+    """
+
+    def __init__(self, sums: Agreement, run_id: str) -> None:
+        self._sums = sums
+        self._run_id = run_id
+        self._copied = 0
+        """Entries up to this number are another run's; all of them, where a tape answered."""
+        self._proposed: tuple[int, float, Mapping[str, Any]] | None = None
+        self._counted: Mapping[str, Any] | None = None
+        """Record of a copied proposal: the move that ends its visit repeats it."""
+
+    def add(self, entry: Entry) -> None:
+        """The next entry."""
+        body = entry.body
+        kind = type(body)
+        if kind is Moved or kind is Ended:
+            self._over(entry, body.detail)  # type: ignore[union-attr]
+        elif isinstance(body, Proposed):
+            if _is_record(body.detail):
+                self._proposed = (entry.seq, entry.at, body.detail)
+        elif isinstance(body, Noted):
+            if body.topic == SHADOW and entry.seq > self._copied:
+                self._sums.shadow(self._run_id, entry.seq, entry.at, body.body)
+        elif isinstance(body, Migrated):
+            self._proposed = self._counted = None
+        elif isinstance(body, Forked):
+            self._counted = self._proposed[2] if self._proposed is not None else None
+            self._proposed = None
+        elif isinstance(body, Started):
+            if body.config.get(REPLAYED):
+                self._copied = sys.maxsize
+            elif body.forked_from:
+                self._copied = int(body.forked_from.get("seq", 0))
+
+    def _over(self, entry: Entry, detail: Mapping[str, Any]) -> None:
+        proposed, self._proposed = self._proposed, None
+        counted, self._counted = self._counted, None
+        if entry.seq <= self._copied:
+            return
+        if _is_record(detail):
+            if detail != counted:
+                self._sums.record(self._run_id, entry.seq, entry.at, detail)
+        elif proposed is not None:
+            self._sums.record(self._run_id, *proposed)
+
+
+def _is_record(detail: Mapping[str, Any]) -> bool:
+    """Whether a decision's detail is what dispatch says about a step; defaults are left out of it."""
+    return "step" in detail and ("mode_used" in detail or "fallback_used" in detail)
+
+
+# -- sums ---------------------------------------------------------------------------------------------------
+
+
+class _Place(NamedTuple):
+    """When and where something was said; places can be put in order."""
+
+    at: float
+    run: str
+    seq: int
+
+
+class _Latest(NamedTuple):
+    """The latest thing said about something."""
+
+    place: _Place
+    value: Any
+
+    def newer(self, place: _Place, value: Any) -> _Latest:
+        return _Latest(place, value) if place >= self.place else self
+
+
+_NEVER = _Latest(_Place(float("-inf"), "", 0), None)
+
+
+class _Sums:
+    """What one series adds up to so far."""
+
+    def __init__(self, series: Series, keep: int) -> None:
+        self.series = series
+        self.n = self.agreed = self.hard = self.soft = self.executions = 0
+        self.cost = Fraction(0)
+        self.agent_ms, self.handler_ms = _Median(), _Median()
+        self.fallbacks: Counter[str] = Counter()
+        self.shadow_failures: Counter[str] = Counter()
+        self.level = _NEVER
+        self.first_at, self.last_at, self.asked_at = float("inf"), float("-inf"), float("-inf")
+        self._keep = keep
+        self._recent: list[tuple[_Place, str]] = []
+        """A heap: journals come in any order, and only the latest verdicts are wanted."""
+        self._differences: list[Difference] = []
+
+    def seen(self, at: float) -> None:
+        self.first_at, self.last_at = min(self.first_at, at), max(self.last_at, at)
+
+    def asked(self, at: float, spend: Any) -> None:
+        """The agent was asked, at a price."""
+        self.executions += 1
+        self.asked_at = max(self.asked_at, at)
+        cost: Any = spend.get("cost_usd") if isinstance(spend, Mapping) else None
+        if _is_amount(cost):
+            self.cost += Fraction(cost)  # exact, so the order of adding does not show
+
+    def count(
+        self,
+        place: _Place,
+        verdict: Verdict,
+        what: str,
+        pointers: Iterable[str],
+        more: int,
+        *,
+        shadow: bool = False,
+    ) -> None:
+        """One verdict."""
+        self.n += 1
+        self.agreed += verdict is Verdict.AGREED
+        self.hard += verdict is Verdict.HARD
+        self.asked_at = max(self.asked_at, place.at)
+        _push(self._recent, (place, verdict.value[0]), self._keep)
+        if verdict is not Verdict.AGREED:
+            _push(self._differences, Difference(*place, what, tuple(pointers), more, shadow), DIFFERENCES)
+
+    def figures(
+        self,
+        rules: EvidenceRules,
+        level: AutonomyLevel | None,
+        demotion: Demotion | None,
+        cap: AutonomyLevel | None,
+        newest: bool,
+        unasked: _Sums | None = None,
+    ) -> StepFigures:
+        """What it comes to; `unasked` are the step's executions in which the agent was not asked."""
+        idle = unasked if unasked is not None and unasked is not self else _NONE
+        recent = "".join(letter for _, letter in sorted(self._recent))
+        lower, upper = wilson(self.agreed, self.n) if self.n else (None, None)
+        drift = Tally(self.n, self.agreed, self.hard, recent).drifts(rules)
+        hard_recent = recent[-LAST:].count("h")
+        if demotion is not None and (level is None or demotion.level < level):
+            level = demotion.level
+        could_be, why_not = next_level(rules, level, cap, self.n, lower, hard_recent, drift)
+        return StepFigures(
+            series=self.series,
+            newest=newest,
+            n=self.n,
+            agreed=self.agreed,
+            differed=self.n - self.agreed - self.hard,
+            hard=self.hard,
+            soft=self.soft,
+            agree=self.agreed / self.n if self.n else None,
+            lower95=lower,
+            upper95=upper,
+            drift=drift,
+            hard_recent=hard_recent,
+            agent_ms=self.agent_ms.value(),
+            handler_ms=self.handler_ms.value(),
+            executions=self.executions,
+            cost_usd=float(self.cost / self.executions) if self.executions else None,
+            fallbacks=dict(sorted((self.fallbacks + idle.fallbacks).items())),
+            shadow_failures=dict(sorted((self.shadow_failures + idle.shadow_failures).items())),
+            now=level,
+            demotion=demotion,
+            max_autonomy=cap,
+            could_be=could_be,
+            why_not=why_not,
+            differences=tuple(sorted(self._differences, reverse=True)),
+            first_at=min(self.first_at, idle.first_at),
+            last_at=max(self.last_at, idle.last_at),
+        )
+
+
+def next_level(
+    rules: EvidenceRules,
+    level: AutonomyLevel | None,
+    cap: AutonomyLevel | None,
+    n: int,
+    lower95: float | None,
+    hard_recent: int,
+    drift: bool,
+) -> tuple[AutonomyLevel | None, str | None]:
+    """The level the evidence would justify, or None and the first condition that is not met."""
+    above = (level or AutonomyLevel.OPERATOR).above
+    if above is None:
+        return None, "stay: no level is higher"
+    if n < rules.min_n:
+        return None, f"stay: n below {rules.min_n}"
+    if lower95 is None or lower95 < rules.min_lower95:
+        return None, f"stay: lower95 below {rules.min_lower95:.1%}"
+    if hard_recent:
+        return None, f"stay: {hard_recent} hard in the last {LAST}"
+    if drift:
+        return None, f"stay: drift in the last {rules.window}"
+    if cap is not None and above > cap:
+        return None, f"stay: capped at {cap.value}"
+    return above, None
+
+
+class _Median:
+    """The middle of many durations, in little memory."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._values: Counter[float] = Counter()
+        self._exact = True
+
+    def add(self, value: Any) -> None:
+        if not _is_amount(value):
+            return
+        self._count += 1
+        self._values[float(value) if self._exact else _rounded(value)] += 1
+        if self._exact and len(self._values) > EXACT:
+            self._exact = False
+            rounded: Counter[float] = Counter()
+            for one, times in self._values.items():
+                rounded[_rounded(one)] += times
+            self._values = rounded
+
+    def value(self) -> float | None:
+        """The median: of an even number, the mean of the two in the middle."""
+        if not self._count:
+            return None
+        low = high = None
+        passed = 0
+        for one, times in sorted(self._values.items()):
+            passed += times
+            if low is None and passed * 2 >= self._count:
+                low = one
+            if passed * 2 > self._count:
+                high = one
+                break
+        assert low is not None
+        assert high is not None
+        return low if low == high else (low + high) / 2
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+
+
+def _rounded(value: float) -> float:
+    """To three significant digits, so that there are only so many different ones."""
+    return float(f"{value:.3g}")
+
+
+def _push(heap: list[Any], item: Any, keep: int) -> None:
+    """Keep the latest `keep` items."""
+    if len(heap) < keep:
+        heapq.heappush(heap, item)
+    else:
+        heapq.heappushpop(heap, item)
+
+
+def _level(said: Any) -> AutonomyLevel | None:
+    """A level by name; one this version does not know is no level."""
+    return next((level for level in AutonomyLevel if level.value == said), None)
+
+
+_NONE = _Sums(Series(""), 1)
+"""Of a step whose agent was always asked."""

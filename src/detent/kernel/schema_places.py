@@ -1,0 +1,119 @@
+"""What a JSON Schema says about each place in a value, as far as it matters when values are compared.
+
+Nothing is validated here. Of a schema put together from others or given as alternatives, each part has a
+say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias, cast
+
+
+@lru_cache(maxsize=1024)
+def path_of(pointer: str) -> tuple[str, ...]:
+    """The keys and indexes an RFC 6901 pointer leads along."""
+    parts = pointer.split("/")[1:]
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in parts)
+
+
+_Node: TypeAlias = tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]]
+"""A schema, and the schemas around it in which its references may be found, outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemasAt:
+    """All schemas that have a say about one place; of alternatives each has."""
+
+    nodes: tuple[_Node, ...]
+
+    @classmethod
+    def top(cls, schema: Mapping[str, Any] | None) -> SchemasAt:
+        """What has a say about the whole value."""
+        return _NOWHERE if schema is None else cls(_flat([(schema, ())]))
+
+    @property
+    def say_number(self) -> bool:
+        """Whether any number will do: 1 and 1.0 are the same there."""
+        return any("number" in _types(node) for node, _ in self.nodes)
+
+    def under(self, part: str | int) -> SchemasAt:
+        """What has a say about a key or index below."""
+        if not self.nodes:
+            return self
+        if isinstance(part, str):
+            return self._of(lambda node: _of_key(node, part))
+        return self._of(lambda node: _of_index(node, part))
+
+    def items(self) -> SchemasAt:
+        """What has a say about some item of a list, wherever it stands."""
+        return self._of(lambda node: [*_listed(node.get("prefixItems")), *_listed(node.get("items"))])
+
+    def _of(self, inside: Callable[[Mapping[str, Any]], list[Any]]) -> SchemasAt:
+        found = [(one, around) for node, around in self.nodes for one in inside(node)]
+        return SchemasAt(_flat(found)) if found else _NOWHERE
+
+
+_NOWHERE = SchemasAt(())
+
+
+def _types(node: Mapping[str, Any]) -> Sequence[str]:
+    said = node.get("type", ())
+    return (said,) if isinstance(said, str) else said
+
+
+def _listed(said: Any) -> list[Any]:
+    return list(said) if isinstance(said, (list, tuple)) else [said] if said is not None else []
+
+
+def _of_key(node: Mapping[str, Any], key: str) -> list[Any]:
+    named = node.get("properties", {})
+    found = [named[key]] if key in named else []
+    found += [one for pattern, one in node.get("patternProperties", {}).items() if re.search(pattern, key)]
+    return found or [node.get("additionalProperties")]
+
+
+def _of_index(node: Mapping[str, Any], index: int) -> list[Any]:
+    first, rest = _listed(node.get("prefixItems")), node.get("items")
+    if isinstance(rest, (list, tuple)):  # as drafts before 2020-12 write it
+        first, rest = list(rest), node.get("additionalItems")
+    return [first[index]] if index < len(first) else [rest]
+
+
+def _flat(nodes: Iterable[tuple[Any, tuple[Mapping[str, Any], ...]]]) -> tuple[_Node, ...]:
+    """These schemas, with those they refer to and those they are put together from."""
+    found: dict[int, _Node] = {}
+    todo = deque(nodes)
+    while todo:
+        node, around = todo.popleft()
+        if not isinstance(node, Mapping) or id(node) in found:
+            continue
+        if not around or (around[-1] is not node and ("$defs" in node or "definitions" in node)):
+            around = (*around, node)
+        found[id(node)] = (node, around)
+        for word in ("allOf", "anyOf", "oneOf"):
+            todo.extend((one, around) for one in node.get(word, ()))
+        todo.extend((node[word], around) for word in ("then", "else") if word in node)
+        if isinstance(reference := node.get("$ref"), str):
+            todo.extend(_referred(reference, around))
+    return tuple(found.values())
+
+
+def _referred(reference: str, around: tuple[Mapping[str, Any], ...]) -> list[_Node]:
+    """What a reference within the schema leads to; a schema placed in another may bring its definitions."""
+    if not reference.startswith("#"):
+        return []
+    for depth in range(len(around), 0, -1):
+        node: Any = around[depth - 1]
+        try:
+            for part in path_of(reference[1:]):
+                node = node[int(part)] if isinstance(node, (list, tuple)) else node[part]
+        except (KeyError, IndexError, ValueError, TypeError):
+            continue
+        if isinstance(node, Mapping):
+            return [(cast("Mapping[str, Any]", node), around[:depth])]
+    return []

@@ -1,0 +1,266 @@
+"""Reads from the settings who performs which step: the layers below a step's own, checked all at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from detent.engine.dispatch_settings import DispatchSettings
+from detent.engine.executor import DISPATCH_AGENT
+from detent.kernel.autonomy import AutonomyLevel
+from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.evidence import EvidenceRules
+from detent.kernel.step_config import EVERYWHERE, UNSAID, StepConfig, StepConfigError, out_of_place
+from detent.runtime.executors import NOBODY, ConfiguredExecutors
+from detent.runtime.settings import PREFIX, Settings, SettingsError, alike, known_secrets
+
+if TYPE_CHECKING:
+    from detent.engine.flow import Flow
+
+
+def dispatch_settings(
+    settings: Settings,
+    flows: Iterable[Flow],
+    *,
+    deterministic: bool = False,
+    agents: Iterable[str] = (DISPATCH_AGENT,),
+    complete: bool = True,
+    environ: Mapping[str, str] | None = None,
+) -> DispatchSettings:
+    """What the settings say about who performs the steps of these flows; `SettingsError` with all problems.
+
+    `agents` are the registered ones. With `complete`, these are all flows there are, so that a key under
+    `steps` that names no step of theirs is a mistake; without it, the step may become known later.
+    """
+    reading = _Reading(settings, list(flows), list(agents), complete)
+    read = DispatchSettings(
+        steps=reading.steps(),
+        agents=reading.agents(),
+        model=reading.model(),
+        executors=reading.executors,
+        force_deterministic=deterministic or settings.force_deterministic,
+        evidence=reading.evidence(),
+        secrets=known_secrets(os.environ if environ is None else environ, _key_variables(settings)),
+        cwd=settings.folder,
+    )
+    reading.check_providers(read)
+    reading.check_steps(read)
+    if reading.problems:
+        raise SettingsError("The settings", reading.problems)
+    return read
+
+
+def place_of(settings: Settings, layer: str, field: str) -> str | None:
+    """Where a layer's field was said: file and line, or a variable. None for what code says, and defaults."""
+    heading, _, entry = layer.partition(".")
+    ways: list[tuple[str, ...]] = []
+    if heading == "model":
+        ways = [("model", field), ("model", "id")] if field == "model_id" else [("model", field)]
+    elif heading in ("steps", "agents"):
+        names = [entry, *(key for key in settings.section(heading) if alike(str(key)) == alike(entry))]
+        fields = (field, "model") if field == "model_id" else (field,)
+        ways = [(heading, str(name), one) for name in names for one in fields]
+    return next((settings.places[way] for way in ways if way in settings.places), None)
+
+
+class _Reading:
+    """Reads the headings one by one and gathers what is wrong with them."""
+
+    def __init__(self, settings: Settings, flows: list[Flow], agents: list[str], complete: bool) -> None:
+        self.settings = settings
+        self.flows = flows
+        self.known_agents = agents
+        self.complete = complete
+        self.executors = ConfiguredExecutors(settings)
+        self.problems: list[str] = []
+        self.unread: set[str] = set()
+        """Entries under `steps` that cannot be read."""
+
+    # -- layers ---------------------------------------------------------------------------------------------
+
+    def steps(self) -> dict[str, StepConfig]:
+        """The entries under `steps`, by the names the steps have."""
+        section = self.settings.section("steps")
+        if not section:
+            return {}
+        known = dict.fromkeys(
+            name for flow in self.flows for step in flow.steps.values()
+            for name in (flow.qualified(step), step.name)
+        )  # fmt: skip
+        found: dict[str, StepConfig] = {}
+        for key, said in section.items():
+            name = self._step_name(str(key), known)
+            if name not in known and self.complete:
+                hint = nearest(name, known)
+                where = "" if hint else " If its flow is in a file, list that file under `plugins`."
+                self.problems.append(
+                    f"{self.settings.place('steps', str(key))}: there is no step '{name}'.{hint}"
+                    f"{where} See: detent steps list"
+                )
+            config = self._layer("steps", str(key), said)
+            if config is not None:
+                found[name] = config
+            elif said is not None:
+                self.unread.add(name)
+        return found
+
+    def agents(self) -> dict[str, StepConfig]:
+        """The entries under `agents`."""
+        found: dict[str, StepConfig] = {}
+        for key, said in self.settings.section("agents").items():
+            name = str(key)
+            if name not in self.known_agents:
+                self.problems.append(
+                    f"{self.settings.place('agents', name)}: there is no agent '{name}'."
+                    f"{nearest(name, self.known_agents)} Agents: {', '.join(self.known_agents)}."
+                )
+            config = self._layer("agents", name, said)
+            if config is not None:
+                found[name] = config
+                self.problems += [
+                    f"{self._at('agents', name)(field)}: {field} {text}"
+                    for field, text in out_of_place(config)
+                ]
+        return found
+
+    def model(self) -> StepConfig:
+        """The heading `model`, as far as it speaks of steps."""
+        section = self.settings.section("model")
+        said = {key: value for key, value in section.items() if key in EVERYWHERE and value is not None}
+        if section.get("id") is not None:
+            if "model_id" in said:
+                place = self.settings.place("model", "id")
+                self.problems.append(f"{place}: model says id and model_id, which are the same; say one.")
+            said["model_id"] = section["id"]
+        if said.get("provider") == NOBODY:
+            del said["provider"]
+        if not said:
+            return UNSAID
+        try:
+            return StepConfig.read(said, where=self._at("model"))
+        except StepConfigError as error:
+            self.problems += error.problems
+            return UNSAID
+
+    def evidence(self) -> EvidenceRules:
+        """The headings `agreement` and `autonomy.demote`."""
+        agreement = self.settings.section("agreement")
+        demote: Mapping[str, Any] = self.settings.get("autonomy", "demote", default={})
+        said = {name: agreement[name] for name in ("min_n", "min_lower95", "window") if name in agreement}
+        for key, name in _DEMOTE.items():
+            if key in demote:
+                said[name] = demote[key]
+        said = {name: value for name, value in said.items() if value is not None}
+        if "floor" in said:
+            said["floor"] = AutonomyLevel(said["floor"])
+        try:
+            return EvidenceRules(**said)
+        except ConfigurationError as error:
+            self.problems.append(f"{self.settings.place('autonomy', 'demote')}: autonomy.demote: {error}")
+            return EvidenceRules()
+
+    def _layer(self, heading: str, key: str, said: Any) -> StepConfig | None:
+        """One entry; None when it says nothing, or cannot be read."""
+        if said is None:
+            return None
+        try:
+            return StepConfig.read(
+                said,
+                where=self._at(heading, key),
+                folder=self.settings.base(heading, key, "prompt_file").absolute(),
+                read_text=_read_text,
+            )
+        except StepConfigError as error:
+            self.problems += error.problems
+            return None
+
+    def _at(self, *entry: str) -> Callable[[str], str]:
+        """Where the fields of an entry stand: its line, and the entry's name."""
+
+        def at(field: str) -> str:
+            way = (*entry, *field.split(".")) if field else entry
+            while len(way) > 1 and way not in self.settings.places:
+                way = way[:-1]
+            return f"{self.settings.place(*way)}: {'.'.join(entry)}"
+
+        return at
+
+    def _step_name(self, key: str, known: Iterable[str]) -> str:
+        """The step an entry means: a name in the environment may be spelled as variables are."""
+        if key in known or not self.settings.place("steps", key).startswith(PREFIX):
+            return key
+        meant = [name for name in known if alike(name) == alike(key)]
+        return meant[0] if len(meant) == 1 else key
+
+    # -- checks across layers -------------------------------------------------------------------------------
+
+    def check_providers(self, read: DispatchSettings) -> None:
+        """Every provider that a layer or a step names must be there."""
+        self.problems += self.executors.problems()
+        layers = [(f"steps.{key}", config) for key, config in read.steps.items()]
+        layers += [(f"agents.{key}", config) for key, config in read.agents.items()]
+        layers.append(("model", read.model))
+        for flow in self.flows:
+            layers += [
+                (f"step '{flow.qualified(step)}'", step.config)
+                for step in flow.steps.values()
+                if step.config is not None
+            ]
+        for layer, config in layers:
+            if config.provider is not None and (wrong := self.executors.unknown(config.provider)) is not None:
+                place = place_of(self.settings, layer, "provider")
+                self.problems.append(f"{f'{place}: ' if place else ''}{layer}: {wrong}")
+
+    def check_steps(self, read: DispatchSettings) -> None:
+        """The layers of every configured step must add up, as far as they could be read."""
+        from detent.engine.dispatch import Dispatcher
+
+        # The layers of agents and model have been checked by themselves.
+        dispatcher = Dispatcher(replace(read, agents={}, model=UNSAID))
+        below = read.agents.get(DISPATCH_AGENT, UNSAID).provider or read.model.provider
+        usual = below or self.executors.default
+        asked: set[str | None] = set()
+        for flow in self.flows:
+            for step in flow.steps.values():
+                qualified = flow.qualified(step)
+                names = {qualified, step.name}
+                if names & self.unread or (step.config is None and not names & read.steps.keys()):
+                    continue
+                try:
+                    plan = dispatcher.plan_for(flow, step)
+                    if (plan.agent or plan.config.shadow) and not read.force_deterministic:
+                        asked.add(plan.config.provider or usual)
+                except StepConfigError as error:
+                    for layer, field, text in error.found:
+                        place = place_of(self.settings, layer, field)
+                        where = f"{place}: " if place else ""
+                        self.problems.append(f"{where}step '{qualified}', {layer}: {field} {text}")
+        if not self.problems:
+            refused = (self.executors.refused(name) for name in asked if name is not None)
+            self.problems += sorted(filter(None, refused))
+
+
+_DEMOTE = {
+    "enabled": "demote",
+    "hard": "demote_hard",
+    "agreement": "demote_agreement",
+    "window": "demote_window",
+    "floor": "floor",
+}
+
+
+def _read_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def _key_variables(settings: Settings) -> list[str]:
+    """Environment variables that are said to hold a key."""
+    entries = [settings.section("model"), *settings.section("models").values()]
+    return [
+        str(entry["api_key_env"])
+        for entry in entries
+        if isinstance(entry, Mapping) and entry.get("api_key_env")
+    ]

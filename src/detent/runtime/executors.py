@@ -1,0 +1,256 @@
+"""Makes the executors that settings name: from an entry under `models`, or from a kind's own name.
+
+Nothing of a provider is imported before the first executor of it is made.
+"""
+
+from __future__ import annotations
+
+import importlib
+import weakref
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from detent.kernel import log
+from detent.kernel.errors import ConfigurationError, IntegrationMissing, nearest
+from detent.runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from detent.adapters.models.model import Model
+    from detent.adapters.models.prices import PriceTable
+    from detent.engine.executor import StepExecutor
+
+GROUP = "detent.executors"
+"""Entry points named after a kind; the value is called `(options, *, folder)` and gives a `StepExecutor`."""
+NOBODY = "none"
+"""As a provider: none at all, so that agent steps are done by their handlers."""
+
+
+class Kind(NamedTuple):
+    """How models of one kind are reached."""
+
+    connect: str
+    """`module:function`, called `(options, *, kind, folder, prices)`, that gives a `Model`."""
+    extra: str
+    """What of Detent must be installed for it."""
+
+
+KINDS: Mapping[str, Kind] = {
+    "openai": Kind("detent.adapters.models.openai:connect", "models"),
+    "ollama": Kind("detent.adapters.models.openai:connect", "models"),
+    "vllm": Kind("detent.adapters.models.openai:connect", "models"),
+    "llamacpp": Kind("detent.adapters.models.openai:connect", "models"),
+    "claude": Kind("detent.adapters.models.claude:connect", "providers"),
+    "pydantic-ai": Kind("detent.adapters.models.pydantic_ai:connect", "providers"),
+    "local": Kind("detent.adapters.models.local:connect", "local"),
+}
+"""Kinds of models that ship; each is a provider of that name too, with nothing configured."""
+
+CONNECTION = ("base_url", "api_key_env", "timeout")
+"""Keys of `model` that are options of the default provider, not of steps."""
+
+
+class Provider(NamedTuple):
+    """What the settings say about one provider."""
+
+    name: str
+    kind: str
+    options: Mapping[str, Any]
+    model_id: str | None
+    """The model asked when a step names none."""
+    folder: Path
+    """Where relative paths among the options start."""
+
+
+class ConfiguredExecutors:
+    """Executors by the names that settings give them. Models are shared; executors are made anew."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._models: dict[str, Model] = {}
+        self._others: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    # -- what there is --------------------------------------------------------------------------------------
+
+    @cached_property
+    def default(self) -> str | None:
+        """`model.provider`, else the only entry under `models`."""
+        said = self._settings.get("model", "provider")
+        if said is not None:
+            return None if said == NOBODY else str(said)
+        entries = list(self._settings.section("models"))
+        return str(entries[0]) if len(entries) == 1 else None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every provider that can be named."""
+        return tuple(dict.fromkeys([*map(str, self._settings.section("models")), *KINDS, *self._points]))
+
+    def unknown(self, provider: str) -> str | None:
+        """What is wrong with a provider's name; None when there is one of that name."""
+        if provider in self._settings.section("models") or provider in KINDS or provider in self._points:
+            return None
+        known = ", ".join(self.names)
+        return f"there is no provider '{provider}'.{nearest(provider, self.names)} Providers: {known}."
+
+    def problems(self) -> list[str]:
+        """Entries under `models` that no model can be made of."""
+        found: list[str] = []
+        for name in self._settings.section("models"):
+            try:
+                self.provider(str(name))
+            except ConfigurationError as error:
+                found.append(str(error))
+        said = [key for key in CONNECTION if self._settings.get("model", key) is not None]
+        if said and self.default is None:
+            place = self._settings.place("model", said[0])
+            found.append(f"{place}: 'model.{said[0]}' belongs to a provider; say which with model.provider.")
+        return found
+
+    def provider(self, name: str) -> Provider:
+        """What is said about a provider; `ConfigurationError` when there is no such, or it makes no sense."""
+        if (wrong := self.unknown(name)) is not None:
+            raise ConfigurationError(wrong[0].upper() + wrong[1:])
+        place = self._settings.place("models", name)
+        entry = self._settings.section("models").get(name)
+        if not isinstance(entry, Mapping | None):
+            raise ConfigurationError(f"{place}: 'models.{name}' takes named values, such as `kind: openai`.")
+        said = {str(key): value for key, value in (entry or {}).items() if value is not None}
+        kinds = (*KINDS, *self._points)
+        kind = said.pop("kind", name if name in kinds else None)
+        if kind is None:
+            raise ConfigurationError(f"{place}: 'models.{name}' needs a kind: {', '.join(kinds)}.")
+        if kind not in kinds:
+            raise ConfigurationError(
+                f"{self._settings.place('models', name, 'kind')}: 'models.{name}.kind' is no kind of model."
+                f"{nearest(str(kind), kinds)} Kinds: {', '.join(kinds)}."
+            )
+        if "id" in said:
+            if "model_id" in said:
+                raise ConfigurationError(
+                    f"{place}: 'models.{name}' says id and model_id, which are the same; say one of them."
+                )
+            said["model_id"] = said.pop("id")
+        if name == self.default:
+            model = self._settings.section("model")
+            usual = {key: model.get(key) for key in CONNECTION}
+            usual["model_id"] = model.get("model_id", model.get("id"))
+            for key, value in usual.items():
+                if value is not None:
+                    said.setdefault(key, value)
+        if kind == "pydantic-ai" and "model_id" in said:  # there it names provider and model together
+            said.setdefault("model", said.pop("model_id"))
+        model_id = said.get("model" if kind == "pydantic-ai" else "model_id")
+        if not isinstance(model_id, str | None):
+            raise ConfigurationError(f"{place}: 'models.{name}.model_id' takes the name of a model.")
+        return Provider(name, str(kind), said, model_id, self._settings.base("models", name))
+
+    def refused(self, name: str) -> str | None:
+        """Why a provider's options make no model; None when they do, or when a package is missing for it."""
+        said = self.provider(name)
+        if said.kind not in KINDS:
+            return None
+        try:
+            self._model(said)
+        except ConfigurationError as error:
+            place = self._settings.places.get(("models", name))
+            return f"{place}: models.{name}: {error}" if place else f"provider '{name}': {error}"
+        except IntegrationMissing as error:
+            log.debug("executor.missing", provider=name, error=str(error))
+        return None
+
+    # -- making ---------------------------------------------------------------------------------------------
+
+    def make(self, provider: str) -> StepExecutor:
+        """A fresh executor of a provider."""
+        said = self.provider(provider)
+        point = self._points.get(said.kind)
+        if point is not None and said.kind not in KINDS:
+            made = self._plugged(said, point)
+            try:
+                self._others.add(made)
+            except TypeError:  # it cannot be referred to weakly, so it looks after itself
+                log.debug("executor.unwatched", provider=provider)
+            return made
+        model = self._model(said)
+        try:
+            from detent.adapters.models.executor import ModelStepExecutor
+        except ImportError as error:
+            raise _missing(said, error) from error
+        return ModelStepExecutor(model, default_model_id=said.model_id)
+
+    async def close(self) -> None:
+        """Let go of every model that was made; one that fails does not keep the others open."""
+        made = {**self._models, **{str(number): one for number, one in enumerate(self._others)}}
+        self._models = {}
+        self._others.clear()
+        for name, one in made.items():
+            close = getattr(one, "close", None)
+            if close is None:
+                continue
+            try:
+                await close()
+            except Exception as error:
+                log.warning("executor.close_failed", provider=name, error_type=type(error).__name__)
+
+    def _model(self, said: Provider) -> Model:
+        """The one model of a provider."""
+        if said.name not in self._models:
+            module, _, function = KINDS[said.kind].connect.partition(":")
+            try:
+                connect = getattr(importlib.import_module(module), function)
+                model = connect(said.options, kind=said.kind, folder=said.folder, prices=self._prices)
+            except ImportError as error:
+                raise _missing(said, error) from error
+            self._models[said.name] = model
+        return self._models[said.name]
+
+    def _plugged(self, said: Provider, point: EntryPoint) -> StepExecutor:
+        try:
+            factory: Callable[..., Any] = point.load()
+        except Exception as error:
+            said_so = f"{type(error).__name__}: {error}"
+            raise ConfigurationError(
+                f"The executor '{point.name}' ({point.value}) cannot be loaded: {said_so}"
+            ) from error
+        return cast("StepExecutor", factory(said.options, folder=said.folder))
+
+    @cached_property
+    def _prices(self) -> PriceTable:
+        from detent.adapters.models.prices import PriceTable
+
+        said = self._settings.section("prices")
+        return PriceTable(
+            {
+                str(model): {name: price for name, price in prices.items() if price is not None}
+                for model, prices in said.items()
+                if prices is not None
+            }
+        )
+
+    @cached_property
+    def _points(self) -> Mapping[str, EntryPoint]:
+        from importlib.metadata import entry_points
+
+        found: dict[str, EntryPoint] = {}
+        for point in entry_points(group=GROUP):
+            other = found.setdefault(point.name, point)
+            if other.value != point.value or point.name in KINDS:
+                there = "Detent's own" if point.name in KINDS else other.value
+                raise ConfigurationError(
+                    f"Two executors are named '{point.name}': {there} and {point.value}."
+                )
+        return found
+
+
+def _missing(said: Provider, error: ImportError) -> IntegrationMissing:
+    package = (error.name or "").partition(".")[0]
+    what = f"the package '{package}', which is not installed" if package else "a package that is missing"
+    kind = "" if said.kind == said.name else f" (kind {said.kind})"
+    return IntegrationMissing(
+        f"The provider '{said.name}'{kind} needs {what}. "
+        f"Get it with: pip install 'detent[{KINDS[said.kind].extra}]'"
+    )

@@ -15,6 +15,7 @@ MEASURED = (
     "apache-burr",
     "dbos",
     "pydantic-graph",
+    "pydantic-ai-slim",
     "python-statemachine",
     "transitions",
 )

@@ -105,6 +105,26 @@ def faster_than_all(factor: float, expected: tuple[str, ...]) -> Callable[[Media
     return check
 
 
+def over(limit: float, name: str, floor: str) -> Callable[[Medians], tuple[bool, str]]:
+    """Someone takes at most a share longer than the floor."""
+
+    def check(medians: Medians) -> tuple[bool, str]:
+        share = figure(medians, name) / max(figure(medians, floor), 1e-9) - 1
+        return share < limit, f"{share * 100:.1f} %"
+
+    return check
+
+
+def microseconds(limit: float, name: str, floor: str) -> Callable[[Medians], tuple[bool, str]]:
+    """Someone takes fewer microseconds a step than a limit, the floor's left out."""
+
+    def check(medians: Medians) -> tuple[bool, str]:
+        own = figure(medians, name, "us") - figure(medians, floor, "us")
+        return own < limit, f"{own:.1f} µs"
+
+    return check
+
+
 def peer(name: str, module: str, **extra: Any) -> Contestant:
     """Name a contestant from the peers' environment."""
     return Contestant(name, f"benchmarks.peers.{module}", extra=extra)
@@ -145,6 +165,39 @@ ANSWERS = tuple(
         ("show", "show"),
         ("metrics", "metrics"),
     )
+)
+
+
+def dispatch(name: str, **extra: Any) -> Contestant:
+    """Name a way to have Detent perform steps, or a part of doing so."""
+    return Contestant(name, "benchmarks.dispatch", peer=False, extra=extra)
+
+
+RAW_CALL = Contestant("raw call", "benchmarks.raw", peer=False)
+BY_CODE = (
+    dispatch("bare handler", part="handler"),
+    dispatch("dispatcher alone", part="dispatcher"),
+    dispatch(OURS),
+    dispatch("detent, events told", events="written"),
+    dispatch("detent, structlog quiet", events="structlog"),
+)
+BY_AGENT = (
+    dispatch(OURS),
+    dispatch("detent, collaborator", level="collaborator"),
+    dispatch("detent in memory", store="memory"),
+    dispatch("detent in memory, collaborator", store="memory", level="collaborator"),
+)
+AGENTS = (
+    peer("burr", "burr"),
+    peer("langgraph", "langgraph"),
+    peer("pydantic-ai, not recorded", "pydantic_ai"),
+    peer("pydantic-ai + dbos", "pydantic_ai", durable=True),
+)
+
+NO_AGENTS = (
+    "pydantic-ai by itself, as a recorder: it keeps no store; listed for what asking and validating cost",
+    "dbos by itself: it asks no agents; it records what pydantic-ai asks",
+    "pydantic-graph, python-statemachine, transitions: neither ask agents nor keep a store",
 )
 
 
@@ -305,6 +358,52 @@ WORKLOADS: tuple[Workload, ...] = (
         rate=None,
         repeats=1,
         columns=ANSWERS,
+    ),
+    Workload(
+        "dispatch",
+        "dispatch-code",
+        "steps performed by their handlers through the whole engine in memory, and what of it is dispatch",
+        "code",
+        {"steps": 5000},
+        {"steps": 1000},
+        BY_CODE,
+        (
+            Target("under 50 µs a step over the bare handler", microseconds(50, OURS, "bare handler")),
+            Target(
+                "under 50 µs with every event told", microseconds(50, "detent, events told", "bare handler")
+            ),
+        ),
+        ("the peers: compared under engine",),
+        floor="bare handler",
+        columns=(Column("us", "µs/step"),),
+    ),
+    Workload(
+        "dispatch",
+        "dispatch-agent",
+        "one agent step answering after 100 ms, validated, recorded at full sync, one after another",
+        "agent",
+        {"runs": 30, "wait": 0.1},
+        {"runs": 10, "wait": 0.1},
+        (RAW_CALL, *BY_AGENT, *AGENTS),
+        tuple(
+            Target(f"{name}: under 5 % over the raw call", over(0.05, name, "raw call"))
+            for name in names(BY_AGENT)
+        ),
+        NO_AGENTS,
+        floor="raw call",
+        columns=(Column("over_ms", "ms/step over 100"),),
+    ),
+    Workload(
+        "dispatch",
+        "dispatch-fanout",
+        "concurrent agent steps answering after 100 ms, recorded at full sync (ideal 0.1 s)",
+        "agent",
+        {"runs": 300, "wait": 0.1, "together": True},
+        {"runs": 100, "wait": 0.1, "together": True},
+        (RAW_CALL, *BY_AGENT, *AGENTS),
+        absent=NO_AGENTS,
+        floor="raw call",
+        columns=(Column("memory", "MB more", "{:.1f}", 1e-6),),
     ),
 )
 

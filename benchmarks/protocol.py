@@ -1,10 +1,12 @@
 """The script protocol every contestant speaks: ``WORKLOAD --param JSON`` in, one JSON line out."""
 
 import argparse
+import asyncio
 import json
 import sqlite3
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,15 @@ Workload = Callable[[Param], Result]
 
 STATES = ("draft", "review", "approve", "publish")
 """The four states of the cycle that every workload walks around."""
+
+INTENT = "Say of what kind the message is and whether it is urgent."
+"""What the agent step of the dispatch workloads is for."""
+
+MESSAGE = "The oven of flat 12 is broken again!"
+"""What it works on."""
+
+ANSWER = {"kind": "fault", "urgent": True}
+"""What the stand-in for a model answers, always."""
 
 
 def main(workloads: dict[str, Workload]) -> None:
@@ -112,3 +123,37 @@ def grown(seconds: float, path: str, marks: Marks, param: Param) -> Result:
         "overhead": size / steps - param["bytes"],
         "last_over_first": marks.last_over_first(),
     }
+
+
+async def asked(wait: float) -> dict[str, Any]:
+    """Answer as a model would, after a while."""
+    await asyncio.sleep(wait)
+    return dict(ANSWER)
+
+
+async def agent_steps(execute: Callable[[int], Awaitable[Any]], param: Param) -> Result:
+    """Time executions of an agent step, one after another or all at once; one before them warms up."""
+    runs, wait, together = param["runs"], param["wait"], bool(param.get("together"))
+    await execute(0)
+    memory = peak_memory()
+    begin = time.perf_counter()
+    if together:
+        await asyncio.gather(*(execute(run) for run in range(1, runs + 1)))
+    else:
+        for run in range(1, runs + 1):
+            await execute(run)
+    seconds = time.perf_counter() - begin
+    result = {"seconds": seconds, "n": runs, "over_ms": (seconds / (1 if together else runs) - wait) * 1000}
+    if memory is not None:
+        result["memory"] = (peak_memory() or memory) - memory
+    return result
+
+
+def peak_memory() -> int | None:
+    """Return the most bytes this process ever held, where the system says so."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return size if sys.platform == "darwin" else size * 1024

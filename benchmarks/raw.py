@@ -1,4 +1,4 @@
-"""The floors: one full-sync SQLite insert per step, and sleeping with nothing stored."""
+"""The floors: one full-sync SQLite insert per step, and sleeping or asking with nothing stored."""
 
 import asyncio
 import sqlite3
@@ -8,6 +8,8 @@ from benchmarks.protocol import (
     Marks,
     Param,
     Result,
+    agent_steps,
+    asked,
     check_full_sync,
     count_rows,
     database,
@@ -72,5 +74,14 @@ def run_growth(param: Param) -> Result:
     return grown(seconds, path, marks, param)
 
 
+def run_agent(param: Param) -> Result:
+    """Ask and take the answer as it is."""
+
+    async def execute(run: int) -> None:
+        await asked(param["wait"])
+
+    return asyncio.run(agent_steps(execute, param))
+
+
 if __name__ == "__main__":
-    main({"durable": run_durable, "fanout": run_fanout, "growth": run_growth})
+    main({"durable": run_durable, "fanout": run_fanout, "growth": run_growth, "agent": run_agent})

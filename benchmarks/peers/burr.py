@@ -7,12 +7,17 @@ from typing import Any
 from burr.core import ApplicationBuilder, Graph, GraphBuilder, State, action, expr
 from burr.core.persistence import InMemoryPersister, SQLitePersister
 from burr.integrations.persisters.b_aiosqlite import AsyncSQLitePersister
+from pydantic import BaseModel
 
 from benchmarks.protocol import (
+    ANSWER,
+    MESSAGE,
     STATES,
     Marks,
     Param,
     Result,
+    agent_steps,
+    asked,
     check_full_sync,
     count_rows,
     database,
@@ -97,6 +102,20 @@ def run_durable(param: Param) -> Result:
     return {"seconds": seconds, "n": runs * steps}
 
 
+async def open_fully(persister: AsyncSQLitePersister) -> None:
+    """Make the persister's tables, in WAL and at full sync."""
+    await persister.connection.execute("PRAGMA journal_mode=WAL")
+    await persister.connection.execute("PRAGMA synchronous=FULL")
+    await persister.initialize()
+
+
+async def check_fully(persister: AsyncSQLitePersister) -> None:
+    """Stop unless the persister's connection is still so."""
+    (mode,) = await (await persister.connection.execute("PRAGMA journal_mode")).fetchone()
+    (level,) = await (await persister.connection.execute("PRAGMA synchronous")).fetchone()
+    require_full_sync(mode, level)
+
+
 async def fan_out(param: Param) -> float:
     """Take all runs concurrently through one asynchronous persister."""
     path, runs, steps = database(param), param["runs"], param["steps"]
@@ -107,9 +126,7 @@ async def fan_out(param: Param) -> float:
         return state.update(step=state["step"] + 1)
 
     async with AsyncSQLitePersister.from_values(path) as persister:
-        await persister.connection.execute("PRAGMA journal_mode=WAL")
-        await persister.connection.execute("PRAGMA synchronous=FULL")
-        await persister.initialize()
+        await open_fully(persister)
         graph = cycle(wait, steps)
 
         async def one(run: int) -> None:
@@ -119,9 +136,7 @@ async def fan_out(param: Param) -> float:
         begin = time.perf_counter()
         await asyncio.gather(*(one(run) for run in range(runs)))
         seconds = time.perf_counter() - begin
-        (mode,) = await (await persister.connection.execute("PRAGMA journal_mode")).fetchone()
-        (level,) = await (await persister.connection.execute("PRAGMA synchronous")).fetchone()
-        require_full_sync(mode, level)
+        await check_fully(persister)
     require(count_rows(path, TABLE) == runs * steps, "saved states are missing")
     return seconds
 
@@ -154,5 +169,54 @@ def run_growth(param: Param) -> Result:
     return grown(seconds, path, marks, param)
 
 
+class Form(BaseModel):
+    """What the agent step states."""
+
+    kind: str
+    urgent: bool
+
+
+async def ask_agents(param: Param) -> Result:
+    """Have an action ask and check the answer, its state saved before the run goes on."""
+
+    @action(reads=["text"], writes=["kind", "urgent"])
+    async def triage(state: State) -> State:
+        return state.update(**Form.model_validate(await asked(param["wait"])).model_dump())
+
+    graph = (
+        GraphBuilder()
+        .with_actions(triage=triage, finish=finish)
+        .with_transitions(("triage", "finish"))
+        .build()
+    )
+    path = database(param)
+    async with AsyncSQLitePersister.from_values(path) as persister:
+        await open_fully(persister)
+
+        async def execute(run: int) -> None:
+            builder = ApplicationBuilder().with_graph(graph).with_entrypoint("triage")
+            builder = builder.with_identifiers(app_id=str(run)).with_state(text=MESSAGE)
+            _, _, state = await (await builder.with_state_persister(persister).abuild()).arun(**HALT)
+            require(state["kind"] == ANSWER["kind"], "a run ended without its answer")
+
+        result = await agent_steps(execute, param)
+        await check_fully(persister)
+    require(count_rows(path, TABLE) == param["runs"] + 1, "saved states are missing")
+    return result
+
+
+def run_agent(param: Param) -> Result:
+    """Have the agent step performed by an action that asks."""
+    return asyncio.run(ask_agents(param))
+
+
 if __name__ == "__main__":
-    main({"engine": run_engine, "durable": run_durable, "fanout": run_fanout, "growth": run_growth})
+    main(
+        {
+            "engine": run_engine,
+            "durable": run_durable,
+            "fanout": run_fanout,
+            "growth": run_growth,
+            "agent": run_agent,
+        }
+    )

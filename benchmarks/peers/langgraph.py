@@ -8,17 +8,26 @@ from operator import add
 from typing import Annotated, Any, TypedDict
 
 import aiosqlite
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, StateGraph
+from pydantic import BaseModel
 
 from benchmarks.protocol import (
+    ANSWER,
+    INTENT,
+    MESSAGE,
     STATES,
     Marks,
     Param,
     Result,
+    agent_steps,
+    asked,
     check_full_sync,
     count_rows,
     database,
@@ -108,6 +117,19 @@ def run_durable(param: Param) -> Result:
     return {"seconds": seconds, "n": runs * steps}
 
 
+async def set_fully(connection: aiosqlite.Connection) -> None:
+    """Switch a connection to WAL and full sync."""
+    await connection.execute("PRAGMA journal_mode=WAL")
+    await connection.execute("PRAGMA synchronous=FULL")
+
+
+async def check_fully(connection: aiosqlite.Connection) -> None:
+    """Stop unless the connection is still so."""
+    (mode,) = await (await connection.execute("PRAGMA journal_mode")).fetchone()
+    (level,) = await (await connection.execute("PRAGMA synchronous")).fetchone()
+    require_full_sync(mode, level)
+
+
 async def fan_out(param: Param) -> float:
     """Take all runs concurrently through the asynchronous saver."""
     path, runs, steps = database(param), param["runs"], param["steps"]
@@ -117,17 +139,14 @@ async def fan_out(param: Param) -> float:
         return {"step": data["step"] + 1}
 
     async with aiosqlite.connect(path) as connection:
-        await connection.execute("PRAGMA journal_mode=WAL")
-        await connection.execute("PRAGMA synchronous=FULL")
+        await set_fully(connection)
         graph = cycle(Data, node, steps).compile(AsyncSqliteSaver(connection))
         begin = time.perf_counter()
         ended = await asyncio.gather(
             *(graph.ainvoke({"step": 0}, config(run, steps), durability="sync") for run in range(runs))
         )
         seconds = time.perf_counter() - begin
-        (mode,) = await (await connection.execute("PRAGMA journal_mode")).fetchone()
-        (level,) = await (await connection.execute("PRAGMA synchronous")).fetchone()
-        require_full_sync(mode, level)
+        await check_fully(connection)
     require(all(data["step"] == steps for data in ended), "a run ended early")
     require(count_rows(path, "checkpoints") >= runs * steps, "checkpoints are missing")
     return seconds
@@ -160,5 +179,81 @@ def run_growth(param: Param) -> Result:
     return grown(seconds, path, marks, param)
 
 
+class Form(BaseModel):
+    """What the agent step states."""
+
+    kind: str
+    urgent: bool
+
+
+class Stand(BaseChatModel):
+    """A chat model that calls the one tool it has, after a while."""
+
+    wait: float
+
+    @property
+    def _llm_type(self) -> str:
+        return "stand-in"
+
+    def bind_tools(self, tools: Any, **more: Any) -> Any:
+        """Take the form as a tool, as real models do."""
+        return self.bind(tools=tools)
+
+    def _generate(self, *args: Any, **more: Any) -> ChatResult:
+        raise NotImplementedError("it is asked asynchronously only")
+
+    async def _agenerate(self, *args: Any, **more: Any) -> ChatResult:
+        call = {"name": Form.__name__, "args": await asked(self.wait), "id": "1"}
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("", tool_calls=[call]))])
+
+
+class Mail(TypedDict, total=False):
+    """What a run with an agent step carries."""
+
+    text: str
+    kind: str
+    urgent: bool
+
+
+async def ask_agents(param: Param) -> Result:
+    """Have a node ask for a structured answer, checkpointed before the run goes on."""
+    model = Stand(wait=param["wait"]).with_structured_output(Form)
+
+    async def triage(mail: Mail) -> Mail:
+        form = await model.ainvoke([("system", INTENT), ("human", mail["text"])])
+        return {"kind": form.kind, "urgent": form.urgent}
+
+    graph = StateGraph(Mail)
+    graph.add_node("triage", triage)
+    graph.add_edge(START, "triage")
+    graph.add_edge("triage", END)
+    path = database(param)
+    async with aiosqlite.connect(path) as connection:
+        await set_fully(connection)
+        compiled = graph.compile(AsyncSqliteSaver(connection))
+
+        async def execute(run: int) -> None:
+            done = await compiled.ainvoke({"text": MESSAGE}, config(run, 1), durability="sync")
+            require(done["kind"] == ANSWER["kind"], "a run ended without its answer")
+
+        result = await agent_steps(execute, param)
+        await check_fully(connection)
+    require(count_rows(path, "checkpoints") >= param["runs"] + 1, "checkpoints are missing")
+    return result
+
+
+def run_agent(param: Param) -> Result:
+    """Have the agent step performed by a node that asks a chat model."""
+    return asyncio.run(ask_agents(param))
+
+
 if __name__ == "__main__":
-    main({"engine": run_engine, "durable": run_durable, "fanout": run_fanout, "growth": run_growth})
+    main(
+        {
+            "engine": run_engine,
+            "durable": run_durable,
+            "fanout": run_fanout,
+            "growth": run_growth,
+            "agent": run_agent,
+        }
+    )

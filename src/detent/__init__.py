@@ -11,14 +11,26 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _WHERE = {
-    "Budget": "detent.kernel.budget",
+    "AgentStreamChunk": "detent.engine.executor",
+    "AutonomyLevel": "detent.kernel.autonomy",
+    "Availability": "detent.engine.executor",
     "BreakerPolicy": "detent.kernel.policy",
+    "Budget": "detent.kernel.budget",
     "Child": "detent.engine.children",
+    "ClaudeStepExecutor": "detent.adapters.models.claude",
+    "CompareRules": "detent.kernel.equivalence",
     "DetentError": "detent.kernel.errors",
+    "DispatchError": "detent.engine.executor",
+    "DispatchResult": "detent.kernel.dispatch",
+    "DispatchSettings": "detent.engine.dispatch_settings",
     "Effect": "detent.engine.outcome",
     "EffectCall": "detent.engine.tools",
     "Engine": "detent.engine.engine",
     "Entry": "detent.kernel.entries",
+    "Example": "detent.engine.step",
+    "ExecutorError": "detent.engine.executor",
+    "ExecutorResult": "detent.engine.executor",
+    "FallbackReason": "detent.kernel.autonomy",
     "Flow": "detent.engine.flow",
     "Guard": "detent.kernel.guards",
     "Hold": "detent.engine.outcome",
@@ -28,37 +40,55 @@ _WHERE = {
     "MemoryStore": "detent.adapters.stores.memory",
     "MetricsLogger": "detent.engine.observers",
     "Migration": "detent.engine.flow",
+    "ModelStepExecutor": "detent.adapters.models.executor",
     "Move": "detent.kernel.machine",
     "NOT_DONE": "detent.engine.tools",
     "Outcome": "detent.engine.outcome",
     "PostgresStore": "detent.adapters.stores.postgres",
+    "Proposal": "detent.engine.step",
+    "query": "detent.engine.tools",
     "RetryPolicy": "detent.kernel.policy",
     "Run": "detent.kernel.run",
-    "SQLiteStore": "detent.adapters.stores.sqlite",
     "Spend": "detent.kernel.budget",
+    "SQLiteStore": "detent.adapters.stores.sqlite",
     "StateMachine": "detent.kernel.state_machine",
-    "StateMetrics": "detent.kernel.state_machine",
     "StateMachineObserver": "detent.engine.observers",
+    "StateMetrics": "detent.kernel.state_machine",
     "StateTransition": "detent.kernel.state_machine",
     "Status": "detent.kernel.status",
     "Step": "detent.engine.step",
+    "StepConfig": "detent.kernel.step_config",
     "StepContext": "detent.engine.context",
+    "StepExecutor": "detent.engine.executor",
+    "StepMode": "detent.kernel.autonomy",
+    "StepType": "detent.kernel.autonomy",
     "Tool": "detent.engine.tools",
+    "tool": "detent.engine.tools",
     "ToolError": "detent.engine.tools",
     "Transient": "detent.engine.step",
     "UNKNOWN": "detent.engine.tools",
-    "query": "detent.engine.tools",
-    "tool": "detent.engine.tools",
+    "UsageMetadata": "detent.engine.executor",
+    "Verdict": "detent.engine.step",
     "when": "detent.kernel.guards",
 }
 
 if TYPE_CHECKING:
+    from detent.adapters.models.claude import ClaudeStepExecutor as ClaudeStepExecutor
+    from detent.adapters.models.executor import ModelStepExecutor as ModelStepExecutor
     from detent.adapters.stores.memory import MemoryStore as MemoryStore
     from detent.adapters.stores.postgres import PostgresStore as PostgresStore
     from detent.adapters.stores.sqlite import SQLiteStore as SQLiteStore
     from detent.engine.children import Child as Child
     from detent.engine.context import StepContext as StepContext
+    from detent.engine.dispatch_settings import DispatchSettings as DispatchSettings
     from detent.engine.engine import Engine as Engine
+    from detent.engine.executor import AgentStreamChunk as AgentStreamChunk
+    from detent.engine.executor import Availability as Availability
+    from detent.engine.executor import DispatchError as DispatchError
+    from detent.engine.executor import ExecutorError as ExecutorError
+    from detent.engine.executor import ExecutorResult as ExecutorResult
+    from detent.engine.executor import StepExecutor as StepExecutor
+    from detent.engine.executor import UsageMetadata as UsageMetadata
     from detent.engine.flow import Flow as Flow
     from detent.engine.flow import Migration as Migration
     from detent.engine.observers import JsonLines as JsonLines
@@ -67,8 +97,11 @@ if TYPE_CHECKING:
     from detent.engine.outcome import Effect as Effect
     from detent.engine.outcome import Hold as Hold
     from detent.engine.outcome import Outcome as Outcome
+    from detent.engine.step import Example as Example
+    from detent.engine.step import Proposal as Proposal
     from detent.engine.step import Step as Step
     from detent.engine.step import Transient as Transient
+    from detent.engine.step import Verdict as Verdict
     from detent.engine.tools import NOT_DONE as NOT_DONE
     from detent.engine.tools import UNKNOWN as UNKNOWN
     from detent.engine.tools import EffectCall as EffectCall
@@ -76,9 +109,15 @@ if TYPE_CHECKING:
     from detent.engine.tools import ToolError as ToolError
     from detent.engine.tools import query as query
     from detent.engine.tools import tool as tool
+    from detent.kernel.autonomy import AutonomyLevel as AutonomyLevel
+    from detent.kernel.autonomy import FallbackReason as FallbackReason
+    from detent.kernel.autonomy import StepMode as StepMode
+    from detent.kernel.autonomy import StepType as StepType
     from detent.kernel.budget import Budget as Budget
     from detent.kernel.budget import Spend as Spend
+    from detent.kernel.dispatch import DispatchResult as DispatchResult
     from detent.kernel.entries import Entry as Entry
+    from detent.kernel.equivalence import CompareRules as CompareRules
     from detent.kernel.errors import DetentError as DetentError
     from detent.kernel.errors import InvalidTransitionError as InvalidTransitionError
     from detent.kernel.guards import Guard as Guard
@@ -92,6 +131,7 @@ if TYPE_CHECKING:
     from detent.kernel.state_machine import StateMetrics as StateMetrics
     from detent.kernel.state_machine import StateTransition as StateTransition
     from detent.kernel.status import Status as Status
+    from detent.kernel.step_config import StepConfig as StepConfig
 
 __all__ = [*_WHERE]  # pyright: ignore[reportUnsupportedDunderAll]
 

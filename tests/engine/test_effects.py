@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from detent.engine.outcome import Effect, Outcome
+from detent.engine.outcome import Effect, Outcome, Receipt
 from detent.engine.step import Step
 from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, Tool, ToolError
 from detent.kernel.budget import Spend
@@ -92,7 +92,7 @@ class TestPerforming:
     ):
         def work(ctx):
             later = Effect("b")
-            first = Effect("a", {"x": {"$receipt": later.identity("work")}})
+            first = Effect("a", {"x": Receipt(later.identity("work"))})
             return Outcome(effects=[first, later])
 
         flow = one_step(work, tools=[world.tool("a"), world.tool("b")])

@@ -108,14 +108,15 @@ class Afterwards:
         side = "agent" if agent else "handler"
         began = clock.elapsed()
         note, spend = await (self.by_agent(driver) if agent else self.by_handler())
-        result, level = self.performed.result, self.execution.level
+        result, level, model_id = self.performed.result, execution.level, execution.plan.config.model_id
         note = {
             "step": execution.plan.qualified,
             "side": side,
             "duration_ms": round((clock.elapsed() - began) * 1000, 3),
             "other_ms": result.handler_duration_ms if agent else result.agent_duration_ms,
             "autonomy_level": level.value,
-            "series": execution.series(execution.plan.config.model_id),
+            # That of the side that counted: it knows which model answered.
+            "series": dict(self.performed.outcome.detail.get("series") or execution.series(model_id)),
             **note,
         }
         execution._say(

@@ -166,12 +166,16 @@ class Asking:
                 asked.failure = Failure.of(BudgetExceededError(limit, of, spent))
                 return asked
             asked.attempts += 1
-            prompt = prompting.build(
-                plan.instructions, self.inputs, plan.contract,
-                secrets=self.driver.engine.dispatcher.settings.secrets, problems=problems,
-            )  # fmt: skip
-            asked.cuts = prompt.cuts
-            record, fresh = await self._attempt(asked.attempts, prompt)
+            try:
+                prompt = prompting.build(
+                    plan.instructions, self.inputs, plan.contract,
+                    secrets=self.driver.engine.dispatcher.settings.secrets, problems=problems,
+                )  # fmt: skip
+            except (TypeError, ValueError) as error:  # inputs that cannot be written down
+                record, fresh = {"error": Failure.of(error).to_plain()}, True
+            else:
+                asked.cuts = prompt.cuts
+                record, fresh = await self._attempt(asked.attempts, prompt)
             self._count(asked, record)
             failure, asked.proposal = await self._read(record, check)
             if failure is None:

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from detent.engine import schemas
 from detent.engine.executor import OutputSchemaValidationError
-from detent.engine.outcome import Effect, Hold, Outcome
+from detent.engine.outcome import Effect, Hold, Outcome, Receipt
+from detent.engine.receipts import STAND_IN
 from detent.engine.step import Proposal, Step
 from detent.kernel.equivalence import Discrepancy, pointer_to
+from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import to_plain
 
 if TYPE_CHECKING:
@@ -122,24 +124,22 @@ class Contract:
             if "output" not in answer and (self.hard is not None or self.soft is not None):
                 problems.append("/: lacks output")
         effects, names = self._effects(said.get("effects"), list(proposed), problems)
-        output, plain = self._output(_renamed(said.get("output"), names), problems)
-        effects = [Effect(one.tool, _renamed(one.args, names), one.key) if names else one for one in effects]
+        given = _renamed(said.get("output"), names)
+        output, plain = self._output(given, problems)
         following = self._next(said.get("next_state"), problems)
         reason = said.get("reason")
         if problems:
             raise self.broken(problems)
-        return Proposal(output, following, tuple(effects), str(reason) if reason else None, plain)
+        return Proposal(output, following, tuple(effects), str(reason) if reason else None, plain, given)
 
-    def soft_misfits(self, plain: Any) -> tuple[tuple[Discrepancy, ...], int]:
+    def soft_misfits(self, output: Any) -> tuple[tuple[Discrepancy, ...], int]:
         """Where an output departs from the soft contract."""
         if self.soft is None:
             return (), 0
+        wrong = schemas.misfits(to_plain(output), schemas.strictly(schemas.schema_of(self.soft)))
         found = tuple(
             Discrepancy(place if place != "/" else "", _kind(what))
-            for place, _, what in (
-                line.partition(": ")
-                for line in schemas.misfits(plain, schemas.strictly(schemas.schema_of(self.soft)))
-            )
+            for place, _, what in (line.partition(": ") for line in _without_receipts(wrong, output))
         )
         return found[:50], max(0, len(found) - 50)
 
@@ -166,7 +166,7 @@ class Contract:
             problems += [f"{where}{line}" for line in wrong]
             if wrong:
                 return None, None
-        elif self.soft is not None:
+        elif self.soft is not None and not _receipt_places(value):
             decoded, wrong = schemas.read(value, self.soft)
             output = value if wrong else decoded
         plain = to_plain(output)
@@ -178,7 +178,8 @@ class Contract:
         self, said: Any, proposed: list[Effect], problems: list[str]
     ) -> tuple[list[Effect], dict[str, str]]:
         """All effects wanted, and what their names in the answer stand for."""
-        names: dict[str, str] = {}
+        # What the toolbox was asked for goes by the reference it gave.
+        names = {key: key for key in (one.identity(self.step) for one in proposed)}
         if said is None:
             return proposed, names
         if not isinstance(said, list):
@@ -198,10 +199,11 @@ class Contract:
             if not isinstance(args, Mapping) or not isinstance(key, str | None):
                 problems.append(f"{where}: args must be an object and key a text")
                 continue
-            wrong = _without_receipts(tool.misfits(args), args)
+            filled = _renamed(dict(args), names)
+            wrong = _without_receipts(tool.misfits(to_plain(filled)), filled)
             problems += [f"{where}/args{line}" for line in wrong]
             if not wrong:
-                effect = Effect(name, _renamed(dict(args), names), key)
+                effect = Effect(name, filled, key)
                 proposed.append(effect)
                 if key is not None:
                     names[key] = effect.identity(self.step)
@@ -225,6 +227,10 @@ def _returns(step: Step) -> Any:
         return None
     parts = typing.get_args(hint) or (hint,)
     if any(part in (Outcome, Hold) for part in (hint, *parts)) or (hint is str and step.straight):
+        return None
+    try:
+        schemas.schema_of(hint)
+    except ConfigurationError:  # a class of one's own: nothing an agent could be told
         return None
     return hint
 
@@ -264,17 +270,17 @@ def _kind(message: str) -> typing.Literal["type", "value", "missing", "extra", "
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
     """Stand-ins that name an effect by the key the answer gave it, as stand-ins for that effect."""
     if isinstance(value, Mapping):
-        if isinstance(value.get("$receipt"), str):
-            key, dot, path = value["$receipt"].partition(".")
-            return {"$receipt": names.get(key, key) + dot + path}
+        if isinstance(value.get(STAND_IN), str) and len(value) == 1:
+            key, _, path = value[STAND_IN].partition(".")
+            return Receipt(names[key], path) if key in names else value
         return {key: _renamed(item, names) for key, item in value.items()}
     return [_renamed(item, names) for item in value] if isinstance(value, list) else value
 
 
 def _receipt_places(value: Any, place: str = "") -> set[str]:
+    if isinstance(value, Receipt):
+        return {place or "/"}
     if isinstance(value, Mapping):
-        if "$receipt" in value:
-            return {place or "/"}
         return set().union(
             *(_receipt_places(item, f"{place}{pointer_to([str(key)])}") for key, item in value.items())
         )
@@ -290,7 +296,7 @@ def _without_receipts(problems: list[str], value: Any) -> list[str]:
 
 
 def _read_with_receipts(value: Any, what: Any) -> tuple[Any, list[str]]:
-    output, wrong = schemas.read(value, what)
-    if wrong and not (wrong := _without_receipts(wrong, value)):
-        output = value  # checked once more when the receipts are there
-    return output, wrong
+    output, wrong = schemas.read(to_plain(value), what)
+    if not _receipt_places(value):
+        return output, wrong
+    return value, _without_receipts(wrong, value)  # checked once more when the receipts are there

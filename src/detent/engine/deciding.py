@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.engine.outcome import Effect, Outcome, additions
-from detent.engine.receipts import fill, receipts_in
+from detent.engine.receipts import fill, receipts_in, written
 from detent.engine.step import Step
+from detent.engine.tools import CALL
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Body, Ended, Moved, Proposed
 from detent.kernel.errors import ConfigurationError, DetentError, InvalidTransitionError, name_of
@@ -58,7 +59,8 @@ def decided(
     chosen: list[dict[str, Any]] = []
     for effect in wanted:
         item = Effect.of(effect)
-        if step.effects is not None and item.tool not in step.effects:
+        own = step.opaque and item.tool == f"{CALL}{step.name}"
+        if step.effects is not None and item.tool not in step.effects and not own:
             raise ConfigurationError(
                 f"Step '{step.name}' may not propose '{item.tool}'. "
                 f"Allowed: {', '.join(step.effects) or 'none'}."
@@ -69,13 +71,13 @@ def decided(
         if run.failure is not None and key in run.failure["failed"] and ctx.failure is not None:
             raise EffectRefused(item.tool, run.failure["code"])
         if all(key != other["key"] for other in chosen):  # equal effects are one effect
-            args = to_plain(item.args)
+            args = written(item.args)
             _check_receipts(receipts_in(args), chosen, f"'{item.tool}'")
             # Private arguments lie beside the journal, where they can be purged.
             kept = ctx.keep(encode(args)) if tool.private and not dry else args
             chosen.append({"key": key, "tool": item.tool, "args": kept})
     proposal = Proposed(
-        step.name, outcome.to_plain(), chosen, duration, outcome.spend, outcome.by, ctx.attempt,
+        step.name, proposed(outcome), chosen, duration, outcome.spend, outcome.by, ctx.attempt,
         list(ctx.looked), to_plain(outcome.detail),
     )  # fmt: skip
     # Checked now, with what is known now, so that nothing is performed for a move that is not allowed.
@@ -91,13 +93,24 @@ def decided(
     return [proposal], True
 
 
+def proposed(outcome: Outcome) -> dict[str, Any]:
+    """An outcome with effects as the journal keeps it until they are performed."""
+    plain = outcome.to_plain()
+    if outcome.set:
+        plain["set"] = written(outcome.set)
+    if outcome.append:
+        additions(outcome.append)  # refuses what is no list
+        plain["append"] = {key: written(list(items), key) for key, items in outcome.append.items()}
+    return plain
+
+
 def destination(flow: Flow, run: Run, outcome: Outcome) -> str | None:
     """Name of the state an outcome leads to; None for a wait, or where that depends on receipts."""
     if outcome.hold is not None:
         return None
-    changes, added = to_plain(outcome.set), additions(outcome.append)
-    if receipts_in(changes) or receipts_in(added):
+    if receipts_in(written(outcome.set)) or receipts_in(written(dict(outcome.append))):
         return name_of(outcome.next) if outcome.next is not None else None
+    changes, added = to_plain(outcome.set), additions(outcome.append)
     body = moving(
         flow, run, outcome.next, outcome.event, outcome.end, None, changes, added, 0.0, NOTHING, "", 1, (), {}
     )

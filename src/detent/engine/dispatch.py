@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -55,8 +55,13 @@ class Plan:
 
     @property
     def agent(self) -> bool:
-        """An agent performs it, where it may."""
-        return self.resolved.config.mode is StepMode.AGENT
+        """An agent performs it, where it may; a step that only agents can perform is another matter."""
+        return self.resolved.config.mode is StepMode.AGENT and not self.alone
+
+    @property
+    def alone(self) -> bool:
+        """Only an agent can perform it: there is no handler."""
+        return self.step.step_type is StepType.AGENT
 
     @cached_property
     def qualified(self) -> str:
@@ -135,7 +140,7 @@ class Dispatcher:
         resolved = resolve(
             step.name,
             flow=flow.name,
-            inline=step.config or UNSAID,
+            inline=_inline(step),
             steps=settings.steps,
             agent=settings.agents.get(DISPATCH_AGENT),
             agent_name=DISPATCH_AGENT,
@@ -143,6 +148,7 @@ class Dispatcher:
             forced=forced,
             max_autonomy=step.max_autonomy,
             tools=(*(step.queries or ()), *(step.effects or ())),
+            natural=StepMode.AGENT if step.step_type is StepType.AGENT else StepMode.DETERMINISTIC,
         )
         config = resolved.config
         said = resolved.sources.get("max_retries", "default") != "default" or config.retry_policy is not None
@@ -205,6 +211,14 @@ class Dispatcher:
             executor = self.executor(plan.config.provider, {})
             if not isinstance(executor, str):
                 check_price(plan, executor)
+
+
+def _inline(step: Step) -> StepConfig:
+    """A step's own layer. What generates is an agent's by nature, with a handler for when there is none."""
+    said = step.config or UNSAID
+    if step.step_type is not StepType.GENERATE:
+        return said
+    return replace(said, mode=StepMode.AGENT, autonomy=AutonomyLevel.APPROVER)
 
 
 def check_price(plan: Plan, executor: StepExecutor) -> None:

@@ -133,14 +133,16 @@ class Driver:
                 performed = await self._dispatch(plan, ctx)
                 outcome = performed.outcome
             else:
+                if telling := log.wants(log.INFO):
+                    self._selected(plan)
                 if plan.timeout is None:
                     value = await step.handler(ctx) if step.is_async else await step.call(ctx)
                 else:
                     async with asyncio.timeout(plan.timeout):
                         value = await step.call(ctx)
                 outcome = value if type(value) is Outcome else Outcome.of(value)
-                if log.wants(log.INFO):
-                    self._told(plan, self.clock.elapsed() - began)
+                if telling:
+                    self._completed(plan, self.clock.elapsed() - began)
             bodies, proposes = deciding.decided(
                 self.flow, run, step, ctx, outcome, self.clock.elapsed() - began
             )
@@ -190,16 +192,20 @@ class Driver:
         self._afterwards = Afterwards.of(self, execution, performed)
         return performed
 
-    def _told(self, plan: Plan, seconds: float) -> None:
-        """The two events of a step that its handler performs as a matter of course."""
-        facts = {"run_id": self.run.id, **plan.facts, "timestamp": self.clock.now()}
+    def _selected(self, plan: Plan) -> None:
+        """Say that a step is performed by its handler as a matter of course."""
         log.info(
-            "dispatch.mode_selected", **facts, mode="deterministic", autonomy="operator", forced=False,
+            "dispatch.mode_selected", run_id=self.run.id, **plan.facts, timestamp=self.clock.now(),
+            mode="deterministic", autonomy="operator", forced=False,
             source=plan.resolved.sources.get("mode", "default"), shadow=False,
         )  # fmt: skip
+
+    def _completed(self, plan: Plan, seconds: float) -> None:
+        """Say that it was."""
         log.info(
-            "dispatch.deterministic_completed", **facts, duration_ms=round(seconds * 1000, 3), fallback=False
-        )
+            "dispatch.deterministic_completed", run_id=self.run.id, **plan.facts, timestamp=self.clock.now(),
+            duration_ms=round(seconds * 1000, 3), fallback=False,
+        )  # fmt: skip
 
     # -- things that do not go straight ---------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from detent.engine import deciding
 from detent.engine.context import StepContext, brief, call
 from detent.engine.ports import LedgerLine, TapeCall, TapeError
-from detent.engine.receipts import fill
+from detent.engine.receipts import fill, receipts_in
 from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, Tool, ToolError
 from detent.kernel import log
 from detent.kernel.budget import NOTHING
@@ -67,6 +67,8 @@ async def perform(driver: Driver, opening: Sequence[Body] = ()) -> None:
     seconds = sum(body.duration for body in pending if isinstance(body, EffectDone | Proposed))
     spend = proposal.spend if opening else NOTHING
     try:
+        if proposal.by == "agent":
+            _check_filled(driver, proposal, _receipts(driver, pending))
         ending: Body = deciding.moving_from(
             driver.flow, run, proposal, _receipts(driver, pending), seconds, spend
         )
@@ -81,6 +83,20 @@ async def perform(driver: Driver, opening: Sequence[Body] = ()) -> None:
             spend=spend,
         )
     await driver.commit(*pending, ending)
+
+
+def _check_filled(driver: Driver, proposal: Proposed, receipts: dict[str, Any]) -> None:
+    """An agent's output is held to the step's contract once more where receipts have been put into it."""
+    step = driver.flow.step_for(driver.run.state)
+    changes = proposal.outcome.get("set", {})
+    if step.output_schema is None or step.conclude is not None or not receipts_in(changes):
+        return
+    from detent.engine.executor import OutputSchemaValidationError
+    from detent.engine.schemas import misfits
+
+    filled = fill(changes, receipts)
+    if wrong := misfits(filled[step.into] if step.into is not None else filled, step.output_schema):
+        raise OutputSchemaValidationError(step.name, "its contract, receipts filled in", wrong)
 
 
 async def _args(driver: Driver, tool: Tool, said: dict[str, Any]) -> dict[str, Any]:

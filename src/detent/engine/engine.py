@@ -61,7 +61,6 @@ class Engine:
         worker_id: str | None = None,
         dispatch: DispatchSettings | None = None,
         tape: Tape | None = None,
-        resources: Iterable[Resource] = (),
     ) -> None:
         if concurrency < 1:
             raise ConfigurationError(f"concurrency is {concurrency}; at least one run must be able to work.")
@@ -77,7 +76,9 @@ class Engine:
         """Decides who performs each step."""
         self.tape = tape
         """Where everything asked of the outside world is recorded or played back."""
-        self._resources = tuple(resources)
+        self._resources: list[Resource] = []
+        """What flows needed open, in the order in which it was opened."""
+        self._preparing = asyncio.Lock()
         self.takeover_limit = takeover_limit
         """Take-overs without progress after which a run asks for attention instead."""
         self.park_after = park_after
@@ -112,19 +113,17 @@ class Engine:
 
     async def open(self) -> None:
         """Open the store. Nothing is resumed by itself; see `resume_all` and `serve`."""
-        if self._opened:
-            return
-        await self.store.open()
-        self._opened = True
-        for number, resource in enumerate(self._resources):
-            try:
-                await resource.open()
-            except BaseException:
-                for earlier in reversed(self._resources[:number]):
-                    await earlier.close()
-                self._opened = False
-                await self.store.close()
-                raise
+        if not self._opened:
+            await self.store.open()
+            self._opened = True
+
+    async def prepare(self, flow: Flow) -> None:
+        """Open what a flow needs beside the store, before the first of its runs is under way."""
+        for resource in flow.needs:
+            async with self._preparing:
+                if not any(there is resource for there in self._resources):
+                    await resource.open()
+                    self._resources.append(resource)
 
     async def stop(self, grace: float = 30.0) -> None:
         """Finish the steps under way (at most `grace` seconds), put every run down, and close the store.
@@ -156,7 +155,9 @@ class Engine:
     async def _let_go_of_helpers(self) -> None:
         """Close what was opened beside the store; one that cannot be closed does not keep the others open."""
         executors = self.dispatcher.settings.executors
-        for resource in (*reversed(self._resources), *((executors,) if executors is not None else ())):
+        opened: list[Any] = [*reversed(self._resources), *([executors] if executors is not None else [])]
+        self._resources.clear()
+        for resource in opened:
             try:
                 await resource.close()
             except Exception as error:
@@ -357,6 +358,8 @@ class Engine:
         drive: bool = True,
     ) -> Driver:
         """Make a run durable."""
+        if flow.needs and drive:
+            await self.prepare(flow)
         machine = flow.machine
         budget = budget or flow.budget
         if flow.name not in self._settled or config or budget is not None:

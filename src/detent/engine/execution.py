@@ -32,6 +32,8 @@ from detent.kernel.plain import digest, to_plain
 if TYPE_CHECKING:
     from detent.engine.driver import Driver
 
+ASKED = ("agent/", "turn/")
+"""Begin the keys under which a visit keeps what an agent said."""
 CONTROL = frozenset(
     {StepType.VALIDATE, StepType.SUBWORKFLOW, StepType.BRANCH, StepType.LOOP, StepType.CHECKPOINT}
 )
@@ -57,7 +59,7 @@ async def concluded(step: Step, ctx: StepContext, value: Any) -> Outcome:
         return Outcome.of(await call(step.conclude, False, ctx, value))
     if step.into is not None:
         outcome = Outcome.of(value) if isinstance(value, Mapping) or value is None else Outcome()
-        return outcome if outcome.hold is not None else Outcome(set={step.into: to_plain(value)})
+        return outcome if outcome.hold is not None else Outcome(set={step.into: value})
     return Outcome.of(value)
 
 
@@ -91,19 +93,21 @@ class Execution:
     async def perform(self) -> Performed:
         """Have the step performed by whoever should, and give the outcome that counts."""
         plan, config = self.plan, self.plan.config
+        if plan.alone:
+            if plan.resolved.sources.get("mode", "default") != "default":
+                self._say(log.debug, "dispatch.mode_ignored", step_type=self.step.step_type.value)
+            return await self._agent_alone()
         demoted = await self._demoted() if plan.agent else None
         self._say(
             log.info, "dispatch.mode_selected", mode=config.mode.value if config.mode else None,
             autonomy=self.level.value, forced=plan.resolved.forced, source=plan.resolved.sources.get("mode"),
             shadow=bool(config.shadow),
         )  # fmt: skip
-        kind = self.step.step_type
-        if kind is StepType.AGENT:
-            if config.mode is StepMode.AGENT:
-                self._say(log.debug, "dispatch.mode_ignored", step_type=kind.value)
-            return await self._agent_alone()
         if not plan.agent:
             return await self._plain()
+        kind = self.step.step_type
+        if kind is StepType.GENERATE:
+            self._say(log.debug, "dispatch.mode_ignored", step_type=kind.value)
         if kind in CONTROL:
             self._say(
                 log.warning, "dispatch.no_intent", autonomy=self.level.value, step_type=kind.value,
@@ -133,7 +137,9 @@ class Execution:
             return await self._fall_back(
                 FallbackReason.NO_EXECUTOR, error=AgentFailure("NoExecutor", executor)
             )
-        if (short := self.driver.short_of(config.budget)) is not None:
+        # Where an answer was kept before a crash, the asking goes on from there and looks at the budget itself.
+        begun = any(key.startswith(ASKED) for key in self.driver.run.records)
+        if not begun and (short := self.driver.short_of(config.budget)) is not None:
             limit, spent, of = short
             self._say(log.warning, "dispatch.budget_exhausted", limit=of, spent=spent, unit=limit)
             message = f"the {limit} budget is used up: {spent:g} of {of:g}"
@@ -233,7 +239,10 @@ class Execution:
         executor = dispatcher.executor(self.plan.config.provider, self.driver.executors)
         if isinstance(executor, str):
             return executor
-        available = executor.available()
+        try:
+            available = executor.available()
+        except Exception as error:
+            return f"it cannot say whether it is available ({type(error).__name__})"
         return executor if available.ok else available.why_not or "it says it is not available"
 
     def _default_provider(self) -> str | None:
@@ -254,7 +263,9 @@ class Execution:
         except Exception as error:
             raise broken([f"/: nothing can be concluded from it ({type(error).__name__})"]) from error
         if self.step.straight:
-            outcome = Outcome(set=proposal.plain or {})
+            # As plain values, or as answered where receipts are still to come into it.
+            answered = proposal.output if isinstance(proposal.output, Mapping) else proposal.plain
+            outcome = Outcome(set=answered or {})
         if proposal.next is not None:
             if outcome.next is not None and name_of(outcome.next) != proposal.next:
                 raise broken(["/next_state: the facts lead elsewhere"])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from detent.engine.ports import Resource
 from detent.engine.step import Handler, Step
 from detent.engine.tools import Tool, Toolbox, calling
 from detent.kernel.budget import LIMITS, Budget
@@ -45,6 +46,7 @@ class Flow:
         counts: Callable[[Any, Any], bool] | None = None,
         exhausted: Mapping[str, Any] | None = None,
         extra: Mapping[str, Any] | None = None,
+        needs: Iterable[Resource] = (),
     ) -> None:
         self.machine = machine
         self.name = name or machine.name
@@ -56,6 +58,8 @@ class Flow:
         """Budget of a run that is started without one."""
         self.migrations = dict(migrations or {})
         """From an old version number or fingerprint to the function that carries a run over."""
+        self.needs: list[Resource] = list(needs)
+        """What must be open while its runs are under way: connections to tool servers, say."""
         self.counts = counts
         """Which moves start a new iteration."""
         self.exhausted = {limit: machine.state(state) for limit, state in (exhausted or {}).items()}

@@ -41,7 +41,8 @@ class Side:
     def of(cls, step: Step, value: Any, outcome: Outcome, to: str | None, effects: tuple[Any, ...]) -> Side:
         """A side from what a handler gave back, or from an agent's output."""
         output = value
-        if isinstance(value, Outcome) or value is None:
+        named = outcome.next is value  # a bare state is where to go, not an output
+        if isinstance(value, Outcome) or value is None or named:
             changes = outcome.set
             output = changes.get(step.into) if step.into is not None and step.into in changes else changes
         return cls(outcome, output, to, tuple(Effect.of(effect) for effect in effects))
@@ -111,7 +112,7 @@ async def judge(
     if level is AutonomyLevel.APPROVER:
         return Judgement(True, Check.NONE)
     if level is AutonomyLevel.CONSULTANT:
-        details, more = contract.soft_misfits(proposal.plain)
+        details, more = contract.soft_misfits(proposal.given)
         return Judgement(True, Check.CONTRACT, details, more)
     if step.validator is not None:
         verdict = await _verdict(step, inputs, proposal)

@@ -102,16 +102,21 @@ def masked(value: Any, secrets: frozenset[str]) -> Any:
     if hasattr(value, "get_secret_value"):
         return MASK
     if isinstance(value, Mapping):
-        return {str(key): masked(item, secrets) for key, item in value.items()}
+        return {_without(str(key), secrets): masked(item, secrets) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [masked(item, secrets) for item in value]
     plain = to_plain(value)
     if isinstance(plain, str):
-        for secret in secrets:
-            if secret in plain:
-                plain = plain.replace(secret, MASK)
-        return plain
+        return _without(plain, secrets)
     return masked(plain, secrets) if isinstance(plain, dict | list) else plain
+
+
+def _without(text: str, secrets: frozenset[str]) -> str:
+    """A text with its secrets masked, the longest first: one may be part of another."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if secret and secret in text:
+            text = text.replace(secret, MASK)
+    return text
 
 
 def cut(inputs: Any) -> tuple[Any, tuple[str, ...]]:
@@ -138,7 +143,7 @@ def _cut(value: Any, longest: int, place: str, places: list[str]) -> Any:
         if len(raw) > longest:
             places.append(place)
             kept = raw[:longest].decode("utf-8", "ignore")
-            return f"{kept}…[cut {len(raw) - longest} bytes]"
+            return f"{kept}…[cut {len(raw) - len(kept.encode())} bytes]"
     return value
 
 

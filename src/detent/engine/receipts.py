@@ -1,27 +1,57 @@
-"""Stand-ins for receipts: values known only after an effect is performed, in data and in later effects."""
+"""Stand-ins for receipts: values known only after an effect is performed, in data and in later effects.
+
+Only a `Receipt` object becomes a stand-in. Data that merely looks like one, from a customer's letter
+or a tool's answer, is written down as a literal and comes back as the data it is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
+from detent.engine.outcome import Receipt
 from detent.kernel.guards import dig
+from detent.kernel.plain import to_plain
+
+STAND_IN = "$receipt"
+LITERAL = "$literal"
+"""Wraps a mapping that must not be read as a stand-in or as one of these."""
+
+
+def written(value: Any, path: str = "") -> Any:
+    """A value as a proposal holds it: plain, stand-ins as such, their look-alikes as literals."""
+    if isinstance(value, Receipt):
+        return value.__plain__()
+    if is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Mapping):
+        inside = {key: written(item, f"{path}.{key}" if path else str(key)) for key, item in value.items()}
+        plain: dict[str, Any] = to_plain(inside, path)
+        return {LITERAL: plain} if STAND_IN in plain or LITERAL in plain else plain
+    if isinstance(value, list | tuple):
+        return [written(item, f"{path}[{index}]") for index, item in enumerate(value)]
+    return to_plain(value, path)
 
 
 def receipts_in(value: Any) -> set[str]:
-    """Keys of the effects whose receipts a plain value refers to."""
+    """Keys of the effects whose receipts a written value refers to."""
     if isinstance(value, dict):
-        if "$receipt" in value:
-            return {str(value["$receipt"]).partition(".")[0]}
+        if LITERAL in value:
+            return receipts_in(list(value[LITERAL].values()))
+        if STAND_IN in value:
+            return {str(value[STAND_IN]).partition(".")[0]}
         return set().union(*(receipts_in(item) for item in value.values()))
     return set().union(*(receipts_in(item) for item in value)) if isinstance(value, list) else set()
 
 
 def fill(value: Any, receipts: Mapping[str, Any]) -> Any:
-    """A plain value with its stand-ins replaced by what the receipts say."""
+    """A written value with its stand-ins replaced by what the receipts say."""
     if isinstance(value, dict):
-        if "$receipt" in value:
-            key, _, path = str(value["$receipt"]).partition(".")
+        if LITERAL in value:
+            return {name: fill(item, receipts) for name, item in value[LITERAL].items()}
+        if STAND_IN in value:
+            key, _, path = str(value[STAND_IN]).partition(".")
             if key not in receipts:
                 raise KeyError(
                     f"No effect with the key {key} has been performed, so its receipt is not known."

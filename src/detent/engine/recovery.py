@@ -64,6 +64,8 @@ async def take(engine: Engine, run_id: str, parent: Driver | None = None) -> Dri
     """
     row = await engine.store.row(run_id)
     flow = engine.flow(row.flow)
+    if flow.needs and not row.now.status.is_end:
+        await engine.prepare(flow)
     await engine.register()
     lease = await engine.store.claim(
         run_id, engine.leases.me.id, engine.clock.now(), await engine.leases.dead()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from detent.engine.field_words import described
 from detent.engine.typed_dicts import readable
 from detent.kernel.equivalence import pointer_to
 from detent.kernel.errors import ConfigurationError
@@ -150,7 +151,7 @@ def _cached_adapter(what: Any) -> Any:
 def _type_schema(what: Any) -> Mapping[str, Any]:
     adapter = _adapter(what)
     try:
-        return _tidy(adapter.json_schema(schema_generator=_generator()))
+        return described(_tidy(adapter.json_schema(schema_generator=_generator())), what)
     except Exception as error:
         raise _no_contract(what, error) from error
 

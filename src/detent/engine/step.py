@@ -59,6 +59,8 @@ class Proposal(NamedTuple):
     reason: str | None = None
     plain: Any = None
     """The output as plain values."""
+    given: Any = None
+    """The output as the agent wrote it, with what the declared types leave out."""
 
 
 class Verdict(NamedTuple):

@@ -326,10 +326,12 @@ def resolve(
     forced: bool = False,
     max_autonomy: AutonomyLevel | None = None,
     tools: Collection[str] = (),
+    natural: StepMode = StepMode.DETERMINISTIC,
 ) -> Resolved:
     """How a step is performed; `StepConfigError` lists everything that keeps the layers from adding up.
 
-    `tools` are those the step declares, which is all that `allowed_tools` may name.
+    `tools` are those the step declares, which is all that `allowed_tools` may name. `natural` is the mode
+    where no layer says one.
     """
     upper = [_Layer("inline", inline)]
     for key in (f"{flow}/{name}", name):
@@ -342,7 +344,7 @@ def resolve(
         upper.insert(0, _Layer("forced", _FORCED))
     chosen, sources = _chosen(upper, lower)
     set_by = next((i for i, layer in enumerate(upper) if layer.config.mode is not None), None)
-    mode: StepMode = chosen.get("mode") or StepMode.DETERMINISTIC
+    mode: StepMode = chosen.get("mode") or natural
     dropped: list[str] = []
     if mode is StepMode.DETERMINISTIC:
         dropped = _drop(upper, set_by, chosen, sources)

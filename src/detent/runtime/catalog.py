@@ -21,6 +21,7 @@ from detent.runtime.settings import Keys, Settings
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from detent.adapters.mcp.server import McpServer
     from detent.engine.flow import Flow
 
 GROUP = "detent.flows"
@@ -65,6 +66,7 @@ class Catalog:
         self._loaded: set[str] = set()
         self._modules: dict[str, ModuleType] = {}
         self._entry_points: list[EntryPoint] | None = None
+        self._servers: dict[str, McpServer] | None = None
 
     # -- asking ---------------------------------------------------------------------------------------------
 
@@ -224,7 +226,17 @@ class Catalog:
                 f"Two flows are named '{flow.name}': one in {there.place}, one in {place}. "
                 f"Rename one of them."
             )
+        if there is None and self._settings.get("mcp") is not None:
+            self._equip(flow)
         return self._found.setdefault(flow.name, Found(flow, place))
+
+    def _equip(self, flow: Flow) -> None:
+        """Give a flow the tools of MCP servers that its steps name."""
+        from detent.runtime.mcp import attach, mcp_servers
+
+        if self._servers is None:
+            self._servers = mcp_servers(self._settings)
+        attach(self._servers, [flow])
 
 
 def is_path(text: str) -> bool:

@@ -211,6 +211,13 @@ class Facts:
     note: str | None = None
 
 
+class Own:
+    """A class of which no schema can be made."""
+
+    def __plain__(self):
+        return dict(FAULT)
+
+
 class Dated(BaseModel):
     at: datetime
     cover: Cover = Cover.NONE
@@ -290,10 +297,6 @@ class TestTypes:
 
     async def test_a_return_type_no_schema_can_describe_says_nothing(self, quick):
         """D-03: a class of one's own as the return annotation must not make an agent step fail."""
-
-        class Own:
-            def __plain__(self):
-                return dict(FAULT)
 
         async def work(ctx) -> Own:
             return Own()

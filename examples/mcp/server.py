@@ -1,0 +1,43 @@
+"""A small MCP server: pages of a handbook that can be searched, and added to.
+
+Written with the official SDK. What is added goes into `handbook.txt`, so that one can see what happened.
+"""
+
+from pathlib import Path
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+
+BOOK = Path(__file__).parent / "handbook.txt"
+PAGES = {"lamps": "Lamps are covered for two years.", "stoves": "Stoves are covered for five years."}
+
+server = MCPServer("handbook")
+
+
+def added() -> dict[str, str]:
+    """Pages that were added, by title."""
+    lines = BOOK.read_text().splitlines() if BOOK.exists() else []
+    return dict(line.split("\t", 1) for line in lines)
+
+
+@server.tool()
+def search(words: str) -> dict[str, list[str]]:
+    """Find the pages that speak of something."""
+    everything = {**PAGES, **added()}
+    return {"pages": [text for title, text in everything.items() if words in title]}
+
+
+@server.tool()
+def add_page(title: str, text: str) -> dict[str, str]:
+    """Add a page; a title can be used once, and the same page again is no second page."""
+    there = added().get(title) or PAGES.get(title)
+    if there is not None and there != text:
+        raise ToolError(f"there is another page called '{title}' already")
+    if there is None:
+        with BOOK.open("a") as file:
+            file.write(f"{title}\t{text}\n")
+    return {"id": title}
+
+
+if __name__ == "__main__":
+    server.run("stdio")

@@ -1,0 +1,500 @@
+"""One session with an MCP server, through the official SDK. Imported only when a server is really used.
+
+The SDK's contexts must be entered and left by one task, so every session has a task of its own that does
+nothing but hold them open; calls are made from wherever they come. A session that broke is thrown away and
+another one made. What may have reached the server is told apart from what certainly did not: the streams
+between SDK and transport are watched, and HTTP failures become answers to the very request they hit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextvars import Context, ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+import anyio
+import httpx2
+import mcp_types as types
+from mcp import Client, MCPError, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from pydantic import TypeAdapter, ValidationError
+
+from detent.adapters.mcp.answers import Listed, listed
+from detent.adapters.mcp.faults import CallFault
+from detent.kernel import log
+
+GRACE = 10.0
+"""Seconds a session gets to end by itself. The SDK stops a child that does not go within about six."""
+FAREWELL = 2.0
+"""Seconds a server gets to take note over HTTP that its session is over."""
+MOST_PAGES = 100
+"""Pages of a tool list that are read."""
+LAST_WORDS = 400
+"""Characters of a child's standard error told when it does not start."""
+
+_ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
+_NOT_DONE = frozenset(
+    {
+        types.METHOD_NOT_FOUND,
+        types.INVALID_PARAMS,
+        types.HEADER_MISMATCH,
+        types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+        types.UNSUPPORTED_PROTOCOL_VERSION,
+        types.URL_ELICITATION_REQUIRED,
+    }
+)
+"""Errors by which a server says that it did not even begin."""
+_NEVER_LEFT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+"""Failures of a request before any of it was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a server is and how to get in, secrets included: never shown."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    cwd: Path | None = None
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    patience: float = 30.0
+    """Seconds the slowest of its tools may take."""
+
+    def shown(self) -> str:
+        """The server for people to read: no arguments, no secrets."""
+        if self.command:
+            return f"MCP server '{self.name}' ({self.command[0]})"
+        url = httpx2.URL(self.url).copy_with(userinfo=b"", query=None, fragment=None)
+        return f"MCP server '{self.name}' ({url})"
+
+
+class _Posting:
+    """How far a call got on its way to the server."""
+
+    __slots__ = ("begun", "never_left", "status")
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.never_left = False
+        self.status: int | None = None
+        """The HTTP status of its answer."""
+
+
+_posting: ContextVar[_Posting | None] = ContextVar("detent_mcp_posting", default=None)
+
+
+class Connection:
+    """A session: opened once, closed once. Calls may be made by many at a time."""
+
+    def __init__(self, target: Target, wanted: Collection[str]) -> None:
+        self.target = target
+        self.alive = False
+        """Calls may be given to it."""
+        self.names: frozenset[str] = frozenset()
+        """All tools the server has."""
+        self.tools: Mapping[str, Listed] = {}
+        """Those of them that are wanted."""
+        self._wanted = frozenset(wanted)
+        self._client: Client | None = None
+        self._calls = 0
+        self._over = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._trouble = ""
+        self._stderr: _LastWords | None = None
+
+    @property
+    def busy(self) -> bool:
+        """It has not come to its end yet."""
+        return self._task is not None and not self._task.done()
+
+    # -- life -----------------------------------------------------------------------------------------------
+
+    async def open(self, timeout: float) -> None:
+        """Connect and list the tools, or raise `CallFault`."""
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # A context of its own: it outlives the run whose call happened to come first.
+        self._task = asyncio.create_task(self._live(ready), name=f"mcp {self.target.name}", context=Context())
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(ready)
+        except TimeoutError:
+            await self.close(now=True)
+            raise self._unreachable(f"it did not answer within {timeout:g} seconds") from None
+        except BaseException:
+            await self.close(now=True)
+            raise
+
+    async def close(self, *, now: bool = False) -> None:
+        """End the session and its child process. Always comes to an end itself."""
+        self.alive = False
+        self._over.set()
+        task = self._task
+        if task is None or task.done():
+            return
+        if now:
+            task.cancel()
+        await asyncio.wait({task}, timeout=GRACE)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=GRACE)
+        if not task.done():
+            log.warning("mcp.not_closed", server=self.target.name)
+
+    def retire(self) -> None:
+        """Take no more calls; end when those under way are through."""
+        self.alive = False
+        if self._calls == 0:
+            self._over.set()
+
+    async def _live(self, ready: asyncio.Future[None]) -> None:
+        try:
+            client = Client(
+                self._streams(), cache=None, client_info=types.Implementation(name="detent", version="1")
+            )
+            async with client:
+                await self._list(client)
+                self._client = client
+                self.alive = True
+                ready.set_result(None)
+                await self._over.wait()
+        except Exception as error:
+            if not ready.done():
+                ready.set_exception(self._unreachable(self._why(_first(error))))
+            elif not self._over.is_set():
+                log.warning("mcp.lost", server=self.target.name, error=_kind(error), calls=self._calls)
+        finally:
+            self.alive = False
+            self._over.set()
+            if not ready.done():
+                ready.set_exception(self._unreachable("connecting was given up"))
+            ready.exception()  # somebody may have stopped waiting for it
+
+    async def _list(self, client: Client) -> None:
+        found: dict[str, types.Tool] = {}
+        cursor: str | None = None
+        for _ in range(MOST_PAGES):
+            page = await client.list_tools(cursor=cursor)
+            found.update((tool.name, tool) for tool in page.tools)
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        self.names = frozenset(found)
+        self.tools = {name: listed(tool) for name, tool in found.items() if name in self._wanted}
+
+    def _ended(self) -> None:
+        """The server hung up."""
+        if self.alive:
+            log.warning("mcp.lost", server=self.target.name, calls=self._calls)
+        self.alive = False
+        self._over.set()
+
+    def _unreachable(self, why: str) -> CallFault:
+        return CallFault("mcp_unreachable", f"{self.target.shown()} cannot be used: {why}.", sent=False)
+
+    def _why(self, error: BaseException) -> str:
+        """Why connecting failed, in our own words."""
+        if self._trouble:
+            return self._trouble
+        if isinstance(error, FileNotFoundError):
+            return f"there is no program '{self.target.command[0]}', or no folder to start it in"
+        if isinstance(error, OSError):
+            return f"it cannot be started ({error.strerror})"
+        if isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED:
+            said = self._stderr.said(self.target.env.values()) if self._stderr is not None else ""
+            return "it ended before it answered" + (f"; its last words: {said}" if said else "")
+        if isinstance(error, MCPError):
+            return f"it refused the connection (error {error.code})"
+        return f"it does not speak the protocol ({_kind(error)})"
+
+    # -- calls ----------------------------------------------------------------------------------------------
+
+    async def call(
+        self, tool: str, args: Mapping[str, Any], *, meta: Mapping[str, Any] | None, timeout: float
+    ) -> types.CallToolResult:
+        """The server's answer, or `CallFault`, which knows whether the server may have acted."""
+        posting = _Posting()
+        token = _posting.set(posting)
+        self._calls += 1
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._ask(tool, args, meta)
+        except TimeoutError:
+            raise CallFault(
+                "mcp_timeout",
+                f"{self.target.shown()} did not answer '{tool}' within {timeout:g} seconds.",
+                sent=posting.begun,
+            ) from None
+        except MCPError as error:
+            raise self._failed(tool, error, posting) from None
+        except ValidationError:
+            raise CallFault(
+                "mcp_protocol",
+                f"{self.target.shown()} answered '{tool}' with something that is no answer.",
+                sent=True,
+                transient=False,
+            ) from None
+        finally:
+            _posting.reset(token)
+            self._calls -= 1
+            if not self.alive and self._calls == 0:
+                self._over.set()
+
+    async def _ask(
+        self, tool: str, args: Mapping[str, Any], meta: Mapping[str, Any] | None
+    ) -> types.CallToolResult:
+        assert self._client is not None
+        # Not `call_tool`: that throws an answer away when it breaks the server's own output schema, and
+        # then nobody could tell that the tool was done.
+        request = types.CallToolRequest(
+            params=types.CallToolRequestParams(
+                name=tool, arguments=dict(args), _meta=dict(meta) if meta else None
+            )
+        )
+        answer = await self._client.session.send_request(request, _ANSWER)
+        if isinstance(answer, types.InputRequiredResult):
+            raise CallFault(
+                "mcp_input_required",
+                f"'{tool}' of {self.target.shown()} wants to ask somebody first; nobody is asked from here.",
+                sent=False,
+                transient=False,
+            )
+        return answer
+
+    def _failed(self, tool: str, error: MCPError, posting: _Posting) -> CallFault:
+        """What an error response says about the call."""
+        where = f"'{tool}' of {self.target.shown()}"
+        if posting.never_left or not posting.begun:
+            return CallFault("mcp_unreachable", f"{where} was not called: no connection.", sent=False)
+        status = posting.status
+        if status is not None and 400 <= status < 500 and status != 408:
+            if status == 404:  # the server forgot the session; a new one may do
+                self.retire()
+            again = status in (404, 425, 429)
+            return CallFault(
+                "mcp_refused", f"{where} was refused: HTTP {status}.", sent=False, transient=again
+            )
+        if error.code in _NOT_DONE:
+            if error.code == types.HEADER_MISMATCH:  # its list of tools changed
+                self.retire()
+            again = error.code == types.HEADER_MISMATCH
+            return CallFault(
+                "mcp_refused", f"{where} was refused: error {error.code}.", sent=False, transient=again
+            )
+        if error.code == types.CONNECTION_CLOSED:
+            return CallFault("mcp_lost", f"The connection was lost while {where} was called.", sent=True)
+        how = f"HTTP {status}" if status is not None and status >= 500 else f"error {error.code}"
+        return CallFault(
+            "mcp_failed", f"{where} failed: {how}.", sent=True, transient=status is not None and status >= 500
+        )
+
+    async def answers(self, timeout: float) -> bool:
+        """True when the server still answers at all."""
+        assert self._client is not None
+        try:
+            async with asyncio.timeout(timeout):
+                await self._client.list_tools()
+        except (TimeoutError, MCPError, ValidationError):
+            return False
+        return True
+
+    # -- transports -----------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _streams(self) -> AsyncIterator[tuple[Any, Any]]:
+        """The transport's streams, watched."""
+        async with self._child() if self.target.command else self._web() as (read, write):
+            yield _Reading(read, self._ended), _Writing(write)
+
+    @contextlib.asynccontextmanager
+    async def _child(self) -> AsyncIterator[tuple[Any, Any]]:
+        command = _own_python(self.target.command)
+        parameters = StdioServerParameters(
+            command=command[0], args=list(command[1:]), env=dict(self.target.env), cwd=self.target.cwd
+        )
+        self._stderr = _LastWords(self.target.name)
+        try:
+            async with stdio_client(parameters, self._stderr.file) as streams:
+                self._stderr.file.close()  # the child has it; when it ends, so does our reading
+                yield streams
+        finally:
+            self._stderr.file.close()
+
+    @contextlib.asynccontextmanager
+    async def _web(self) -> AsyncIterator[tuple[Any, Any]]:
+        # A call's own timeout comes first; a stream may be silent for as long as a tool takes.
+        timeout = httpx2.Timeout(self.target.patience, read=max(300.0, self.target.patience + 60))
+        async with (
+            _HttpClient(self._in_trouble, headers=dict(self.target.headers), timeout=timeout) as client,
+            streamable_http_client(self.target.url, http_client=client) as streams,
+        ):
+            yield streams
+
+    def _in_trouble(self, why: str) -> None:
+        if not self.alive:
+            self._trouble = why
+
+
+class _Reading:
+    """The stream of what a server sends; tells when it ends."""
+
+    def __init__(self, inner: Any, ended: Callable[[], None]) -> None:
+        self._inner = inner
+        self._tell = ended
+
+    @property
+    def last_context(self) -> Context | None:
+        """The SDK asks for it where the transport has one."""
+        return getattr(self._inner, "last_context", None)
+
+    async def receive(self) -> Any:
+        try:
+            return await self._inner.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            self._tell()
+            raise
+
+    def __aiter__(self) -> _Reading:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> _Reading:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Writing:
+    """The stream of what a server is sent; notes that a call is on its way."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def send(self, item: Any, /) -> None:
+        posting = _posting.get()
+        if posting is not None:
+            posting.begun = True
+        await self._inner.send(item)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> _Writing:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _HttpClient(httpx2.AsyncClient):
+    """Sends requests; one that fails is answered with an error instead of ending the session for all."""
+
+    def __init__(self, trouble: Callable[[str], None], **options: Any) -> None:
+        super().__init__(**options)
+        self._trouble = trouble
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        posting = _posting.get()  # the SDK sends a request in the context of whoever asked for it
+        try:
+            if request.method == "DELETE":
+                async with asyncio.timeout(FAREWELL):
+                    return await super().send(request, **options)
+            response = await super().send(request, **options)
+        except (httpx2.TransportError, TimeoutError) as error:
+            if posting is not None and isinstance(error, _NEVER_LEFT):
+                posting.never_left = True
+            self._trouble(f"no connection ({_kind(error)})")
+            said = {"code": types.CONNECTION_CLOSED, "message": "no answer"}
+            return httpx2.Response(503, json={"jsonrpc": "2.0", "id": None, "error": said}, request=request)
+        if posting is not None:
+            posting.status = response.status_code
+        if response.status_code >= 400:
+            self._trouble(f"HTTP {response.status_code}")
+        return response
+
+
+class _LastWords:
+    """A child's standard error: told at DEBUG, and its end kept for when the child does not start."""
+
+    def __init__(self, server: str) -> None:
+        reading, writing = os.pipe()
+        self.file: TextIO = os.fdopen(writing, "w")
+        self._server = server
+        self._lines: deque[str] = deque(maxlen=20)
+        self._thread = threading.Thread(target=self._read, args=(reading,), name=f"mcp {server}", daemon=True)
+        self._thread.start()
+
+    def _read(self, reading: int) -> None:
+        with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
+            while line := lines.readline(2000):
+                self._lines.append(line)
+                log.debug("mcp.stderr", server=self._server, line=line.rstrip())
+
+    def said(self, secrets: Collection[str]) -> str:
+        """The last of it, in one line, the secrets it was given left out."""
+        self._thread.join(1.0)
+        text = " ".join("".join(self._lines).split())
+        for secret in secrets:
+            if secret:
+                text = text.replace(secret, "***")
+        return text[-LAST_WORDS:]
+
+
+def _own_python(command: Sequence[str]) -> tuple[str, ...]:
+    """The command, `python` being the one Detent runs in: there the server's packages are."""
+    first, *rest = command
+    return (sys.executable if first in ("python", "python3") and sys.executable else first, *rest)
+
+
+def _first(error: BaseException) -> BaseException:
+    """An error, or the first of a group of them."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _kind(error: BaseException) -> str:
+    return type(_first(error)).__name__
+
+
+class _Discreet(logging.Filter):
+    """The SDK's own log lines may hold what a server sent: for those who want DEBUG only."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
+
+
+for _name in (
+    "client",
+    "mcp.client.client",
+    "mcp.client.session",
+    "mcp.client.stdio",
+    "mcp.client.streamable_http",
+    "mcp.shared.jsonrpc_dispatcher",
+):
+    logging.getLogger(_name).addFilter(_Discreet())

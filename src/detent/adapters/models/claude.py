@@ -1,0 +1,111 @@
+"""Claude: the preset of a provider, and an executor that needs nothing but a key in the environment."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from detent.adapters.models import wire
+from detent.adapters.models.executor import ModelStepExecutor
+from detent.adapters.models.prices import PriceTable
+from detent.adapters.models.pydantic_ai import MISSING, Made, PydanticAIModel
+from detent.engine.executor import Availability
+from detent.kernel.errors import ConfigurationError
+
+MODEL_ID = "claude-sonnet-5-5"
+"""Asked when nobody names a model."""
+
+API_KEY_ENV = "ANTHROPIC_API_KEY"
+
+CONNECT_TIMEOUT = 10.0
+"""Seconds to wait for a connection. How long an answer may take is for whoever asks to say."""
+
+OPTIONS: Mapping[str, type | tuple[type, ...]] = {
+    "model_id": str,
+    "api_key_env": str,
+    "base_url": str,
+    "timeout": (int, float),
+}
+
+
+def connect(
+    options: Mapping[str, Any],
+    *,
+    kind: str = "claude",
+    folder: Path | None = None,
+    prices: PriceTable | None = None,
+) -> PydanticAIModel:
+    """The model a provider's settings describe; `ConfigurationError` when they cannot be used."""
+    wire.checked_options(kind, options, OPTIONS)
+    return claude(**{name: value for name, value in options.items() if value is not None}, prices=prices)
+
+
+def claude(
+    *,
+    model_id: str = MODEL_ID,
+    api_key_env: str = API_KEY_ENV,
+    base_url: str | None = None,
+    timeout: float = CONNECT_TIMEOUT,
+    prices: PriceTable | None = None,
+) -> PydanticAIModel:
+    """A Claude model. Nothing is imported before it is asked, and the key is read then."""
+    if base_url is not None and (wrong := wire.wrong_address(base_url)):
+        raise ConfigurationError(f"Provider of kind 'claude': {wrong}.")
+    if timeout <= 0:
+        raise ConfigurationError("Provider of kind 'claude': timeout must be more than 0 seconds.")
+
+    def make(name: str) -> Made:
+        key = os.environ.get(api_key_env)
+        if not key:
+            raise ConfigurationError(f"{api_key_env} is not set")
+        import httpx2
+        from anthropic import AsyncAnthropic
+        from pydantic_ai.models.anthropic import AnthropicModel
+        from pydantic_ai.providers.anthropic import AnthropicProvider
+
+        # Neither a limit on the answer nor a second try: whoever asks sees to both.
+        http = httpx2.AsyncClient(
+            timeout=httpx2.Timeout(None, connect=timeout),
+            trust_env=base_url is None or not wire.on_this_machine(base_url),
+        )
+        client = AsyncAnthropic(api_key=key, base_url=base_url, http_client=http, max_retries=0)
+        served = AnthropicModel(
+            name.removeprefix("anthropic:"), provider=AnthropicProvider(anthropic_client=client)
+        )
+        return Made(served, http.aclose)
+
+    def ready() -> Availability:
+        if importlib.util.find_spec("pydantic_ai") is None or importlib.util.find_spec("anthropic") is None:
+            return Availability(False, MISSING)
+        if not os.environ.get(api_key_env):
+            return Availability(False, f"{api_key_env} is not set")
+        return Availability(True)
+
+    return PydanticAIModel(
+        make,
+        default_id=model_id,
+        ready=ready,
+        prices=prices,
+        secrets=lambda: (os.environ.get(api_key_env, ""),),
+    )
+
+
+class ClaudeStepExecutor(ModelStepExecutor):
+    """Performs steps on Claude: `ClaudeStepExecutor()` is enough where the key is in the environment."""
+
+    def __init__(
+        self,
+        *,
+        model_id: str = MODEL_ID,
+        api_key_env: str = API_KEY_ENV,
+        base_url: str | None = None,
+        prices: PriceTable | None = None,
+        max_turns: int = 12,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        model = claude(model_id=model_id, api_key_env=api_key_env, base_url=base_url, prices=prices)
+        super().__init__(model, max_turns=max_turns, clock=clock)

@@ -1,0 +1,372 @@
+"""A model inside the process: llama.cpp on a file of one's own, with no key and no network.
+
+Everything that touches a loaded model happens in one thread of its own, one thing after another: loading on
+first use, answering, letting go. The event loop only waits. Cancelling a call stops the work at the next
+piece of text, or between two pieces of the prompt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from detent.adapters.models.files import DEFAULT, ModelFileMissing, locate, path
+from detent.adapters.models.local_schema import decodable
+from detent.adapters.models.model import Message, Model, ModelAnswer, ModelRequest, OnText
+from detent.adapters.models.wire import checked_options, fit_to_tell
+from detent.engine.executor import Availability, ExecutorError, UsageMetadata
+from detent.kernel import log
+from detent.kernel.errors import ConfigurationError, DetentError
+
+CONTEXT = 8192
+"""Tokens of prompt and answer together, when nobody says."""
+LEAST_CONTEXT = 256
+SEED = 20
+"""The same question is sampled the same way each time."""
+PROMPT_PIECE = 128
+"""Tokens of the prompt taken in at a time; between two of them a call can be stopped."""
+REMEMBERED_MB = 256
+"""Memory for the beginnings of earlier prompts, so that they need not be read again."""
+
+Piece: TypeAlias = tuple[str, Literal["output", "thinking"]]
+OnPiece: TypeAlias = Callable[[Piece], None]
+
+_FINISHES: dict[str | None, Literal["stop", "length"]] = {"stop": "stop", "length": "length"}
+
+
+class LocalModel(Model):
+    """Answers with a model file, in this process. Loaded on first use; one answer at a time."""
+
+    native_tools = False
+
+    def __init__(
+        self,
+        model_id: str = DEFAULT,
+        *,
+        folder: Path | None = None,
+        threads: int | None = None,
+        context: int = CONTEXT,
+    ) -> None:
+        self.model_id = model_id
+        """A known name, or the path of a GGUF file."""
+        self.folder = folder
+        """Where relative paths start; None for the working folder."""
+        self.threads = threads or max(1, _cores() - 1)
+        """Both of two busy cores are slower than one of them: the default leaves one free."""
+        self.context = context
+        """Tokens of prompt and answer together."""
+        self._room: _Room | None = None
+        self._guard = threading.Lock()
+
+    async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> ModelAnswer:
+        """One answer, under the schema if there is one."""
+        loop = asyncio.get_running_loop()
+        pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
+        stop = threading.Event()
+
+        def heard(piece: Piece) -> None:
+            try:
+                loop.call_soon_threadsafe(pieces.put_nowait, piece)
+            except RuntimeError:  # the loop was closed: nobody waits any more
+                stop.set()
+
+        work = self._begin(stop, request, heard if on_text else None)
+        answer = asyncio.wrap_future(work)
+        try:
+            if on_text is not None:
+                answer.add_done_callback(lambda _: pieces.put_nowait(None))
+                while (piece := await pieces.get()) is not None:
+                    await on_text(*piece)
+            return await answer
+        finally:
+            stop.set()
+            answer.cancel()
+
+    def available(self) -> Availability:
+        """Whether llama.cpp is installed and the file is there."""
+        if find_spec("xllamacpp") is None:
+            return Availability(False, "xllamacpp is not installed: pip install 'detent[local]'")
+        try:
+            path(self.model_id, base=self.folder)
+        except DetentError as error:
+            return Availability(False, str(error))
+        return Availability(True)
+
+    def priced(self, model_id: str | None) -> bool:
+        """Always: it costs nothing."""
+        return True
+
+    async def close(self) -> None:
+        """Stop what is under way and free the memory. Asking again loads the model again."""
+        with self._guard:
+            room, self._room = self._room, None
+            gone = None if room is None else room.leave()
+        if gone is not None:
+            await asyncio.wrap_future(gone)
+
+    def _begin(
+        self, stop: threading.Event, request: ModelRequest, heard: OnPiece | None
+    ) -> Future[ModelAnswer]:
+        with self._guard:
+            if self._room is None:
+                self._room = _Room(self.threads, self.context)
+            return self._room.submit(stop, lambda models: self._answer(models, request, heard, stop))
+
+    def _answer(
+        self, models: _Loaded, request: ModelRequest, heard: OnPiece | None, stop: threading.Event
+    ) -> ModelAnswer:
+        """Ask the model and gather what it says. Runs in the models' thread."""
+        model_id = request.model_id or self.model_id
+        schema = None if request.schema is None else decodable(request.schema)
+        server = models.get(self._file(model_id))
+        said = _Said(heard, stop)
+        if not stop.is_set():
+            try:
+                server.handle_chat_completions(self._body(request, schema), said.take)
+            except Exception as error:
+                raise _refused(model_id, str(error), request) from None
+        if said.error is not None:
+            raise self._failed(model_id, said.error, request)
+        if said.finish is None:
+            raise ExecutorError(f"Model '{model_id}' was stopped before it had answered.", transient=True)
+        return ModelAnswer(
+            text="".join(said.text),
+            usage=said.usage,
+            model_id=model_id,
+            finish=_FINISHES.get(said.finish, "other"),
+        )
+
+    def _file(self, model_id: str) -> Path:
+        try:
+            return path(model_id, base=self.folder)
+        except (ModelFileMissing, ConfigurationError) as error:
+            raise ExecutorError(str(error)) from error
+
+    def _body(self, request: ModelRequest, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "messages": _spoken(request.messages),
+            "temperature": request.temperature,
+            "max_tokens": min(request.max_tokens, self.context),
+            "seed": SEED,
+            # Always in pieces: only between two of them can it be stopped.
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "return_progress": True,
+        }
+        if schema is not None:
+            body["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"schema": schema, "strict": True},
+            }
+        return body
+
+    def _failed(self, model_id: str, error: Mapping[str, Any], request: ModelRequest) -> ExecutorError:
+        if error.get("type") == "exceed_context_size_error":
+            return ExecutorError(
+                f"The prompt for model '{model_id}' is {error.get('n_prompt_tokens')} tokens long, "
+                f"its context holds {error.get('n_ctx')}. "
+                f"Give it less, or a larger `context` (now {self.context})."
+            )
+        return _refused(model_id, str(error.get("message", "")), request)
+
+
+def connect(
+    options: Mapping[str, Any], *, kind: str = "local", folder: Path | None = None, prices: Any = None
+) -> Model:
+    """A local model from a provider's options: `model_id`, `threads`, `context`."""
+    checked_options(kind, options, {"model_id": str, "threads": int, "context": int})
+    model_id = options.get("model_id") or DEFAULT
+    threads, context = options.get("threads"), options.get("context")
+    if threads is not None and threads < 1:
+        raise ConfigurationError(
+            f"'threads' of a provider of kind '{kind}' must be at least 1, not {threads}."
+        )
+    if context is not None and context < LEAST_CONTEXT:
+        raise ConfigurationError(
+            f"'context' of a provider of kind '{kind}' must be at least {LEAST_CONTEXT}, not {context}."
+        )
+    locate(model_id, base=folder)  # a name nobody knows is told now; a file not yet there, when it is asked
+    return LocalModel(model_id, folder=folder, threads=threads, context=context or CONTEXT)
+
+
+# -- the thread models live in ------------------------------------------------------------------------------
+
+
+class _Room:
+    """One thread, and the models loaded in it."""
+
+    def __init__(self, threads: int, context: int) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="detent-local-model")
+        self._models = _Loaded(threads, context)
+        self._stops: set[threading.Event] = set()
+
+    def submit(self, stop: threading.Event, work: Callable[[_Loaded], ModelAnswer]) -> Future[ModelAnswer]:
+        """Do something with the models once everything asked for before is done."""
+        self._stops.add(stop)
+        future = self._thread.submit(work, self._models)
+        future.add_done_callback(lambda _: self._stops.discard(stop))
+        return future
+
+    def leave(self) -> Future[None]:
+        """Stop everything, free the memory, end the thread."""
+        for stop in list(self._stops):
+            stop.set()
+        gone = self._thread.submit(self._models.clear)
+        self._thread.shutdown(wait=False)
+        return gone
+
+
+class _Loaded:
+    """The models in memory, by their files. Touched by one thread only."""
+
+    def __init__(self, threads: int, context: int) -> None:
+        self._threads = threads
+        self._context = context
+        self._servers: dict[Path, Any] = {}
+
+    def get(self, file: Path) -> Any:
+        """The model of a file, loaded if it is not yet."""
+        if file not in self._servers:
+            began = time.monotonic()
+            self._servers[file] = self._load(file)
+            log.info("model.loaded", model=file.name, ms=round((time.monotonic() - began) * 1000))
+        return self._servers[file]
+
+    def clear(self) -> None:
+        """Free the memory."""
+        self._servers.clear()
+
+    def _load(self, file: Path) -> Any:
+        try:
+            import xllamacpp
+        except ImportError:
+            raise ExecutorError("xllamacpp is not installed: pip install 'detent[local]'.") from None
+        _check_magic(file)
+        params = xllamacpp.CommonParams()
+        params.model.path = str(file)
+        params.n_ctx = self._context
+        params.n_parallel = 1
+        params.n_batch = PROMPT_PIECE
+        params.cpuparams.n_threads = self._threads
+        params.cpuparams_batch.n_threads = self._threads
+        params.cache_ram_mib = REMEMBERED_MB
+        params.no_extra_bufts = (
+            True  # a third less memory, and the file's pages stay shared between processes
+        )
+        params.warmup = False
+        params.verbosity = -1
+        # It insists on listening on a port of this machine: nobody else gets anything there.
+        params.api_keys = [secrets.token_urlsafe(32)]
+        params.ui = False
+        params.endpoint_slots = False
+        params.offline = True
+        try:
+            return xllamacpp.Server(params)
+        except Exception:
+            raise ExecutorError(
+                f"Model file {file.name} could not be loaded with a context of {self._context} tokens: it is "
+                f"damaged, of a kind this version of llama.cpp does not know, or too large for the memory."
+            ) from None
+
+
+def _check_magic(file: Path) -> None:
+    """Refuse what is no model before a library that trusts its input reads it."""
+    try:
+        with file.open("rb") as content:
+            magic = content.read(4)
+    except OSError as error:
+        raise ExecutorError(f"Model file {file} cannot be read: {error.strerror}.") from None
+    if magic != b"GGUF":
+        raise ExecutorError(
+            f"Model file {file} is no GGUF file: it does not begin with the four letters GGUF."
+        )
+
+
+class _Said:
+    """What a model has said so far, piece by piece."""
+
+    def __init__(self, heard: OnPiece | None, stop: threading.Event) -> None:
+        self._heard = heard
+        self._stop = stop
+        self.text: list[str] = []
+        self.finish: str | None = None
+        self.usage = UsageMetadata(total_cost_usd=0.0)
+        self.error: Mapping[str, Any] | None = None
+
+    def take(self, chunk: Mapping[str, Any]) -> bool:
+        """Note one chunk; True stops the model. Must not raise: the library would swallow it."""
+        if "error" in chunk:
+            self.error = chunk["error"]
+        if usage := chunk.get("usage"):
+            self.usage = UsageMetadata(
+                input_tokens=usage.get("prompt_tokens", 0),
+                output_tokens=usage.get("completion_tokens", 0),
+                cache_read_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0),
+                total_cost_usd=0.0,
+            )
+        for choice in chunk.get("choices", ()):
+            delta = choice.get("delta", {})
+            if thought := delta.get("reasoning_content"):
+                self._tell((thought, "thinking"))
+            if text := delta.get("content"):
+                self.text.append(text)
+                self._tell((text, "output"))
+            self.finish = choice.get("finish_reason") or self.finish
+        return self._stop.is_set()
+
+    def _tell(self, piece: Piece) -> None:
+        if self._heard is not None:
+            self._heard(piece)
+
+
+# -- words --------------------------------------------------------------------------------------------------
+
+
+def _spoken(messages: tuple[Message, ...]) -> list[dict[str, str]]:
+    """Messages in the three roles every chat template knows, neighbours of one role as one."""
+    spoken: list[dict[str, str]] = []
+    for role, text in _in_words(messages):
+        if spoken and spoken[-1]["role"] == role:
+            spoken[-1]["content"] += f"\n\n{text}"
+        else:
+            spoken.append({"role": role, "content": text})
+    return spoken
+
+
+def _in_words(messages: tuple[Message, ...]) -> Iterator[tuple[str, str]]:
+    for message in messages:
+        text = message.content
+        for call in message.calls:
+            asked = json.dumps({"tool": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False)
+            text = f"{text}\n{asked}" if text else asked
+        yield "user" if message.role == "tool" else message.role, text
+
+
+def _refused(model_id: str, message: str, request: ModelRequest) -> ExecutorError:
+    """An error of llama.cpp's, as far as it may be told: never what the prompt or the answer said."""
+    if "JSON schema" in message:
+        why = f"its output schema cannot be decoded under: {message[message.index('JSON schema') :]}"
+    elif "grammar" in message:
+        why = "its output schema is too much for a grammar: fewer or smaller repetitions would do"
+    elif "expected peg" in message:
+        why = "its answer did not keep to the chat format of the file"
+    else:
+        why = "llama.cpp refused the request"
+    return ExecutorError(f"Model '{model_id}' gave no answer: {fit_to_tell(why, request)}.")
+
+
+def _cores() -> int:
+    """Cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        return os.cpu_count() or 1

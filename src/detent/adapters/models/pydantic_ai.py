@@ -1,0 +1,414 @@
+"""Models through pydantic-ai's model layer: many providers, one way of asking. Its agent loop is not used."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from detent.adapters.models import wire
+from detent.adapters.models.model import Message, ModelAnswer, ModelRequest, OnText, ToolCall
+from detent.adapters.models.prices import PriceTable
+from detent.engine.executor import (
+    Availability,
+    ExecutorError,
+    OutputSchemaValidationError,
+    UsageMetadata,
+)
+from detent.kernel.errors import ConfigurationError
+from detent.kernel.plain import to_plain
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage, ModelResponse
+    from pydantic_ai.models import Model as Served
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.settings import ModelSettings
+
+ANSWER_TOOL = "give_answer"
+"""Name of the tool through which a model answers that can be held to a form in no other way."""
+
+PATIENCE = 24 * 3600.0
+"""Seconds a provider's client waits for more of an answer, instead of its own few minutes."""
+
+MISSING = "pydantic-ai is not installed: pip install 'detent[providers]'"
+
+
+class Made(NamedTuple):
+    """A model of the library, and how to let go of it."""
+
+    model: Served
+    close: Callable[[], Awaitable[None]] | None = None
+    """None lets the library close what it opened."""
+    patience: float | None = None
+    """Seconds to wait for more of an answer; None where its client says so itself."""
+
+
+def connect(
+    options: Mapping[str, Any],
+    *,
+    kind: str = "pydantic-ai",
+    folder: Path | None = None,
+    prices: PriceTable | None = None,
+) -> PydanticAIModel:
+    """The model a provider's settings describe; `ConfigurationError` when they cannot be used."""
+    wire.checked_options(kind, options, {"model": str})
+    name = options.get("model") or ""
+    provider, colon, _ = name.partition(":")
+    if not colon or not provider:
+        raise ConfigurationError(
+            f"A provider of kind '{kind}' needs the option `model`, such as 'anthropic:claude-haiku-5-5'."
+        )
+
+    def make(model_id: str) -> Made:
+        from pydantic_ai.models import infer_model
+
+        served = infer_model(model_id if ":" in model_id else f"{provider}:{model_id}")
+        return Made(served, patience=PATIENCE)
+
+    return PydanticAIModel(make, default_id=name, prices=prices)
+
+
+class PydanticAIModel:
+    """A model of pydantic-ai, made when it is first asked."""
+
+    native_tools = True
+
+    def __init__(
+        self,
+        make: Callable[[str], Made],
+        *,
+        default_id: str,
+        ready: Callable[[], Availability] | None = None,
+        prices: PriceTable | None = None,
+        secrets: Callable[[], tuple[str, ...]] = tuple,
+    ) -> None:
+        self._make = make
+        self._default_id = default_id
+        self._ready = ready
+        self._prices = prices or PriceTable()
+        self._secrets = secrets
+        self._made: dict[str, Made] = {}
+        self._making = asyncio.Lock()
+
+    def available(self) -> Availability:
+        """Whether it could be asked now; nothing is sent."""
+        if self._ready is not None:
+            return self._ready()
+        if importlib.util.find_spec("pydantic_ai") is None:
+            return Availability(False, MISSING)
+        try:  # only the library knows which key each of its providers wants
+            self._made.setdefault(self._default_id, self._make(self._default_id))
+        except Exception as error:
+            return Availability(False, _first_sentence(error))
+        return Availability(True)
+
+    def priced(self, model_id: str | None) -> bool:
+        """Whether the cost of asking is known beforehand."""
+        return self._prices.known(model_id or self._default_id)
+
+    async def close(self) -> None:
+        """Close the connections of every model made."""
+        made, self._made = self._made, {}
+        for one in made.values():
+            if one.close is not None:
+                await one.close()
+            elif one.model.provider is not None:
+                # The provider closes its client when the last one who entered it leaves.
+                async with one.model:
+                    pass
+
+    async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> ModelAnswer:
+        """One answer. Cancelling closes the connection."""
+        model_id = request.model_id or self._default_id
+        made = await self._served(model_id)
+        served = made.model
+        try:
+            names = wire.WireNames(request)
+            settings = _settings(made, request)
+            parameters = _parameters(served, request, names, settings)
+            messages = _messages(request, names)
+            if on_text is None:
+                from pydantic_ai.direct import model_request
+
+                response = await model_request(
+                    served, messages, model_settings=settings, model_request_parameters=parameters,
+                    instrument=False,
+                )  # fmt: skip
+            else:
+                response = await _streamed(served, messages, settings, parameters, on_text)
+        except ExecutorError:
+            raise
+        except Exception as error:
+            raise self._failure(error, model_id, request) from error
+        return self._answer(response, model_id, names, served)
+
+    async def _served(self, model_id: str) -> Made:
+        async with self._making:
+            if model_id not in self._made:
+                try:  # the import takes a good part of a second
+                    self._made[model_id] = await asyncio.to_thread(self._make, model_id)
+                except ImportError as error:
+                    raise ExecutorError(f"{_first_sentence(error)}.") from error
+                except Exception as error:
+                    raise ExecutorError(
+                        f"Model '{model_id}' cannot be set up: {_first_sentence(error)}."
+                    ) from error
+        return self._made[model_id]
+
+    # -- reading --------------------------------------------------------------------------------------------
+
+    def _answer(
+        self, response: ModelResponse, model_id: str, names: wire.WireNames, served: Served
+    ) -> ModelAnswer:
+        from pydantic_ai.messages import TextPart, ToolCallPart
+
+        if response.state != "complete" or _unfinished(response, served):
+            raise ExecutorError(f"{_who(model_id)} broke off in the middle of its answer.", transient=True)
+        usage = self._usage(response, model_id)
+        text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
+        calls = []
+        finish = _finish(response)
+        for place, part in enumerate(part for part in response.parts if isinstance(part, ToolCallPart)):
+            try:
+                arguments = part.args_as_dict(raise_if_invalid=True)
+            except (ValueError, AssertionError):
+                why = "the answer was cut" if finish == "length" else "they are no JSON object"
+                raise OutputSchemaValidationError(
+                    "", "a tool's arguments", [f"/{place}/arguments: {why}"], usage=usage
+                ) from None
+            if part.tool_name == ANSWER_TOOL:
+                text = json.dumps(arguments, ensure_ascii=False)
+            else:
+                calls.append(ToolCall(part.tool_call_id, names.own(part.tool_name), arguments))
+        return ModelAnswer(text, usage, response.model_name or model_id, finish, tuple(calls))
+
+    def _usage(self, response: ModelResponse, model_id: str) -> UsageMetadata:
+        """What was used; `input_tokens` includes what was read from and written to the cache."""
+        said = response.usage
+        usage = UsageMetadata(
+            said.input_tokens, said.output_tokens, said.cache_read_tokens, said.cache_write_tokens
+        )
+        return replace(
+            usage, total_cost_usd=None if said.unmeasured_requests else self._cost(usage, response, model_id)
+        )
+
+    def _cost(self, usage: UsageMetadata, response: ModelResponse, model_id: str) -> float | None:
+        bare = model_id.partition(":")[2] or model_id
+        answered = response.model_name
+        for one in (model_id, bare, answered):
+            if self._prices.given(one):
+                return self._prices.cost(one, usage)
+        if response.usage.cost is not None:  # the library looks up the same list, and knows the provider
+            return float(response.usage.cost)
+        for one in (model_id, bare, answered):
+            if (cost := self._prices.cost(one, usage)) is not None:
+                return cost
+        return None
+
+    def _failure(self, error: Exception, model_id: str, request: ModelRequest) -> ExecutorError:
+        """What a failure of the library means. Its own texts hold whole bodies and are not passed on."""
+        from pydantic_ai import exceptions as of
+
+        who = _who(model_id)
+        if isinstance(error, of.ModelHTTPError):
+            message, code = wire.told(error.body)
+            empty = "billing" if isinstance(error, of.ModelQuotaExceededError) else code
+            return wire.status_failure(
+                who, error.status_code, wire.fit_to_tell(message, request, self._secrets()), code=empty,
+                retry_after=error.retry_after,
+            )  # fmt: skip
+        if isinstance(error, of.ModelConnectionError):
+            return ExecutorError(
+                f"{who} could not be reached, or broke off ({type(error.__cause__ or error).__name__}).",
+                transient=True,
+            )
+        if isinstance(error, of.ModelUnavailableError | of.ModelServerError | of.ModelRateLimitError):
+            return ExecutorError(
+                f"{who} cannot answer now ({type(error).__name__}).",
+                transient=True,
+                retry_after=error.retry_after,
+            )
+        if isinstance(error, of.ModelRequestRejectedError | of.ModelQuotaExceededError | of.UserError):
+            return ExecutorError(f"{who} refused the request ({type(error).__name__}).")
+        if isinstance(error, of.ModelAPIError) and isinstance(error.__cause__, json.JSONDecodeError):
+            cut = wire.cut_short(error.__cause__.doc)
+            how = "an answer that stops in the middle" if cut else "something that is no answer"
+            return ExecutorError(f"{who} sent {how}.", transient=cut)
+        if isinstance(error, of.UnexpectedModelBehavior) and "ended without content" in error.message:
+            return ExecutorError(f"{who} broke off before its answer began.", transient=True)
+        return ExecutorError(f"{who} sent an answer that cannot be read ({type(error).__name__}).")
+
+
+# -- asking -------------------------------------------------------------------------------------------------
+
+
+def _settings(made: Made, request: ModelRequest) -> ModelSettings:
+    from pydantic_ai.settings import ModelSettings
+
+    profile: Mapping[str, Any] = made.model.profile
+    settings = ModelSettings(max_tokens=request.max_tokens)
+    # No second try and no time limit inside. A client that has neither warns about being told.
+    ignored = made.model.unsupported_settings
+    if "max_retries" not in ignored:
+        settings["max_retries"] = 0
+    if made.patience is not None and "timeout" not in ignored:
+        settings["timeout"] = made.patience
+    # Models that reason choose their own temperature, and refuse to be told one.
+    if not profile.get("anthropic_disallows_sampling_settings") and not profile.get(
+        "openai_supports_reasoning"
+    ):
+        settings["temperature"] = request.temperature
+    return settings
+
+
+def _parameters(
+    served: Served, request: ModelRequest, names: wire.WireNames, settings: ModelSettings
+) -> ModelRequestParameters:
+    """Tools, and the tightest way of holding the answer to its schema that the model has."""
+    from pydantic_ai.exceptions import ModelRequestRejectedError, UserError
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.output import OutputObjectDefinition
+    from pydantic_ai.tools import ToolDefinition
+
+    tools = [
+        ToolDefinition(
+            name=names.wire(tool.name),
+            description=tool.description or None,
+            parameters_json_schema=to_plain(tool.arguments),
+        )
+        for tool in request.tools
+    ]
+    if request.schema is None:
+        return ModelRequestParameters(function_tools=tools)
+    schema = to_plain(request.schema)
+    object_ = OutputObjectDefinition(json_schema=schema, name="answer")
+    answer = ToolDefinition(
+        name=ANSWER_TOOL,
+        description="Give the final answer.",
+        parameters_json_schema=schema,
+        kind="output",
+    )
+    ways = []
+    if wire.is_object(schema):
+        if not wire.open_ended(schema):  # closing an open object would forbid what belongs in it
+            ways.append(
+                ModelRequestParameters(function_tools=tools, output_mode="native", output_object=object_)
+            )
+        ways.append(
+            ModelRequestParameters(
+                function_tools=tools, output_mode="tool", output_tools=[answer], allow_text_output=False
+            )
+        )
+    for way in ways:
+        try:
+            served.prepare_request(settings, way)
+        except (UserError, ModelRequestRejectedError):  # the model, or the schema, is not made for it
+            continue
+        return way
+    return ModelRequestParameters(function_tools=tools, output_mode="prompted", output_object=object_)
+
+
+def _messages(request: ModelRequest, names: wire.WireNames) -> list[ModelMessage]:
+    from pydantic_ai import messages as of
+
+    called = {call.id: call.name for message in request.messages for call in message.calls}
+    talk: list[ModelMessage] = []
+
+    def ask(part: Any) -> None:
+        if talk and isinstance(talk[-1], of.ModelRequest):
+            talk[-1].parts = [*talk[-1].parts, part]
+        else:
+            talk.append(of.ModelRequest(parts=[part]))
+
+    for message in request.messages:
+        if message.role == "system":
+            ask(of.SystemPromptPart(message.content))
+        elif message.role == "user":
+            ask(of.UserPromptPart(message.content))
+        elif message.role == "tool":
+            ask(_returned(message, called, names))
+        else:
+            said: list[Any] = [of.TextPart(message.content)] if message.content else []
+            said += [
+                of.ToolCallPart(names.wire(call.name), to_plain(call.arguments), tool_call_id=call.id)
+                for call in message.calls
+            ]
+            talk.append(of.ModelResponse(parts=said))
+    return talk
+
+
+def _returned(message: Message, called: Mapping[str, str], names: wire.WireNames) -> Any:
+    from pydantic_ai.messages import ToolReturnPart
+
+    call = message.answers or ""
+    return ToolReturnPart(names.wire(called.get(call, call)), message.content, tool_call_id=call)
+
+
+async def _streamed(
+    served: Served,
+    messages: list[ModelMessage],
+    settings: ModelSettings,
+    parameters: ModelRequestParameters,
+    on_text: OnText,
+) -> ModelResponse:
+    from pydantic_ai import messages as of
+    from pydantic_ai.direct import model_request_stream
+
+    answering: set[int] = set()
+    async with model_request_stream(
+        served, messages, model_settings=settings, model_request_parameters=parameters, instrument=False
+    ) as stream:
+        async for event in stream:
+            text: Any = ""
+            kind: Literal["output", "thinking"] = "output"
+            if isinstance(event, of.PartStartEvent):
+                if isinstance(event.part, of.TextPart):
+                    text = event.part.content
+                elif isinstance(event.part, of.ThinkingPart):
+                    text, kind = event.part.content, "thinking"
+                elif isinstance(event.part, of.ToolCallPart) and event.part.tool_name == ANSWER_TOOL:
+                    answering.add(event.index)
+                    text = event.part.args
+            elif isinstance(event, of.PartDeltaEvent):
+                if isinstance(event.delta, of.TextPartDelta):
+                    text = event.delta.content_delta
+                elif isinstance(event.delta, of.ThinkingPartDelta):
+                    text, kind = event.delta.content_delta, "thinking"
+                elif isinstance(event.delta, of.ToolCallPartDelta) and event.index in answering:
+                    text = event.delta.args_delta
+            if text and isinstance(text, str):
+                await on_text(text, kind)
+        return stream.get()
+
+
+# -- small things -------------------------------------------------------------------------------------------
+
+
+def _who(model_id: str) -> str:
+    return f"Model '{model_id}'"
+
+
+def _finish(response: ModelResponse) -> Literal["stop", "length", "tool", "filter", "other"]:
+    said = response.finish_reason
+    if said in ("stop", "length"):
+        return said
+    if said == "content_filter":
+        return "filter"
+    if said == "tool_call":
+        return "tool"
+    return "stop" if said is None else "other"
+
+
+def _unfinished(response: ModelResponse, served: Served) -> bool:
+    """Whether a provider's answer lacks its end: each says why it stopped, unless it was cut off."""
+    if served.provider is None or response.finish_reason is not None:
+        return False
+    return not (response.provider_details or {}).get("finish_reason")
+
+
+def _first_sentence(error: Exception) -> str:
+    return str(error).split(". ")[0].strip().rstrip(".") or type(error).__name__

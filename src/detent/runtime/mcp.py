@@ -1,0 +1,104 @@
+"""MCP servers as the settings declare them, and their tools given to the flows whose steps name them.
+
+```yaml
+mcp:
+  docs:
+    command: [python, server.py]
+    env: {TOKEN: DOCS_TOKEN}
+    queries: [search]
+    effects: {create_page: {idempotent: true}}
+    timeout: 20
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from detent.adapters.mcp.declaration import Way, problems
+from detent.adapters.mcp.server import McpServer
+from detent.kernel.errors import nearest
+from detent.runtime.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from detent.engine.flow import Flow
+
+HEADING = "mcp"
+
+
+def mcp_servers(settings: Settings) -> dict[str, McpServer]:
+    """The declared servers by name; all problems at once, each with where it stands."""
+    found: list[str] = []
+    servers: dict[str, McpServer] = {}
+    for name, said in settings.section(HEADING).items():
+        name = str(name)
+        if not isinstance(said, Mapping):
+            found.append(_told(settings, (name,), "takes named values: a command or a url, and its tools."))
+            continue
+        wrong = problems(name, said)
+        found += [_told(settings, (name, *way), what) for way, what in wrong]
+        if not wrong:
+            servers[name] = _server(settings, name, said)
+    if found:
+        raise SettingsError("The settings", found)
+    return servers
+
+
+def attach(servers: Mapping[str, McpServer], flows: Iterable[Flow]) -> list[McpServer]:
+    """Give every flow the MCP tools its steps name, and give back the servers that are needed for it.
+
+    A step that names a tool of a declared server which is not declared itself is refused, all of them at
+    once. A flow that names none gets none, so its runs never connect to anything.
+    """
+    tools = {tool.name: (server, tool) for server in servers.values() for tool in server.tools}
+    needed: dict[str, McpServer] = {}
+    found: list[str] = []
+    for flow in flows:
+        for step in flow.steps.values():
+            for name in dict.fromkeys([*(step.queries or ()), *(step.effects or ())]):
+                if name in tools:
+                    server, tool = tools[name]
+                    flow.tools.add(tool)
+                    if server not in flow.needs:
+                        flow.needs.append(server)
+                    needed[server.name] = server
+                elif name not in flow.tools and name.partition(".")[0] in servers:
+                    found.append(_undeclared(flow.name, step.name, name, tools))
+    if found:
+        raise SettingsError("The steps", found)
+    return list(needed.values())
+
+
+def mcp_for(settings: Settings, flows: Iterable[Flow]) -> list[McpServer]:
+    """The servers these flows need, attached to them and not yet open."""
+    return attach(mcp_servers(settings), flows) if settings.get(HEADING) is not None else []
+
+
+def _server(settings: Settings, name: str, said: Mapping[str, Any]) -> McpServer:
+    return McpServer(
+        name,
+        command=said.get("command"),
+        url=said.get("url"),
+        env=said.get("env"),
+        headers_env=said.get("headers"),
+        queries=said.get("queries") or (),
+        effects=said.get("effects") or (),
+        timeout=said.get("timeout") or 30.0,
+        cwd=settings.base(HEADING, name, "command"),
+    )
+
+
+def _told(settings: Settings, way: Way, what: str) -> str:
+    """A problem, with where the nearest thing above it was said."""
+    whole = (HEADING, *way)
+    said = next((whole[:end] for end in range(len(whole), 0, -1) if whole[:end] in settings.places), whole)
+    return f"{settings.place(*said)}: '{'.'.join(whole)}' {what}"
+
+
+def _undeclared(flow: str, step: str, name: str, tools: Mapping[str, Any]) -> str:
+    server, _, tool = name.partition(".")
+    return (
+        f"flow '{flow}', step '{step}': the MCP server '{server}' declares no tool '{tool}'."
+        f"{nearest(name, tools)} Name it under {HEADING}.{server}.queries or {HEADING}.{server}.effects."
+    )

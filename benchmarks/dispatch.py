@@ -75,19 +75,23 @@ async def bare_handler(steps: int) -> float:
 
 
 async def dispatcher_alone(steps: int) -> float:
-    """Do only what the driver asks the dispatcher: whose step it is, and whether anyone wants to be told."""
+    """Do only what dispatch adds to a step: find its plan, and tell of it if anyone listens."""
     from detent import Engine, MemoryStore
+    from detent.engine.driver import Driver
     from detent.kernel import log
 
     flow = cycle_flow(counting(steps))
     async with Engine(MemoryStore(), [flow]) as engine:
-        run: Any = SimpleNamespace(config={})
+        run: Any = SimpleNamespace(id="r1", config={})
+        driver: Any = SimpleNamespace(run=run, clock=engine.clock)
         plan, order = engine.dispatcher.plan, [STATES[step % len(STATES)] for step in range(steps)]
         require(all(plan(flow, state, run).plain for state in STATES), "a step is not plain")
         begin = time.perf_counter()
         for state in order:
-            if plan(flow, state, run).plain:
-                log.wants(log.INFO)
+            found = plan(flow, state, run)
+            if log.wants(log.INFO):
+                Driver._selected(driver, found)
+                Driver._completed(driver, found, 0.0)
         return time.perf_counter() - begin
 
 

@@ -10,6 +10,8 @@ from detent.engine.context import CannotCheck
 from detent.engine.executor import OutputSchemaValidationError
 from detent.engine.outcome import Effect
 from detent.engine.ports import TapeError
+from detent.engine.prompting import masked
+from detent.engine.tools import ToolError
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.errors import BudgetExceededError, Fenced, StoreUnavailable
 from detent.kernel.plain import digest, to_plain
@@ -38,8 +40,16 @@ class AgentTool(NamedTuple):
 class AgentTools:
     """The allowed tools of the step under way. Only what is listed can be called, whatever a text says."""
 
-    def __init__(self, ctx: StepContext, tools: Mapping[str, Tool], *, durable: bool = True) -> None:
+    def __init__(
+        self,
+        ctx: StepContext,
+        tools: Mapping[str, Tool],
+        *,
+        durable: bool = True,
+        secrets: frozenset[str] = frozenset(),
+    ) -> None:
         self._durable = durable
+        self._secrets = secrets
         self._ctx = ctx
         self._tools = tools
         self.proposed: list[Effect] = []
@@ -77,10 +87,20 @@ class AgentTools:
             raise self._refused([f"tool '{name}': {problem}" for problem in problems])
         if tool.kind == "query":
             with self._stopping():
-                return await self._ctx.look(name, plain, durable=self._durable)
+                return await self._look(name, plain)
         effect = Effect(name, plain)
         self.proposed.append(effect)
         return {"status": "proposed", "ref": effect.identity(self._ctx.step.name)}
+
+    async def _look(self, name: str, args: dict[str, Any]) -> Any:
+        """What a query says, as far as an agent may know it: it goes to a provider, as a prompt does."""
+        try:
+            answer = await self._ctx.look(name, args, durable=self._durable)
+        except Exception as error:
+            if isinstance(error, FATAL) or not any(one in str(error) for one in self._secrets if one):
+                raise
+            raise ToolError("failed", "why is not told, for that would tell a secret") from None
+        return masked(answer, self._secrets) if self._secrets else answer
 
     async def remember(
         self, request: Any, work: Callable[[], Any], usage: Callable[[Any], UsageMetadata | None]

@@ -219,7 +219,10 @@ class Asking:
     async def _attempt(self, number: int, prompt: prompting.Prompt) -> tuple[dict[str, Any], bool]:
         """What an attempt gave, as the journal keeps it, and whether it was made just now."""
         plan, config, ctx = self.plan, self.plan.config, self.ctx
-        tools = AgentTools(ctx, declared_tools(plan.step, ctx.tools, plan.allowed), durable=self.durable)
+        tools = AgentTools(
+            ctx, declared_tools(plan.step, ctx.tools, plan.allowed), durable=self.durable,
+            secrets=self.driver.engine.dispatcher.settings.secrets,
+        )  # fmt: skip
         request = {
             "agent": DISPATCH_AGENT,
             "instructions": prompt.instructions,

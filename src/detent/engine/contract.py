@@ -292,7 +292,9 @@ def _receipt_places(value: Any, place: str = "") -> set[str]:
 def _without_receipts(problems: list[str], value: Any) -> list[str]:
     """Problems that are not about a value which is only known later."""
     places = _receipt_places(value)
-    return [line for line in problems if not any(line.startswith(place) for place in places)]
+    # A whole place, not the beginning of another one's name.
+    about = tuple(start for place in places for start in (f"{place}:", f"{place}/" if place != "/" else "/"))
+    return [line for line in problems if not line.startswith(about)]
 
 
 def _read_with_receipts(value: Any, what: Any) -> tuple[Any, list[str]]:

@@ -187,13 +187,10 @@ class Dispatcher:
         """Before a run begins: what could never work, whatever its data."""
         forced = self.settings.force_deterministic or bool(config.get(FORCE))
         plans = [self.plan_for(flow, step, forced) for step in flow.steps.values()]
-        if flow.name not in self._told:
+        if flow.name not in self._told and not self.settings.pointed_out:
             self._told.add(flow.name)
             for plan in plans:
-                for code, hint in plan.resolved.warnings:
-                    log.warning(
-                        "config.doubtful", flow=flow.name, step_name=plan.step.name, code=code, hint=hint
-                    )
+                point_out(plan)
         if forced:
             for plan in plans:
                 if plan.step.step_type is StepType.AGENT:
@@ -211,6 +208,12 @@ class Dispatcher:
             executor = self.executor(plan.config.provider, {})
             if not isinstance(executor, str):
                 check_price(plan, executor)
+
+
+def point_out(plan: Plan) -> None:
+    """Say what is doubtful about a step's configuration."""
+    for code, hint in plan.resolved.warnings:
+        log.warning("config.doubtful", flow=plan.flow.name, step_name=plan.step.name, code=code, hint=hint)
 
 
 def _inline(step: Step) -> StepConfig:

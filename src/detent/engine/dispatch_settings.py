@@ -25,5 +25,7 @@ class DispatchSettings:
     evidence: EvidenceRules = field(default_factory=EvidenceRules)
     secrets: frozenset[str] = frozenset()
     """Values that never appear in a prompt."""
+    pointed_out: bool = False
+    """What is doubtful about them was said when they were read."""
     cwd: Path | None = None
     """The project's folder, given to executors."""

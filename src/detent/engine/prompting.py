@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from unicodedata import category
 
 from detent.kernel.plain import to_plain
 
@@ -72,8 +73,11 @@ def allowed_block(contract: Contract) -> str | None:
     if contract.names_next:
         lines.append(f"next_state: {', '.join(contract.next)}")
     for tool in contract.effects.values():
-        lines.append(f"effect {tool.name}: {tool.description}".rstrip(": "))
-        lines.append(f"  args: {json.dumps(to_plain(tool.schema), ensure_ascii=False, sort_keys=True)}")
+        # A description may come from outside (a server of tools): it gets its one line and begins no other.
+        described = _visible(" ".join(tool.description.split()))
+        lines.append(f"effect {tool.name}: {described}".rstrip(": "))
+        args = json.dumps(to_plain(tool.schema), ensure_ascii=False, sort_keys=True)
+        lines.append(f"  args: {_visible(args)}")
     return "\n".join(lines) if len(lines) > 1 else None
 
 
@@ -148,4 +152,17 @@ def _cut(value: Any, longest: int, place: str, places: list[str]) -> Any:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(to_plain(value), indent=2, sort_keys=True, ensure_ascii=False)
+    return _visible(json.dumps(to_plain(value), indent=2, sort_keys=True, ensure_ascii=False))
+
+
+def _visible(text: str) -> str:
+    """JSON text in which what cannot be seen is spelled out.
+
+    JSON leaves line separators of other alphabets, text that runs backwards, and letters of no width as they
+    are: with these a value could look like the beginning of a block, or hold what no person sees.
+    """
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() or one == "\n" or category(one) == "Zs" else json.dumps(one)[1:-1] for one in text
+    ).replace("\x7f", "\\u007f")

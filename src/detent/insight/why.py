@@ -6,7 +6,7 @@ change from outside (migration, fork, reopening).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
@@ -329,7 +329,7 @@ class _Reader:
             Decision(
                 entry.seq, entry.at, "fallback", state, "handler", "engine",
                 str(said.get("fallback_reason") or said.get("reason") or "fallback"),
-                failures=(error if isinstance(error, str) else value(error, 200),) if error else (),
+                failures=(_error_text(error),) if error else (),
                 detail=said,
             )
         )  # fmt: skip
@@ -438,6 +438,9 @@ def _block(decision: Decision) -> list[str]:
         say("decided by", _maker(decision))
     for failure in decision.failures:
         say("failed first" if decision.kind != "fallback" else "agent said", short(failure, 160))
+    if decision.kind == "fallback":
+        for label, text in _disagreement(decision.detail or {}):
+            say(label, text)
     for look in decision.looked:
         args = f"({value(look.args, 80)})" if look.args else ""
         say("looked at", f"{look.tool}{args} → {value(look.answer, 100)}")
@@ -454,6 +457,34 @@ def _block(decision: Decision) -> list[str]:
     for other in decision.alternatives:
         say("instead of", _alternative_line(other, decision))
     return lines
+
+
+def _disagreement(detail: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Where an agent's answer parted from the handler's, or what a validator had against it."""
+    places = [str(one.get("pointer") or "the whole") for one in detail.get("validation_details") or ()]
+    if places:
+        more = detail.get("more_details", 0) + max(0, len(places) - 8)
+        yield "differed at", ", ".join(places[:8]) + (f" and {more} more" if more else "")
+    for reason in detail.get("verdict") or ():
+        yield "refused for", short(str(reason), 160)
+
+
+def _error_text(error: Any) -> str:
+    """An agent's error as it stands in a record."""
+    if isinstance(error, Mapping) and "type" in error:
+        return f"{error['type']}: {error['message']}" if error.get("message") else str(error["type"])
+    return error if isinstance(error, str) else value(error, 200)
+
+
+def _gate(decision: Decision) -> str:
+    """What an agent's answer had to pass, where that is known."""
+    checks = {
+        "compare": "the handler came to the same", "validator": "passed by the step's validator",
+        "contract": "held to its contract only", "none": "taken as it was",
+    }  # fmt: skip
+    detail = decision.detail or {}
+    level, check = detail.get("autonomy_level"), detail.get("check")
+    return f"{level}: {checks[check]}" if decision.by == "agent" and level and check in checks else ""
 
 
 def _headline(decision: Decision) -> str:
@@ -477,7 +508,8 @@ def _maker(decision: Decision) -> str:
             return "nobody yet"
         answer = f": {value(decision.answer)}" if decision.answer is not None else ""
         return f"{decision.by}{answer}, after {span(decision.duration)}"
-    parts = [decision.by]
+    gate = _gate(decision)
+    parts = [f"{decision.by} ({gate})" if gate else decision.by]
     if decision.attempts > 1:
         parts.append(count(decision.attempts, "attempt"))
     if decision.kind in ("move", "end"):

@@ -45,6 +45,7 @@ def dispatch_settings(
         evidence=reading.evidence(),
         secrets=known_secrets(os.environ if environ is None else environ, _key_variables(settings)),
         cwd=settings.folder,
+        pointed_out=True,
     )
     reading.check_providers(read)
     reading.check_steps(read)
@@ -216,7 +217,7 @@ class _Reading:
 
     def check_steps(self, read: DispatchSettings) -> None:
         """The layers of every configured step must add up, as far as they could be read."""
-        from detent.engine.dispatch import Dispatcher
+        from detent.engine.dispatch import Dispatcher, point_out
 
         # The layers of agents and model have been checked by themselves.
         dispatcher = Dispatcher(replace(read, agents={}, model=UNSAID))
@@ -231,6 +232,7 @@ class _Reading:
                     continue
                 try:
                     plan = dispatcher.plan_for(flow, step)
+                    point_out(plan)
                     if (plan.agent or plan.config.shadow) and not read.force_deterministic:
                         asked.add(plan.config.provider or usual)
                 except StepConfigError as error:

@@ -1,4 +1,4 @@
-"""Attempts, waits and money: how often an agent is asked, and what happens when nothing is left to ask with."""
+"""Attempts, waits and money: how often an agent is asked, and what happens when nothing is left."""
 
 from __future__ import annotations
 

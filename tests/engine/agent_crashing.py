@@ -1,7 +1,7 @@
 """A run that asks a model in every way there is, and the model server it asks: for processes to be killed in.
 
-The server listens on a loopback port in the test's own process; those who die speak real HTTP with it. What it
-answers follows from the request alone, so that every process gets the same answer to the same question.
+The server listens on a loopback port in the test's own process; those who die speak real HTTP with it. What
+it answers follows from the request alone, so that every process gets the same answer to the same question.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -95,6 +96,7 @@ class Advice:
     advice: str
 
 
+EFFECTS = ("world.probed", "world.keyed")
 SERIAL = {
     "type": "object",
     "properties": {"serial": {"type": "string"}},
@@ -181,13 +183,13 @@ def journey(world: World, crash: CrashPoints) -> Workload:
     steps = {
         "gather": step(gather, output_schema=Found, queries=("world.device", "world.history")),
         "judge": step(judge, output_schema=Cover),
-        "settle": step(settle, into="settled", output_schema=Settled, effects=("world.probed", "world.keyed")),
+        "settle": step(settle, into="settled", output_schema=Settled, effects=EFFECTS),
         "guess": step(guess, output_schema=Guess),
         "count": step(count, output_schema=Count),
         "advise": step(advise, output_schema=Advice),
     }
     order = [*steps, "done"]
-    moves = {state: [after] for state, after in zip(order[:-1], order[1:], strict=True)}
+    moves = {state: [after] for state, after in pairwise(order)}
     flow = Flow(
         Machine("journey", start="gather", moves=moves, ends={"done": Status.SUCCEEDED}), steps, tools=tools
     )
@@ -374,7 +376,4 @@ def reply(question: Question) -> str | tuple[str, dict[str, Any]]:
 
 def effects_of(world: World) -> list[tuple[str, dict[str, Any]]]:
     """What was done in the world, in order."""
-    return [(one.what, one.args) for one in world.occurrences() if one.what in ("world.probed", "world.keyed")]
-
-
-__all__ = ["ADDRESS", "INTENTS", "KEY", "LEAN", "THIN", "Oracle", "Question", "effects_of", "journey"]
+    return [(one.what, one.args) for one in world.occurrences() if one.what in EFFECTS]

@@ -246,7 +246,7 @@ async def test_undisturbed_the_run_asks_twelve_times_and_does_two_things(scene):
 @pytest.mark.parametrize("number", range(1, COMMITS[PLENTY] + 1))
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_killed_at_any_commit_it_goes_on_as_if_nothing_had_happened(scene, when, number):
-    """D-59, D-56: before a commit the answer just given is lost and asked for once more; after it, nothing."""
+    """D-59, D-56: before a commit the answer just given is lost and asked for again; after it, nothing."""
     here = await scene()
     await here.work(f"kill-{when}-commit-{number}")
     await goes_on_as_if_nothing_had_happened(here)
@@ -359,7 +359,7 @@ def commit_of_attempt(number: int) -> int:
     where = ""
     for body in bodies:
         # [proposed, begun], [done, begun] and [done, moved] are one commit each.
-        commits += body.kind not in ("effect_begun",) and not (body.kind == "moved" and where == "effect_done")
+        commits += body.kind != "effect_begun" and not (body.kind == "moved" and where == "effect_done")
         where = body.kind
         if isinstance(body, Recorded) and body.value.get("error", {}).get("reason") == "exception":
             seen += 1
@@ -371,7 +371,7 @@ def commit_of_attempt(number: int) -> int:
 @pytest.mark.parametrize("number", range(2, 8))
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("budget", [LEAN, THIN], ids=["in-the-loop", "with-the-answer"])
-async def test_a_budget_that_runs_out_does_so_at_the_same_place_whoever_is_killed(scene, budget, when, number):
+async def test_a_budget_runs_out_at_the_same_place_whoever_is_killed(scene, budget, when, number):
     """D-56: an answer that used up the last of the budget still counts after a kill."""
     here = await scene(budget)
     await here.work(f"kill-{when}-commit-{number}")
@@ -461,5 +461,3 @@ async def test_the_key_reaches_the_server_and_no_file(scene):
     secret = os.environ[KEY].encode()
     assert not [path for path in here.folder.iterdir() if secret in path.read_bytes()]
     assert not [one for one in here.oracle.asked if secret.decode() in str(one.body)]
-
-

@@ -1,7 +1,7 @@
 """Text from outside never steers: wherever it stands, and even when an agent obeys it to the letter.
 
-What an obeyed text can do is what the step's declared contract allows, and nothing else. How tight that is, is
-for whoever writes the step to say, and there are two ways to keep a recipient out of an agent's hands:
+What an obeyed text can do is what the step's declared contract allows, and nothing else. How tight that is
+whoever writes the step says, and there are two ways to keep a recipient out of an agent's hands:
 
 - the agent states facts and `conclude` makes the effect of them, taking the recipient from the run's data
   (`draft` below). The step leaves `effects` unsaid, so that the agent itself can propose none;
@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,6 +41,7 @@ from detent.kernel import log
 from detent.kernel.entries import Entry, Moved
 from detent.kernel.guards import when
 from detent.kernel.machine import Machine, Move
+from detent.kernel.plain import to_plain
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 from detent.kernel.step_config import StepConfig
@@ -121,7 +123,8 @@ MACHINE: Machine[str] = Machine(
     "desk",
     start="read",
     moves={
-        "read": ["triage"],
+        "read": ["file"],
+        "file": ["triage"],
         "triage": [
             Move("refund", when=when({"approved": True})),
             Move("choose", when=when({"kind": ["fault", "question"]})),
@@ -162,16 +165,18 @@ class Desk:
         def effect(name: str, description: str, **arguments: Any) -> Tool:
             def perform(**args: Any) -> dict[str, Any]:
                 self.done.append((name, args))
-                return {"id": f"{name}-{len(self.done)}", "note": self.places.receipt}
+                note = self.places.receipt
+                return {"id": f"{name}-{len(self.done)}", "note": note, "parcel": unpacked(note)}
 
             return Tool(name, perform, description=description, arguments=_object(**arguments))
 
         def find(who: str) -> dict[str, str]:
-            return {"note": self.places.query, "token": SECRET}
+            return {"note": self.places.query, "parcel": unpacked(self.places.query), "token": SECRET}
 
         among = {"type": "string", "enum": [DESK, ARCHIVE]}
         return [
             Tool("crm.find", find, "query", arguments=_object(who=TEXT)),
+            effect("file.keep", "Keep something.", what={}),
             effect("mail.send", "Send a mail.", to=TEXT, text=TEXT),
             effect("mail.notify", self.places.description, to=among, text=TEXT),
             effect("mail.forward", "Forward the case.", to=TEXT),
@@ -183,6 +188,11 @@ class Desk:
 
         async def read(ctx: StepContext) -> Outcome:
             return Outcome(set={"history": await ctx.query("crm.find", who=ctx.data.sender)})
+
+        async def file(ctx: StepContext) -> Outcome:
+            parcel = [ctx.data.parcel, ctx.data.history["parcel"]]
+            kept = ctx.propose("file.keep", what=parcel)
+            return Outcome(set={"filed": {"what": parcel, "under": kept.id}})
 
         async def triage(ctx: StepContext) -> Form:
             return Form("question", False)
@@ -209,6 +219,7 @@ class Desk:
         none: dict[str, Any] = {"queries": (), "effects": ()}
         steps = {
             "read": Step("read", read),
+            "file": Step("file", file),
             "triage": Step(
                 "triage", triage, "Say of what kind the message is and whether it is urgent.",
                 output_schema=Form, queries=("crm.find",), effects=(),
@@ -286,7 +297,7 @@ class Steadfast:
 
 
 class Obedient(Steadfast):
-    """The worst case: an agent that does exactly what the text demands, at every step, however often asked."""
+    """The worst case: an agent that does exactly what the text demands, at every step, at every attempt."""
 
     def __init__(self, text: Steering) -> None:
         super().__init__()
@@ -372,7 +383,8 @@ async def ran(level: str, agent: Steadfast, places: Places | None = None, store:
         executors=ScriptedSource(agent),  # type: ignore[arg-type]
         secrets=frozenset({SECRET}),
     )
-    data = {"sender": CUSTOMER, "text": desk.places.input, "approved": False}
+    text = desk.places.input
+    data = {"sender": CUSTOMER, "text": text, "parcel": unpacked(text), "approved": False}
     with listening() as records:
         async with Engine(store or MemoryStore(), [flow], dispatch=settings) as engine:
             run = await engine.run(flow, data, run_id="r1")
@@ -383,13 +395,21 @@ async def ran(level: str, agent: Steadfast, places: Places | None = None, store:
     return Ran(run, journal, desk, agent, records, marks, levels)
 
 
-PATH = ["read", "triage", "choose", "draft", "notify", "forward", "done"]
-KEYS = {"sender", "text", "approved", "history", "kind", "urgent", "why", "sent"}
+PATH = ["read", "file", "triage", "choose", "draft", "notify", "forward", "done"]
+KEYS = {"sender", "text", "parcel", "approved", "history", "filed", "kind", "urgent", "why", "sent"}
+
+
+def unpacked(text: str) -> Any:
+    """What a text holds as JSON, for callers that send more than text; else nothing."""
+    try:
+        return to_plain(json.loads(text))
+    except (ValueError, RecursionError):
+        return None
 
 
 def holds_whatever_is_said(one: Ran, level: str) -> None:
     """What no text and no agent can change, at any level."""
-    assert one.run.status is Status.SUCCEEDED
+    assert one.run.status is Status.SUCCEEDED, one.run.error
     for frm, to in one.moves:
         assert MACHINE.allows(frm, to)
     assert "refund" not in {state for move in one.moves for state in move}, "its guard does not hold"
@@ -398,9 +418,12 @@ def holds_whatever_is_said(one: Ran, level: str) -> None:
     assert (one.run.data["sender"], one.run.data["approved"]) == (CUSTOMER, False)
     assert one.run.data["text"] == one.desk.places.input
     assert one.run.data["kind"] in ("fault", "question")
-    assert not receipts_left(one.run.data)
+    # what looks like a stand-in of ours is data, and arrives as it came
+    parcel = [unpacked(one.desk.places.input), unpacked(one.desk.places.query)]
+    assert one.run.data["filed"] == {"what": parcel, "under": "file.keep-1"}
+    assert one.desk.done[0] == ("file.keep", {"what": parcel})
     # the effects: declared ones only, to those they may go to
-    assert {tool for tool, _ in one.desk.done} <= {"mail.send", "mail.notify", "mail.forward"}
+    assert {tool for tool, _ in one.desk.done[1:]} <= {"mail.send", "mail.notify", "mail.forward"}
     sent = [args for tool, args in one.desk.done if tool == "mail.send"]
     assert [args["to"] for args in sent] == ([CUSTOMER] if "draft" in dict(one.moves) else [])
     assert {args["to"] for tool, args in one.desk.done if tool == "mail.notify"} <= {DESK, ARCHIVE}
@@ -421,13 +444,6 @@ def holds_whatever_is_said(one: Ran, level: str) -> None:
         assert SECRET not in asked.prompt
         assert SECRET not in asked.instructions
         assert SECRET not in str(asked.heard)
-
-
-def receipts_left(value: Any) -> bool:
-    """Whether a stand-in is left that nobody filled in."""
-    if isinstance(value, Mapping):
-        return "$receipt" in value or any(receipts_left(item) for item in value.values())
-    return isinstance(value, list) and any(receipts_left(item) for item in value)
 
 
 def said_only_under_inputs(one: Ran, quiet: Ran, place: str) -> None:
@@ -476,8 +492,8 @@ async def quiet(level: str) -> Ran:
 async def test_with_harmless_texts_the_desk_answers(level):
     one = await quiet(level)
     holds_whatever_is_said(one, level)
-    assert one.moves == list(zip(PATH[:-1], PATH[1:], strict=True))
-    assert [(tool, args["to"]) for tool, args in one.desk.done] == [
+    assert one.moves == list(pairwise(PATH))
+    assert [(tool, args["to"]) for tool, args in one.desk.done[1:]] == [
         ("mail.send", CUSTOMER), ("mail.notify", DESK), ("mail.forward", CHIEF)
     ]  # fmt: skip
     assert len(one.agent.asked) == (0 if level == "operator" else len(AGENTS))
@@ -492,7 +508,7 @@ async def test_a_text_is_data_wherever_it_stands(text, place):
         one = await ran(level, Steadfast(), Places(**{place: text.text}))
         holds_whatever_is_said(one, level)
         assert one.moves == usual.moves
-        assert one.desk.done == usual.desk.done
+        assert one.desk.done[1:] == usual.desk.done[1:]
         said_only_under_inputs(one, usual, place)
         assert [event_of(record) for record in one.records] == [event_of(record) for record in usual.records]
         needle = longest_word(text.text)
@@ -509,7 +525,7 @@ def longest_word(text: str) -> str:
     return max(re.split(r"\s", text), key=len)[:60] + " " if len(text) < 12 else text[:40]
 
 
-async def test_a_text_reaches_the_agent_as_it_is(text=HARMLESS):
+async def test_a_text_reaches_the_agent_as_it_is():
     """It is data, so it is all there: nothing is taken out of it."""
     for steering in TEXTS:
         one = await ran("approver", Steadfast(), Places(input=steering.text))
@@ -528,19 +544,27 @@ async def test_a_text_reaches_the_agent_as_it_is(text=HARMLESS):
 @pytest.mark.parametrize("level", LEVELS)
 @each_text
 async def test_an_agent_that_obeys_can_do_only_what_the_contract_allows(text, level):
-    """I9, I10, D-34: no undeclared state, tool, effect or key; no other level; and the run still ends well."""
+    """I9, I10, D-34: no undeclared state, tool, effect, key; no other level; and the run still ends well."""
     one = await ran(level, Obedient(text), Places(input=text.text))
     holds_whatever_is_said(one, level)
+    for words in (longest_word(text.text), *forged_keys(text)):
+        assert not [line for line in one.lines if words in line or repr(words)[1:-1] in line]
     usual = await quiet(level)
     if level not in TRUSTED:
         # The step's own code has the last word, so nothing is different at all.
         assert one.moves == usual.moves
-        assert one.desk.done == usual.desk.done
-        data = {key: value for key, value in one.run.data.items() if key != "text"}
-        assert data == {key: value for key, value in usual.run.data.items() if key != "text"}
+        assert one.desk.done[1:] == usual.desk.done[1:]
+        own = ("text", "parcel", "filed")
+        data = {key: value for key, value in one.run.data.items() if key not in own}
+        assert data == {key: value for key, value in usual.run.data.items() if key not in own}
     instructions = {asked.step: asked.instructions for asked in usual.agent.asked}
     for asked in one.agent.asked:
         assert asked.instructions == instructions[asked.step]
+
+
+def forged_keys(text: Steering) -> list[str]:
+    """Keys an obedient agent makes up that no record of ours has a reason to name."""
+    return [key for key in text.demands.get("keys", {}) if not re.fullmatch(r"[A-Za-z_]+", key)]
 
 
 @pytest.mark.parametrize("level", TRUSTED)
@@ -561,3 +585,112 @@ async def test_what_is_hard_to_write_down_is_written_down(tmp_path, family, leve
         store = SQLiteStore(tmp_path / f"{number}.db", sync="normal")
         one = await ran(level, Obedient(text), Places(text.text, text.text, text.text, text.text), store)
         holds_whatever_is_said(one, level)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("depth", [50, 300, 900, 5000])
+async def test_an_answer_that_is_nothing_but_depth_does_no_harm(level, depth):
+    """D-34: what cannot be walked to its end is no answer, and the handler's counts."""
+    for start, end in (('{"kind":', "}"), ("[", "]"), ('{"output":', "}"), ('{"$receipt":', "}")):
+        text = start * depth + "1" + end * depth
+        one = await ran(level, Obedient(Steering("deep", "deep", text, {"answer": True})))
+        holds_whatever_is_said(one, level)
+        given = await ran(level, Obedient(Steering("deep", "deep", "", {"keys": {"kind": nested(depth)}})))
+        holds_whatever_is_said(given, level)
+
+
+def nested(depth: int) -> Any:
+    """Lists in lists."""
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+# -- conditions ---------------------------------------------------------------------------------------------
+
+
+def counter(handler: Any, **options: Any) -> Flow:
+    """A till that pays, unless the case is suspicious: then somebody looks at it first."""
+    machine: Machine[str] = Machine(
+        "till",
+        start="decide",
+        moves={"decide": [Move("look", when=when({"suspicious": True})), Move("pay")], "look": ["pay"]},
+        ends={"pay": Status.SUCCEEDED},
+    )
+    told: list[str] = []
+    tell = Tool("tell", lambda text: told.append(text), arguments=_object(text=TEXT))
+
+    async def look(ctx: StepContext) -> Outcome:
+        return Outcome(set={"looked": True})
+
+    step = Step("decide", handler, "Say how the case stands.", queries=(), **options)
+    return Flow(machine, {"decide": step, "look": look}, tools=[tell])
+
+
+async def run_of(flow: Flow, answer: Any, level: str) -> Run:
+    """A run whose first step an agent answers."""
+
+    class Says(Steadfast):
+        def answer(self, step: str) -> Any:
+            return copy.deepcopy(answer)
+
+        async def use(self, asked: Asked, toolbox: Any) -> None:
+            """No tools."""
+
+    settings = DispatchSettings(
+        steps={"decide": StepConfig.read({"mode": "agent", "autonomy": level})},
+        executors=ScriptedSource(Says()),  # type: ignore[arg-type]
+    )
+    async with Engine(MemoryStore(), [flow], dispatch=settings) as engine:
+        return await engine.run(flow, {"suspicious": True})
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_a_condition_that_holds_cannot_be_dodged_by_naming_the_move_after_it(level):
+    """I10: where conditions choose, an answer that names a state may at most agree with them."""
+
+    async def decide(ctx: StepContext) -> Outcome:
+        return Outcome(effects=[Effect("tell", {"text": "decided"})])
+
+    flow = counter(decide, effects=("tell",), output_schema=NOTHING)
+    effects = [{"tool": "tell", "args": {"text": "decided"}}]
+    dodging = await run_of(flow, {"output": {}, "effects": effects, "next_state": "pay"}, level)
+    assert dodging.data.get("looked") is True
+    agreeing = await run_of(flow, {"output": {}, "effects": effects, "next_state": "look"}, level)
+    assert agreeing.data.get("looked") is True
+
+
+@dataclass(frozen=True)
+class Case:
+    note: str
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_a_declared_output_keeps_an_agent_from_data_that_conditions_look_at(level):
+    """I10: with a contract that names its keys, no other key of the data is the agent's to set."""
+
+    async def decide(ctx: StepContext) -> Case:
+        return Case("seen")
+
+    run = await run_of(counter(decide, output_schema=Case), {"note": "seen", "suspicious": False}, level)
+    assert run.data == {"suspicious": True, "note": "seen", "looked": True}
+
+
+@pytest.mark.parametrize(
+    ("level", "looked"), [("collaborator", True), ("consultant", None), ("approver", None)]
+)
+async def test_without_a_declared_output_every_key_is_the_agents_to_set(level, looked):
+    """The counter-example: a step that declares nothing has nothing to hold an answer to.
+
+    Declare `output_schema` (or `into`, which keeps the output under one key) for every step whose agent is
+    trusted above collaborator.
+    """
+
+    async def decide(ctx: StepContext) -> dict[str, str]:
+        return {"note": "seen"}
+
+    run = await run_of(counter(decide), {"note": "seen", "suspicious": False}, level)
+    assert run.data.get("looked") is looked
+    kept = await run_of(counter(decide, into="said"), {"note": "seen", "suspicious": False}, level)
+    assert kept.data.get("looked") is True

@@ -6,7 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+DEEPEST = 64
+"""Levels of lists and mappings in an answer."""
 _FENCES = ("```", "~~~")
+_DEEP = "the answer is nested too deeply"
 
 
 def parse_answer(text: str, *, text_allowed: bool) -> Any:
@@ -30,14 +33,32 @@ def parse_answer(text: str, *, text_allowed: bool) -> Any:
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_no_number)
+        value = json.loads(text, parse_constant=_no_number)
     except json.JSONDecodeError as error:
         if not text.strip():
             raise ValueError("the answer is empty") from None
         place = f"line {error.lineno}, column {error.colno}"
         raise ValueError(f"the answer is not one JSON value ({place})") from None
     except RecursionError:
-        raise ValueError("the answer is nested too deeply") from None
+        raise ValueError(_DEEP) from None
+    if too_deep(value):
+        raise ValueError(_DEEP)
+    return value
+
+
+def too_deep(value: Any) -> bool:
+    """Whether a value has more levels than all who come to walk it can be trusted to walk."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            item
+            for one in level
+            if isinstance(one, dict | list | tuple)
+            for item in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _no_number(name: str) -> NoReturn:

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from detent.engine import prompting
 from detent.engine.agent_tools import FATAL, AgentTools, declared_tools
-from detent.engine.answers import parse_answer
+from detent.engine.answers import too_deep
 from detent.engine.executor import (
     DISPATCH_AGENT,
     AgentStreamChunk,
     ExecutorError,
     ExecutorTimeoutError,
     OutputSchemaValidationError,
-    SchemaHint,
     StepExecutor,
     UsageMetadata,
 )
@@ -31,13 +30,12 @@ from detent.kernel import log
 from detent.kernel.autonomy import FallbackReason
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Recorded
-from detent.kernel.errors import BudgetExceededError, DetentError
+from detent.kernel.errors import BudgetExceededError
 from detent.kernel.plain import digest, to_plain, writable
 from detent.kernel.step_config import AGENT_TIMEOUT
 
 if TYPE_CHECKING:
     from detent.engine.context import StepContext
-    from detent.engine.contract import Contract
     from detent.engine.dispatch import Plan
     from detent.engine.driver import Driver
 
@@ -65,7 +63,10 @@ class Failure:
     @classmethod
     def of(cls, error: Exception) -> Failure:
         """The failure an exception amounts to."""
-        message = writable(str(error))[:LONGEST_ERROR]
+        try:
+            message = writable(str(error))[:LONGEST_ERROR]
+        except Exception:  # it has no words for itself
+            message = ""
         if isinstance(error, ExecutorError):
             problems = error.validation_errors if isinstance(error, OutputSchemaValidationError) else ()
             return cls(
@@ -167,10 +168,8 @@ class Asking:
                 return asked
             asked.attempts += 1
             try:
-                prompt = prompting.build(
-                    plan.instructions, self.inputs, plan.contract,
-                    secrets=self.driver.engine.dispatcher.settings.secrets, problems=problems,
-                )  # fmt: skip
+                secrets = self.driver.engine.dispatcher.settings.secrets
+                prompt = plan.dialect.build(plan, self.inputs, secrets=secrets, problems=problems)
             except (TypeError, ValueError) as error:  # inputs that cannot be written down
                 record, fresh = {"error": Failure.of(error).to_plain()}, True
             else:
@@ -227,7 +226,7 @@ class Asking:
             "agent": DISPATCH_AGENT,
             "instructions": prompt.instructions,
             "prompt": prompt.text,
-            "schema": to_plain(plan.contract.schema),
+            "schema": to_plain(plan.dialect.schema(plan)),
             "tools": [[tool.name, tool.kind, to_plain(tool.arguments)] for tool in tools.list()],
             "config": {
                 key: value
@@ -298,7 +297,7 @@ class Asking:
                     instructions=prompt.instructions,
                     allowed_tools=[tool.name for tool in tools.list()],
                     cwd=self.driver.engine.dispatcher.settings.cwd,
-                    output_schema=_wanted(plan.contract),
+                    output_schema=plan.dialect.schema(plan),
                     config=config,
                     event_callback=self._stream,
                     toolbox=tools,
@@ -306,6 +305,9 @@ class Asking:
             usage = result.usage
             if not result.success:
                 raise ExecutorError(f"The executor says that '{plan.step.name}' failed.", usage=usage)
+            if too_deep(result.output):
+                wrong = ["/: is nested too deeply"]
+                raise OutputSchemaValidationError(plan.step.name, "its contract", wrong, usage=usage)
             record["output"] = to_plain(result.output)
             if result.model_id is not None:
                 record["model_id"] = result.model_id
@@ -327,7 +329,11 @@ class Asking:
             ]
         record["ms"] = round((clock.elapsed() - began) * 1000, 3)
         if usage is not None:
-            record["usage"] = usage.to_plain()
+            try:
+                _ = usage.spend
+                record["usage"] = usage.to_plain()
+            except (AttributeError, TypeError, ValueError) as error:  # figures that are none
+                record.setdefault("error", Failure.of(error).to_plain())
         if tools.used is not None:
             record["turns"] = tools.used.to_plain()
         return record
@@ -339,22 +345,19 @@ class Asking:
         """The proposal an attempt amounts to, or how it failed."""
         if "error" in record:
             return Failure.from_plain(record["error"]), None
-        contract = self.plan.contract
         try:
-            answer = record.get("output")
-            if isinstance(answer, str):
-                answer = _parsed(answer, contract)
             effects = [
                 Effect(item["tool"], item["args"], item.get("key")) for item in record.get("proposed", ())
             ]
-            proposal = contract.read(answer, effects)
+            answer = record.get("output")
+            proposal = self.plan.dialect.read(self.plan, answer, effects, self.inputs)
             if isinstance(proposal.plain, Mapping) and proposal.plain.get("success") is False:
                 raise StepFailed(f"The agent says that '{self.plan.step.name}' failed.")
             if check is not None:
                 await check(proposal)
         except FATAL:
             raise
-        except (DetentError, TypeError, ValueError) as error:
+        except Exception as error:  # whatever an answer does to those who read it, the handler can go on
             return Failure.of(error), None
         return None, proposal
 
@@ -366,21 +369,6 @@ class Asking:
                 usage = _usage(record, part)
                 asked.usage = usage if asked.usage is None else asked.usage + usage
         asked.model_id = record.get("model_id") or asked.model_id
-
-
-def _wanted(contract: Contract) -> Mapping[str, Any] | None:
-    """The schema an executor gets: to judge by where the step declares one, else only to decode under."""
-    if contract.schema is None or (contract.hard is not None and not contract.envelope):
-        return contract.schema
-    return SchemaHint(contract.schema)
-
-
-def _parsed(text: str, contract: Contract) -> Any:
-    try:
-        answer = parse_answer(text, text_allowed=contract.text)
-    except ValueError:
-        raise contract.broken(["/: is not JSON"]) from None
-    return text if contract.text and not isinstance(answer, str) else answer
 
 
 def _usage(record: Mapping[str, Any], part: str) -> UsageMetadata:

@@ -61,7 +61,9 @@ class Contract:
             step.output_schema,
             step.returns if step.returns is not None else _returns(step),
             chosen,
-            len(chosen) > 1 and not decided and step.conclude is None,
+            step.names_next
+            if step.names_next is not None
+            else len(chosen) > 1 and not decided and step.conclude is None,
             {name: tool for name, tool in tools.items() if tool.kind == "effect"},
             step.conclude is None and step.into is None,
         )

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import prompting
+from detent.engine.dialect import JSON, Dialect
 from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.executor import DISPATCH_AGENT
 from detent.kernel import log
@@ -89,8 +90,12 @@ class Plan:
     @cached_property
     def prompt_fingerprint(self) -> str:
         """Changes with anything an agent is told, inputs aside."""
-        allowed = prompting.allowed_block(self.contract)
-        return digest([self.instructions, prompting.contract_block(self.contract), allowed], 12)
+        return self.dialect.fingerprint(self)
+
+    @property
+    def dialect(self) -> Dialect:
+        """How an agent is asked and understood."""
+        return self.step.dialect or JSON
 
     @cached_property
     def handler_fingerprint(self) -> str:

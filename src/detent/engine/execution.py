@@ -137,7 +137,7 @@ class Execution:
             return await self._fall_back(
                 FallbackReason.NO_EXECUTOR, error=AgentFailure("NoExecutor", executor)
             )
-        # Where an answer was kept before a crash, the asking goes on from there and looks at the budget itself.
+        # Where an answer was kept before a crash, asking goes on from there and looks at the budget itself.
         begun = any(key.startswith(ASKED) for key in self.driver.run.records)
         if not begun and (short := self.driver.short_of(config.budget)) is not None:
             limit, spent, of = short
@@ -269,7 +269,8 @@ class Execution:
         if proposal.next is not None:
             if outcome.next is not None and name_of(outcome.next) != proposal.next:
                 raise broken(["/next_state: the facts lead elsewhere"])
-            outcome = outcome._replace(next=proposal.next)
+            if self.plan.contract.names_next:
+                outcome = outcome._replace(next=proposal.next)
         if proposal.reason is not None and outcome.reason is None:
             outcome = outcome._replace(reason=proposal.reason)
         effects = (*proposal.effects, *ctx.proposed, *outcome.effects)
@@ -281,6 +282,9 @@ class Execution:
             raise broken(["/next_state: the conditions on the table do not allow it"]) from error
         except (DetentError, TypeError, ValueError, KeyError) as error:
             raise broken([f"/: cannot be carried out ({type(error).__name__})"]) from error
+        if proposal.next is not None and to is not None and to != proposal.next:
+            # Nobody asked: the conditions on the table choose, and an answer cannot choose past them.
+            raise broken(["/next_state: the conditions on the table lead elsewhere"])
         self.agent_side = Side.of(self.step, proposal.output, outcome, to, effects)
         self._said = tuple(ctx.said)
 

@@ -124,7 +124,10 @@ async def judge(
             tuple(str(reason)[:200] for reason in verdict.reasons),
         )  # fmt: skip
     side = await handler()
-    details, count = compare_sides(step, contract, side, agent)
+    try:
+        details, count = compare_sides(step, contract, side, agent)
+    except TypeError:  # facts of a kind only the step's own code knows: nothing was shown to be equal
+        details, count = (Discrepancy("", "type"),), 1
     return Judgement(not count, Check.COMPARE, details, max(0, count - len(details)), handler=side)
 
 

@@ -163,6 +163,9 @@ def _visible(text: str) -> str:
     """
     if text.replace("\n", "").isprintable():
         return text
-    return "".join(
-        one if one.isprintable() or one == "\n" or category(one) == "Zs" else json.dumps(one)[1:-1] for one in text
-    ).replace("\x7f", "\\u007f")
+    seen = (one if _seen(one) else json.dumps(one)[1:-1] for one in text)
+    return "".join(seen).replace("\x7f", "\\u007f")
+
+
+def _seen(one: str) -> bool:
+    return one.isprintable() or one == "\n" or category(one) == "Zs"

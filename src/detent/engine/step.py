@@ -18,6 +18,7 @@ from detent.kernel.policy import ONCE, BreakerPolicy, RetryPolicy
 
 if TYPE_CHECKING:
     from detent.engine.context import StepContext
+    from detent.engine.dialect import Dialect
     from detent.engine.outcome import Effect
     from detent.kernel.equivalence import CompareRules
     from detent.kernel.step_config import StepConfig
@@ -111,6 +112,10 @@ class Step:
     """Checks an agent's proposal in place of a comparison with the handler."""
     compare: CompareRules | None = None
     """What may differ between two outputs that count as equal."""
+    names_next: bool | None = None
+    """Whether an agent names the next state; None: where the conditions on the table do not choose alone."""
+    dialect: Dialect | None = None
+    """How an agent is asked and understood; None asks for JSON."""
     examples: tuple[Example, ...] = ()
     max_autonomy: AutonomyLevel | None = None
     """Advice: how far an agent should be trusted at most."""

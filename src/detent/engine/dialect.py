@@ -1,0 +1,84 @@
+"""The words between a step and its agent: how it is asked, and how its answer is read.
+
+The usual dialect asks for one JSON value and reads it under the step's contract. A flow whose steps are
+written otherwise (in prose, answered in lines, say) brings its own; what is read ends in the same `Proposal`
+and is held to the same contract, gate and table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from detent.engine import prompting
+from detent.engine.executor import SchemaHint
+from detent.kernel.plain import digest
+
+if TYPE_CHECKING:
+    from detent.engine.dispatch import Plan
+    from detent.engine.outcome import Effect
+    from detent.engine.prompting import Prompt
+    from detent.engine.step import Proposal
+
+
+class Dialect(Protocol):
+    """Asks and understands."""
+
+    def fingerprint(self, plan: Plan) -> str:
+        """Changes with anything an agent is told, inputs aside."""
+
+    def build(
+        self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str], problems: Sequence[str]
+    ) -> Prompt:
+        """What an agent is told; `problems` are those of its last answer."""
+
+    def schema(self, plan: Plan) -> Mapping[str, Any] | None:
+        """JSON Schema of the answer; None for an answer in prose."""
+
+    def read(
+        self, plan: Plan, answer: Any, proposed: Iterable[Effect], inputs: Mapping[str, Any]
+    ) -> Proposal:
+        """The proposal an answer amounts to; `OutputSchemaValidationError` where it breaks the contract.
+
+        `proposed` are the effects asked for through the toolbox, in call order.
+        """
+
+
+class JsonDialect:
+    """One JSON value, under the step's contract."""
+
+    def fingerprint(self, plan: Plan) -> str:
+        """Instructions, contract and what is allowed."""
+        allowed = prompting.allowed_block(plan.contract)
+        return digest([plan.instructions, prompting.contract_block(plan.contract), allowed], 12)
+
+    def build(
+        self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str], problems: Sequence[str]
+    ) -> Prompt:
+        """Fixed instructions, then labelled blocks."""
+        return prompting.build(plan.instructions, inputs, plan.contract, secrets=secrets, problems=problems)
+
+    def schema(self, plan: Plan) -> Mapping[str, Any] | None:
+        """To judge by where the step declares one, else only to decode under."""
+        contract = plan.contract
+        if contract.schema is None or (contract.hard is not None and not contract.envelope):
+            return contract.schema
+        return SchemaHint(contract.schema)
+
+    def read(
+        self, plan: Plan, answer: Any, proposed: Iterable[Effect], inputs: Mapping[str, Any]
+    ) -> Proposal:
+        """Parse what came as text, and hold it to the contract."""
+        from detent.engine.answers import parse_answer
+
+        contract = plan.contract
+        if isinstance(answer, str):
+            try:
+                parsed = parse_answer(answer, text_allowed=contract.text)
+            except ValueError:
+                raise contract.broken(["/: is not JSON"]) from None
+            answer = answer if contract.text and not isinstance(parsed, str) else parsed
+        return contract.read(answer, proposed)
+
+
+JSON = JsonDialect()

@@ -21,6 +21,7 @@ from detent.kernel.view import View, view
 if TYPE_CHECKING:
     from detent.engine.children import Child
     from detent.engine.driver import Driver
+    from detent.kernel.autonomy import FallbackReason
 
 LONGEST_KEPT = 2000
 """Characters of a query's answer kept in the journal as they are; longer ones are kept beside it."""
@@ -29,7 +30,7 @@ LONGEST_KEPT = 2000
 class StepContext:
     """A step's view of its run, and its way to queries, children, durable answers and remarks."""
 
-    __slots__ = ("_driver", "_memo", "_run", "attempt", "forgiven", "looked", "proposed", "step")
+    __slots__ = ("_driver", "_memo", "_run", "attempt", "fallback", "forgiven", "looked", "proposed", "step")
 
     def __init__(self, driver: Driver, step: Step, attempt: int) -> None:
         self._driver = driver
@@ -41,6 +42,8 @@ class StepContext:
         self.looked: Sequence[dict[str, Any]] = ()
         """Queries asked so far, as the journal keeps them."""
         self.proposed: Sequence[Effect] = ()
+        self.fallback: FallbackReason | None = None
+        """Why the handler is asked although the step is an agent's, when it is."""
         self.forgiven = False
         """The effect that failed was an agent's; the handler decides as if it had not been tried."""
 

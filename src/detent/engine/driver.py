@@ -326,7 +326,7 @@ class Driver:
         return self.run.id[len(driver.run.id) :]
 
     async def _exhausted(self, limit: str, driver: Driver, seconds: float = 0.0) -> None:
-        reason = f"{limit} budget used up"
+        reason = self.flow.exhausted_reasons.get(limit, f"{limit} budget used up")
         machine, here = self.flow.machine, self.flow.machine.state(self.run.state)
         to = self.flow.exhausted.get(limit)
         if to is not None and machine.allows(here, to):

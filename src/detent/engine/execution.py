@@ -367,6 +367,7 @@ class Execution:
         if side is not None and beside is not None:
             said = tuple(beside.said)
         else:
+            self.ctx.fallback = reason
             try:
                 side = await self._timed(self.handle(self.ctx))
             except Exception as broken:

@@ -47,6 +47,7 @@ class Flow:
         exhausted: Mapping[str, Any] | None = None,
         extra: Mapping[str, Any] | None = None,
         needs: Iterable[Resource] = (),
+        exhausted_reasons: Mapping[str, str] | None = None,
     ) -> None:
         self.machine = machine
         self.name = name or machine.name
@@ -64,6 +65,8 @@ class Flow:
         """Which moves start a new iteration."""
         self.exhausted = {limit: machine.state(state) for limit, state in (exhausted or {}).items()}
         """Where to go when a limit is reached: limit name to state."""
+        self.exhausted_reasons = dict(exhausted_reasons or {})
+        """What is told then, where it is not the usual."""
         self.definition: dict[str, Any] = dict(machine.describe())
         if extra:
             self.definition["extra"] = to_plain(dict(extra))

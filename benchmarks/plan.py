@@ -174,6 +174,7 @@ def dispatch(name: str, **extra: Any) -> Contestant:
 
 
 RAW_CALL = Contestant("raw call", "benchmarks.raw", peer=False)
+RAW_RECORDED = Contestant("raw call, one row", "benchmarks.raw", peer=False, extra={"recorded": True})
 BY_CODE = (
     dispatch("bare handler", part="handler"),
     dispatch("dispatcher alone", part="dispatcher"),
@@ -390,7 +391,7 @@ WORKLOADS: tuple[Workload, ...] = (
         "agent",
         {"runs": 30, "wait": 0.1},
         {"runs": 10, "wait": 0.1},
-        (RAW_CALL, *BY_AGENT, *AGENTS),
+        (RAW_CALL, RAW_RECORDED, *BY_AGENT, *AGENTS),
         tuple(
             Target(f"{name}: under 5 % over the raw call", over(0.05, name, "raw call"))
             for name in names(BY_AGENT)
@@ -406,7 +407,7 @@ WORKLOADS: tuple[Workload, ...] = (
         "agent",
         {"runs": 300, "wait": 0.1, "together": True},
         {"runs": 100, "wait": 0.1, "together": True},
-        (RAW_CALL, *BY_AGENT, *AGENTS),
+        (RAW_CALL, RAW_RECORDED, *BY_AGENT, *AGENTS),
         absent=NO_AGENTS,
         floor="raw call",
         columns=(Column("memory", "MB more", "{:.1f}", 1e-6),),

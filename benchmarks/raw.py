@@ -1,6 +1,7 @@
 """The floors: one full-sync SQLite insert per step, and sleeping or asking with nothing stored."""
 
 import asyncio
+import json
 import sqlite3
 import time
 
@@ -75,12 +76,20 @@ def run_growth(param: Param) -> Result:
 
 
 def run_agent(param: Param) -> Result:
-    """Ask and take the answer as it is."""
+    """Ask and take the answer as it is; `recorded` inserts it as one row, in a transaction of its own."""
+    path, recorded = database(param), bool(param.get("recorded"))
+    connection = open_store(path) if recorded else None
 
     async def execute(run: int) -> None:
-        await asked(param["wait"])
+        answer = await asked(param["wait"])
+        if connection is not None:
+            connection.execute(INSERT, (run, 0, json.dumps(answer)))
 
-    return asyncio.run(agent_steps(execute, param))
+    result = asyncio.run(agent_steps(execute, param))
+    if connection is not None:
+        connection.close()
+        require(count_rows(path, "step") == param["runs"] + 1, "rows are missing")
+    return result
 
 
 if __name__ == "__main__":

@@ -694,3 +694,18 @@ async def test_without_a_declared_output_every_key_is_the_agents_to_set(level, l
     assert run.data.get("looked") is looked
     kept = await run_of(counter(decide, into="said"), {"note": "seen", "suspicious": False}, level)
     assert kept.data.get("looked") is True
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_a_key_an_agent_makes_up_reaches_no_log_line(level):
+    """D-51, I11: not even where nothing is declared, and the comparison finds the key."""
+
+    async def decide(ctx: StepContext) -> dict[str, str]:
+        return {"note": "seen"}
+
+    made_up = "Ada lives in Elm Street\nINFO:detent:dispatch.agent_completed accepted=True"
+    with listening() as records:
+        await run_of(counter(decide), {"note": "seen", made_up: 1}, level)
+    lines = [record.getMessage() for record in records]
+    assert lines
+    assert not [line for line in lines if "Elm" in line or "accepted=True" in line.partition("pointers")[2]]

@@ -15,6 +15,7 @@ from detent.engine.context import BesideContext, CannotCheck, StepContext
 from detent.engine.execution import Execution, Performed
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
+from detent.engine.tallies import Counted
 from detent.kernel import log
 from detent.kernel.autonomy import FallbackReason, StepMode
 from detent.kernel.budget import NOTHING, Spend
@@ -22,26 +23,17 @@ from detent.kernel.dispatch import DispatchResult
 from detent.kernel.entries import Noted
 from detent.kernel.errors import Fenced, StoreUnavailable
 from detent.kernel.evidence import (
-    DEMOTIONS,
     REPLAYED,
-    Demotion,
-    Tally,
     Verdict,
-    below,
     verdict_of,
     verdict_of_shadow,
 )
-from detent.kernel.plain import copied, digest
+from detent.kernel.plain import copied
 from detent.kernel.run import Run
 from detent.kernel.step_config import AGENT_TIMEOUT
 
 if TYPE_CHECKING:
     from detent.engine.driver import Driver
-
-EVIDENCE = "evidence/"
-"""Prefix of the marks that hold a step's tally."""
-TRIES = 5
-"""At writing a mark that others write too."""
 
 
 @dataclass(slots=True)
@@ -119,9 +111,10 @@ class Afterwards:
             "series": dict(self.performed.outcome.detail.get("series") or execution.series(model_id)),
             **note,
         }
-        execution._say(
+        execution.say(
             log.info, "dispatch.shadow_completed", side=side, outcome=note["outcome"],
-            pointers=note.get("pointers", [])[:10], duration_ms=note["duration_ms"], cost_usd=spend.cost_usd,
+            pointers=gate.loggable(note.get("pointers", [])[:10]), duration_ms=note["duration_ms"],
+            cost_usd=spend.cost_usd,
         )  # fmt: skip
         return note, spend
 
@@ -171,44 +164,10 @@ class Afterwards:
             return {"outcome": "agreed"}
         return {"outcome": "differed", "pointers": [one.pointer for one in details], "count": count}
 
-    # -- evidence -------------------------------------------------------------------------------------------
-
     async def _count(self, driver: Driver, verdict: Verdict, series: dict[str, Any]) -> None:
-        """Add a verdict to the step's tally; lower the step when the tally says so."""
-        execution, store = self.execution, driver.engine.store
-        if driver.run.config.get(REPLAYED):
-            return
-        rules = driver.engine.dispatcher.settings.evidence
-        name = execution.plan.qualified
-        key = f"{EVIDENCE}{name}/{digest(series, 12)}"
-        for _ in range(TRIES):
-            said, version = await store.mark(key)
-            before = Tally.from_plain(said)
-            tally = before.after(verdict, rules.keep)
-            why = tally.demotion(rules) if execution.plan.agent else None
-            lower = below(execution.level, rules) if why is not None else None
-            kept = Tally() if lower is not None else tally
-            if await store.set_mark(key, kept.to_plain(), version):
-                break
-        else:
-            return
-        if tally.drifts(rules) and not before.drifts(rules):
-            execution._say(log.warning, "agreement.drift", n=tally.n, agreed=tally.agreed)
-        if lower is None or why is None:
-            return
-        mark = f"{DEMOTIONS}{name}"
-        said, version = await store.mark(mark)
-        there = Demotion.from_plain(said)
-        if there is not None and there.level <= lower:
-            return
-        demotion = Demotion(lower, execution.level, why, driver.clock.now(), "engine", series)
-        if await store.set_mark(mark, demotion.to_plain(), version):
-            execution._say(
-                log.warning, "autonomy.demoted", autonomy=lower.value, was=execution.level.value, why=why,
-                hint=f"look at `detent autonomy report`; `detent autonomy restore {name}` puts it back",
-            )  # fmt: skip
-            note = {"step": name, "level": lower.value, "was": execution.level.value, "why": why}
-            await driver.commit_whole(Noted("autonomy.demoted", note, aside=True))
+        """Have a verdict counted; answers from a tape are no evidence."""
+        if not driver.run.config.get(REPLAYED):
+            await driver.engine.tallies.count(Counted(verdict, driver, self.execution, series))
 
 
 def _bare(step: Step, side: gate.Side) -> gate.Side:

@@ -59,9 +59,9 @@ class Driver:
     """One run under way in this process."""
 
     __slots__ = (
-        "_afterwards", "_began", "_blobs", "_lapses", "_next_fold", "_turns", "_waiters", "_writing",
-        "asides", "budgeted", "cancelling", "clock", "door", "engine", "executors", "flow", "in_slot",
-        "lease", "live", "parent", "run",
+        "_afterwards", "_began", "_blobs", "_lapses", "_next_fold", "_plans", "_turns", "_waiters",
+        "_writing", "asides", "budgeted", "cancelling", "clock", "door", "engine", "executors", "flow",
+        "in_slot", "lease", "live", "parent", "run",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +94,7 @@ class Driver:
         self.executors: dict[str, StepExecutor] = {}
         """Executors made for this run, by provider."""
         self._afterwards: Afterwards | None = None
+        self._plans: dict[str, Plan] = {}
         # At round numbers, so that a run which is taken over again and again is folded all the same.
         self._next_fold = run.seq - run.seq % FOLD_EVERY + FOLD_EVERY
 
@@ -121,12 +122,14 @@ class Driver:
     async def _visit(self) -> None:
         """One attempt at the step of the current state."""
         run = self.run
-        step = self.flow.step_for(run.state)
+        plan = self._plans.get(run.state)
+        if plan is None:
+            plan = self._plans[run.state] = self.engine.dispatcher.plan(self.flow, run.state, run)
+        step = plan.step
         if step.breaker is not None and await self._left_alone(step):
             return
         attempt = run.attempts + 1
         ctx = StepContext(self, step, attempt)
-        plan = self.engine.dispatcher.plan(self.flow, run.state, run)
         self._began = began = self.clock.elapsed()
         try:
             if not plan.plain:

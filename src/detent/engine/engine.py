@@ -25,6 +25,7 @@ from detent.engine.observers import Observers
 from detent.engine.ports import Clock, NewRun, Resource, Store, Tape
 from detent.engine.slots import Slots
 from detent.engine.standing import row_of
+from detent.engine.tallies import Tallies
 from detent.engine.timekeeper import Timekeeper
 from detent.kernel import log
 from detent.kernel.budget import Budget
@@ -74,6 +75,8 @@ class Engine:
         self.breakers = Breakers(store, self.clock)
         self.dispatcher = Dispatcher(dispatch)
         """Decides who performs each step."""
+        self.tallies = Tallies()
+        """Evidence about agents on its way into the store."""
         self.tape = tape
         """Where everything asked of the outside world is recorded or played back."""
         self._resources: list[Resource] = []
@@ -147,6 +150,7 @@ class Engine:
         if self._opened:
             self._opened = False
             try:
+                await self.tallies.settle()
                 await self._let_go_of_helpers()
                 await self.leases.retire()
             finally:

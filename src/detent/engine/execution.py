@@ -95,10 +95,10 @@ class Execution:
         plan, config = self.plan, self.plan.config
         if plan.alone:
             if plan.resolved.sources.get("mode", "default") != "default":
-                self._say(log.debug, "dispatch.mode_ignored", step_type=self.step.step_type.value)
+                self.say(log.debug, "dispatch.mode_ignored", step_type=self.step.step_type.value)
             return await self._agent_alone()
         demoted = await self._demoted() if plan.agent else None
-        self._say(
+        self.say(
             log.info, "dispatch.mode_selected", mode=config.mode.value if config.mode else None,
             autonomy=self.level.value, forced=plan.resolved.forced, source=plan.resolved.sources.get("mode"),
             shadow=bool(config.shadow),
@@ -107,9 +107,9 @@ class Execution:
             return await self._plain()
         kind = self.step.step_type
         if kind is StepType.GENERATE:
-            self._say(log.debug, "dispatch.mode_ignored", step_type=kind.value)
+            self.say(log.debug, "dispatch.mode_ignored", step_type=kind.value)
         if kind in CONTROL:
-            self._say(
+            self.say(
                 log.warning, "dispatch.no_intent", autonomy=self.level.value, step_type=kind.value,
                 hint=f"a {kind.value} step has no agent side",
             )  # fmt: skip
@@ -119,17 +119,17 @@ class Execution:
             return before if isinstance(before, Performed) else await before
         if self.level is AutonomyLevel.OPERATOR:
             hint = demoted or "operator requires deterministic mode; raise autonomy to let the agent answer"
-            self._say(log.warning, "dispatch.operator_fallback", autonomy=self.level.value, hint=hint)
+            self.say(log.warning, "dispatch.operator_fallback", autonomy=self.level.value, hint=hint)
             return await self._fall_back(FallbackReason.OPERATOR, error=AgentFailure("Operator", hint))
         if not self.step.intent:
             hint = "give the step an intent: one or two sentences on what it accomplishes"
-            self._say(
+            self.say(
                 log.warning, "dispatch.no_intent", autonomy=self.level.value, step_type=kind.value, hint=hint
             )
             return await self._fall_back(FallbackReason.NO_INTENT, error=AgentFailure("NoIntent", hint))
         executor = self.executor()
         if isinstance(executor, str):
-            self._say(
+            self.say(
                 log.warning, "dispatch.no_executor", autonomy=self.level.value, why_not=executor,
                 provider=config.provider or self._default_provider(),
                 hint="configure `model.provider`, or set the step to mode: deterministic",
@@ -141,7 +141,7 @@ class Execution:
         begun = any(key.startswith(ASKED) for key in self.driver.run.records)
         if not begun and (short := self.driver.short_of(config.budget)) is not None:
             limit, spent, of = short
-            self._say(log.warning, "dispatch.budget_exhausted", limit=of, spent=spent, unit=limit)
+            self.say(log.warning, "dispatch.budget_exhausted", limit=of, spent=spent, unit=limit)
             message = f"the {limit} budget is used up: {spent:g} of {of:g}"
             return await self._fall_back(
                 FallbackReason.BUDGET, error=AgentFailure("BudgetExhaustedError", message)
@@ -305,7 +305,7 @@ class Execution:
         except CannotCheck:
             judgement = Judgement(False, Check.COMPARE, (Discrepancy("", "value"),))
         self._judged(judgement)
-        self._say(
+        self.say(
             log.info, "dispatch.agent_completed", autonomy=self.level.value, accepted=judgement.accepted,
             duration_ms=round(asked.seconds * 1000, 1), attempts=asked.attempts,
             input_tokens=asked.spend.input_tokens, output_tokens=asked.spend.output_tokens,
@@ -330,14 +330,14 @@ class Execution:
         """A step that only an agent can perform: its failure is the step's."""
         executor = self.executor()
         if isinstance(executor, str):
-            self._say(log.error, "dispatch.failed", reason=FallbackReason.NO_EXECUTOR.value,
+            self.say(log.error, "dispatch.failed", reason=FallbackReason.NO_EXECUTOR.value,
                       agent_error_type="NoExecutor", handler_error_type=None)  # fmt: skip
             raise StepFailed(f"Step '{self.step.name}' needs an agent: {executor}.")
         if self.driver.money_is_limited(self.plan.config.budget):
             check_price(self.plan, executor)
         asked = await self.ask(executor)
         if asked.failure is not None:
-            self._say(log.error, "dispatch.failed", reason=asked.failure.reason.value,
+            self.say(log.error, "dispatch.failed", reason=asked.failure.reason.value,
                       agent_error_type=asked.failure.type, handler_error_type=None)  # fmt: skip
             raise StepFailed(f"{asked.failure.type}: {asked.failure.message}")
         assert self.agent_side is not None
@@ -372,7 +372,7 @@ class Execution:
                 side = await self._timed(self.handle(self.ctx))
             except Exception as broken:
                 self._fell_back(reason, error, failure, asked, attempts, succeeded=False)
-                self._say(
+                self.say(
                     log.error, "dispatch.failed", reason=reason.value,
                     agent_error_type=error.type if error else None, handler_error_type=type(broken).__name__,
                 )  # fmt: skip
@@ -473,9 +473,10 @@ class Execution:
             else "rejected"
         )
         level: Callable[..., None] = log.warning if count or not judgement.accepted else log.info
-        self._say(
+        self.say(
             level, "dispatch.autonomy_validation", autonomy=self.level.value, check=judgement.check.value,
-            outcome=outcome, discrepancies=count, pointers=[one.pointer for one in judgement.details[:10]],
+            outcome=outcome, discrepancies=count,
+            pointers=gate.loggable(one.pointer for one in judgement.details[:10]),
         )  # fmt: skip
 
     def _fell_back(
@@ -488,7 +489,7 @@ class Execution:
         *,
         succeeded: bool,
     ) -> None:
-        self._say(
+        self.say(
             log.warning, "dispatch.fallback", autonomy=self.level.value, reason=reason.value,
             error_type=error.type if error else None,
             error=failure.loggable if failure is not None else error.message if error else None,
@@ -497,11 +498,12 @@ class Execution:
         )  # fmt: skip
 
     def _completed(self, *, fallback: bool) -> None:
-        self._say(
+        self.say(
             log.info, "dispatch.deterministic_completed", duration_ms=self._handler_ms(), fallback=fallback
         )
 
-    def _say(self, level: Callable[..., None], event: str, **more: Any) -> None:
+    def say(self, level: Callable[..., None], event: str, **more: Any) -> None:
+        """Tell an event about this step."""
         level(event, **self.facts, timestamp=self.driver.clock.now(), **more)
 
     def _ms(self) -> float:

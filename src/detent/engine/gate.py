@@ -6,7 +6,8 @@ code has the last word.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from detent.engine.contract import Contract
 
 MOST_KEPT = 50
+_NAME = re.compile(r"[A-Za-z0-9_.*-]{0,40}")
 BESIDE_OUTPUT = ("/effects", "/append", "/next_state")
 """Where a rule's pointer does not mean a place in the output."""
 
@@ -145,6 +147,14 @@ async def _verdict(step: Step, inputs: Mapping[str, Any], proposal: Proposal) ->
         reasons = rest[0] if rest else ()
         return Verdict(bool(ok), (reasons,) if isinstance(reasons, str) else tuple(reasons))
     return Verdict(bool(said))
+
+
+def loggable(pointers: Iterable[str]) -> list[str]:
+    """Pointers for a log line: parts that are no plain names stay out, an agent may have made them up."""
+    return [
+        "/".join(part if _NAME.fullmatch(part) else "…" for part in pointer.split("/"))
+        for pointer in pointers
+    ]
 
 
 def _pointer(reason: str) -> str:

@@ -81,4 +81,6 @@ def _line(event: str, facts: dict[str, Any]) -> str:
 def _word(value: Any) -> str:
     """The value as one word: text that is none is quoted, so a line break in it cannot forge a line."""
     text = str(value)
-    return text if text.isprintable() and text and not any(char in text for char in ' "=') else repr(text)
+    if text.isprintable() and text and " " not in text and '"' not in text and "=" not in text:
+        return text
+    return repr(text)

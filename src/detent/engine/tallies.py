@@ -1,0 +1,125 @@
+"""Verdicts about agents on their way into the store: many at once become one write, and none is lost.
+
+A verdict that can only speak for an agent is written in passing; one that speaks against it is written before
+the run goes on, because a step may have to go down a level.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from detent.kernel import log
+from detent.kernel.entries import Noted
+from detent.kernel.errors import Fenced, StoreError
+from detent.kernel.evidence import DEMOTIONS, Demotion, Tally, Verdict, below
+from detent.kernel.plain import digest
+
+if TYPE_CHECKING:
+    from detent.engine.driver import Driver
+    from detent.engine.execution import Execution
+
+EVIDENCE = "evidence/"
+"""Prefix of the marks that hold a step's tally."""
+TRIES = 100
+"""At writing a mark that other processes write too."""
+
+
+@dataclass(slots=True)
+class Counted:
+    """One verdict, and whom to tell what follows from it."""
+
+    verdict: Verdict
+    driver: Driver
+    execution: Execution
+    series: dict[str, Any]
+
+
+class Tallies:
+    """The tallies of every series under way in this process."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[Counted]] = {}
+        self._writers: dict[str, asyncio.Task[None]] = {}
+        self._clean: set[str] = set()
+        """Tallies that held nothing against the agent when they were last written."""
+
+    async def count(self, counted: Counted) -> None:
+        """Add a verdict to its tally."""
+        key = f"{EVIDENCE}{counted.execution.plan.qualified}/{digest(counted.series, 12)}"
+        self._waiting.setdefault(key, []).append(counted)
+        if key not in self._writers:
+            self._writers[key] = asyncio.create_task(self._write(key))
+        # Agreement may complete a window in which there was too little of it.
+        speaks_for = counted.verdict is Verdict.AGREED and key in self._clean
+        if not speaks_for and counted.verdict is not Verdict.UNCHECKED:
+            await asyncio.shield(self._writers[key])
+
+    async def settle(self) -> None:
+        """Wait until everything said so far is written."""
+        await asyncio.gather(*self._writers.values(), return_exceptions=True)
+
+    async def _write(self, key: str) -> None:
+        """Write what waits for one tally, until nothing does."""
+        try:
+            while counted := self._waiting.pop(key, None):
+                try:
+                    await self._add(key, counted)
+                except (Fenced, StoreError) as error:
+                    log.error("evidence.lost", key=key, verdicts=len(counted), error=type(error).__name__)
+        finally:
+            del self._writers[key]
+
+    async def _add(self, key: str, several: list[Counted]) -> None:
+        engine = several[0].driver.engine
+        rules, store = engine.dispatcher.settings.evidence, engine.store
+        for attempt in range(TRIES):
+            said, version = await store.mark(key)
+            tally = before = Tally.from_plain(said)
+            lowered: list[tuple[Counted, str]] = []
+            drifted: list[tuple[Counted, Tally]] = []
+            for one in several:
+                earlier, tally = tally, tally.after(one.verdict, rules.keep)
+                if tally.drifts(rules) and not earlier.drifts(rules):
+                    drifted.append((one, tally))
+                why = tally.demotion(rules) if one.execution.plan.agent else None
+                if why is not None and below(one.execution.level, rules) is not None:
+                    lowered.append((one, why))
+                    tally = Tally()
+            if tally == before and not lowered:
+                return
+            if await store.set_mark(key, tally.to_plain(), version):
+                break
+            await asyncio.sleep(random.uniform(0, 0.002 * (attempt + 1)))
+        else:
+            log.error("evidence.lost", key=key, verdicts=len(several), error="contention")
+            return
+        (self._clean.discard if {"d", "h"} & set(tally.recent) else self._clean.add)(key)
+        for one, there in drifted:
+            one.execution.say(log.warning, "agreement.drift", n=there.n, agreed=there.agreed)
+        for one, why in lowered:
+            await self._lower(one, why)
+
+    async def _lower(self, one: Counted, why: str) -> None:
+        """Hold the step at the next level down, and say so: to the store, the log and the journal."""
+        execution, driver = one.execution, one.driver
+        rules, store = driver.engine.dispatcher.settings.evidence, driver.engine.store
+        lower = below(execution.level, rules)
+        name = execution.plan.qualified
+        if lower is None:
+            return
+        said, version = await store.mark(f"{DEMOTIONS}{name}")
+        there = Demotion.from_plain(said)
+        if there is not None and there.level <= lower:
+            return
+        demotion = Demotion(lower, execution.level, why, driver.clock.now(), "engine", one.series)
+        if not await store.set_mark(f"{DEMOTIONS}{name}", demotion.to_plain(), version):
+            return  # somebody else has just said something about it
+        execution.say(
+            log.warning, "autonomy.demoted", autonomy=lower.value, was=execution.level.value, why=why,
+            hint=f"look at `detent autonomy report`; `detent autonomy restore {name}` puts it back",
+        )  # fmt: skip
+        note = {"step": name, "level": lower.value, "was": execution.level.value, "why": why}
+        await driver.commit_whole(Noted("autonomy.demoted", note, aside=True))

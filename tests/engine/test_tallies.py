@@ -1,0 +1,43 @@
+"""Evidence is counted once and wholly, however many runs are under way."""
+
+import asyncio
+
+from detent.kernel.evidence import Tally
+from tests.engine.dispatching.samples import MAIL, agent, forms, scripted, settings
+
+
+async def tallies(engine):
+    marks = await engine.store.marks("evidence/")
+    return [Tally.from_plain(value) for value in marks.values()]
+
+
+async def test_no_verdict_is_lost_among_many_runs_at_once(bench):
+    executor = scripted({"output": {"kind": "fault", "urgent": True}, "repeat": True})
+    engine = await bench.engine(forms(), dispatch=settings(executor, agent("collaborator")))
+    await asyncio.gather(*(engine.run("flow", MAIL) for _ in range(150)))
+    await engine.tallies.settle()
+    (tally,) = await tallies(engine)
+    assert tally.n == 150
+
+
+async def test_two_processes_worth_of_engines_count_into_one_tally(durable):
+    executor = scripted({"output": {"kind": "fault", "urgent": True}, "repeat": True})
+    engines = [
+        await durable.engine(forms(), dispatch=settings(executor, agent("collaborator"))) for _ in range(2)
+    ]
+    await asyncio.gather(*(engine.run("flow", MAIL) for engine in engines for _ in range(40)))
+    for engine in engines:
+        await engine.tallies.settle()
+    (tally,) = await tallies(engines[0])
+    assert tally.n == 80
+
+
+async def test_what_is_counted_in_passing_is_written_before_the_engine_is_gone(durable):
+    executor = scripted({"output": {"kind": "fault", "urgent": True}, "repeat": True})
+    engine = await durable.engine(forms(), dispatch=settings(executor, agent("approver")))
+    for _ in range(5):
+        await engine.run("flow", MAIL)
+    await engine.stop()
+    again = await durable.engine(forms())
+    (tally,) = await tallies(again)
+    assert tally.asked == "uuuuu"

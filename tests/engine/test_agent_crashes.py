@@ -8,7 +8,7 @@ import signal
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.engine.engine import Engine
 from detent.kernel.entries import Entry, Moved, Noted, Recorded
+from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
 from detent.testing.crash import CrashPoints
 from detent.testing.nursery import Job, Nursery
@@ -102,11 +103,16 @@ class Scene:
             await store.close()
 
     @asynccontextmanager
-    async def engine(self) -> AsyncIterator[Engine]:
-        """An engine of this process on the same store."""
+    async def engine(self, *, patient: bool = False) -> AsyncIterator[Engine]:
+        """An engine of this process on the same store; a patient one waits an hour before it tries again."""
         workload = journey(self.world, CrashPoints())
+        settings = workload.dispatch
+        assert settings is not None
+        if patient:
+            slow = replace(settings.steps["guess"], retry_policy=RetryPolicy(3, 3600.0, 3600.0))
+            settings = replace(settings, steps={**settings.steps, "guess": slow})
         store = SQLiteStore(self.folder / "store.db")
-        async with Engine(store, workload.flows, dispatch=workload.dispatch) as engine:
+        async with Engine(store, workload.flows, dispatch=settings) as engine:
             yield engine
 
     async def told(self) -> Told:
@@ -405,6 +411,20 @@ async def test_an_engine_that_stops_amid_an_attempt_leaves_the_step_to_be_resume
     assert not [e for e in journal if isinstance(e.body, Moved) and e.body.frm == step]
     assert "attempt_failed" not in {entry.kind for entry in journal}
     await goes_on_as_if_nothing_had_happened(here)
+
+
+async def test_an_engine_that_stops_between_two_attempts_leaves_the_second_to_whoever_resumes(scene):
+    """D-35, D-55: the hour to wait is not waited out, and the attempt made is not made again."""
+    here = await scene()
+    async with here.engine(patient=True) as engine:
+        await engine.start("journey", {"serial": "KX-7"}, run_id=here.run_id)
+        async for entry in engine.follow(here.run_id):
+            if isinstance(entry.body, Recorded) and "503" in str(entry.body.value):
+                break
+        await engine.stop()
+    assert sum(one.step == "guess" for one in here.oracle.asked) == 1
+    told = await goes_on_as_if_nothing_had_happened(here)
+    assert told.asked == _UNDISTURBED[PLENTY].asked
 
 
 async def test_sigterm_lets_the_answer_under_way_come_and_keeps_it(scene):

@@ -444,6 +444,7 @@ def holds_whatever_is_said(one: Ran, level: str) -> None:
         assert SECRET not in asked.prompt
         assert SECRET not in asked.instructions
         assert SECRET not in str(asked.heard)
+        assert all(tool.description.isprintable() for tool in asked.tools)
 
 
 def said_only_under_inputs(one: Ran, quiet: Ran, place: str) -> None:
@@ -659,6 +660,23 @@ async def test_a_condition_that_holds_cannot_be_dodged_by_naming_the_move_after_
     assert dodging.data.get("looked") is True
     agreeing = await run_of(flow, {"output": {}, "effects": effects, "next_state": "look"}, level)
     assert agreeing.data.get("looked") is True
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_a_step_that_declares_one_way_leads_no_other(level):
+    """1.8: the table's other moves are not the agent's to take, named or not."""
+
+    async def decide(ctx: StepContext) -> Outcome:
+        return Outcome("shut", set={"note": "seen"})
+
+    machine: Machine[str] = Machine(
+        "door", start="decide", moves={"decide": ["open", "shut"]},
+        ends={"open": Status.SUCCEEDED, "shut": Status.SUCCEEDED},
+    )  # fmt: skip
+    step = Step("decide", decide, "Say how it stands.", output_schema=Case, next=("shut",), queries=())
+    flow = Flow(machine, {"decide": step})
+    for answer in ({"note": "seen"}, {"note": "seen", "next_state": "open"}):
+        assert (await run_of(flow, answer, level)).state == "shut"
 
 
 @dataclass(frozen=True)

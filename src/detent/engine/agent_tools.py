@@ -10,7 +10,7 @@ from detent.engine.context import CannotCheck
 from detent.engine.executor import OutputSchemaValidationError
 from detent.engine.outcome import Effect
 from detent.engine.ports import TapeError
-from detent.engine.prompting import masked
+from detent.engine.prompting import masked, one_line
 from detent.engine.tools import ToolError
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.errors import BudgetExceededError, Fenced, StoreUnavailable
@@ -68,7 +68,8 @@ class AgentTools:
     def list(self) -> tuple[AgentTool, ...]:
         """The allowed tools."""
         return tuple(
-            AgentTool(tool.name, tool.kind, tool.description, tool.schema) for tool in self._tools.values()
+            AgentTool(tool.name, tool.kind, one_line(tool.description), tool.schema)
+            for tool in self._tools.values()
         )
 
     async def call(self, name: str, args: Mapping[str, Any]) -> Any:

@@ -206,7 +206,7 @@ class Dispatcher:
         for plan in plans:
             limit = budget.cost_usd if budget is not None else None
             limit = limit or (plan.config.budget.cost_usd if plan.config.budget is not None else None)
-            if limit is None or not (plan.agent or plan.config.shadow):
+            if limit is None or not (plan.agent or plan.alone or plan.config.shadow):
                 continue
             if plan.agent and plan.config.autonomy is AutonomyLevel.OPERATOR and not plan.config.shadow:
                 continue

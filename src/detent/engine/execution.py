@@ -25,7 +25,7 @@ from detent.kernel.autonomy import AutonomyLevel, Check, FallbackReason, StepMod
 from detent.kernel.dispatch import AgentFailure, DispatchResult
 from detent.kernel.entries import Body
 from detent.kernel.equivalence import Discrepancy
-from detent.kernel.errors import DetentError, InvalidTransitionError, name_of
+from detent.kernel.errors import BudgetExceededError, DetentError, InvalidTransitionError, name_of
 from detent.kernel.evidence import DEMOTIONS, Demotion
 from detent.kernel.plain import digest, to_plain
 
@@ -271,6 +271,10 @@ class Execution:
                 raise broken(["/next_state: the facts lead elsewhere"])
             if self.plan.contract.names_next:
                 outcome = outcome._replace(next=proposal.next)
+        declared = self.step.next
+        if declared is not None and len(declared) == 1 and outcome[:2] == (None, None):
+            if outcome.hold is None and outcome.end is None:  # nobody is asked where there is one way to go
+                outcome = outcome._replace(next=declared[0])
         if proposal.reason is not None and outcome.reason is None:
             outcome = outcome._replace(reason=proposal.reason)
         effects = (*proposal.effects, *ctx.proposed, *outcome.effects)
@@ -282,7 +286,10 @@ class Execution:
             raise broken(["/next_state: the conditions on the table do not allow it"]) from error
         except (DetentError, TypeError, ValueError, KeyError) as error:
             raise broken([f"/: cannot be carried out ({type(error).__name__})"]) from error
-        if proposal.next is not None and to is not None and to != proposal.next:
+        moves = to is not None and outcome.end is None
+        if declared is not None and moves and to not in declared:
+            raise broken(["/next_state: the facts lead to a state the step does not declare"])
+        if proposal.next is not None and moves and to != proposal.next:
             # Nobody asked: the conditions on the table choose, and an answer cannot choose past them.
             raise broken(["/next_state: the conditions on the table lead elsewhere"])
         self.agent_side = Side.of(self.step, proposal.output, outcome, to, effects)
@@ -370,6 +377,10 @@ class Execution:
             self.ctx.fallback = reason
             try:
                 side = await self._timed(self.handle(self.ctx))
+            except (
+                BudgetExceededError
+            ):  # the handler itself pays for something: then the run is out of budget
+                raise
             except Exception as broken:
                 self._fell_back(reason, error, failure, asked, attempts, succeeded=False)
                 self.say(

@@ -73,9 +73,7 @@ def allowed_block(contract: Contract) -> str | None:
     if contract.names_next:
         lines.append(f"next_state: {', '.join(contract.next)}")
     for tool in contract.effects.values():
-        # A description may come from outside (a server of tools): it gets its one line and begins no other.
-        described = _visible(" ".join(tool.description.split()))
-        lines.append(f"effect {tool.name}: {described}".rstrip(": "))
+        lines.append(f"effect {tool.name}: {one_line(tool.description)}".rstrip(": "))
         args = json.dumps(to_plain(tool.schema), ensure_ascii=False, sort_keys=True)
         lines.append(f"  args: {_visible(args)}")
     return "\n".join(lines) if len(lines) > 1 else None
@@ -153,6 +151,11 @@ def _cut(value: Any, longest: int, place: str, places: list[str]) -> Any:
 
 def _json(value: Any) -> str:
     return _visible(json.dumps(to_plain(value), indent=2, sort_keys=True, ensure_ascii=False))
+
+
+def one_line(text: str) -> str:
+    """A tool's description, which may come from outside: it gets its one line and begins no other."""
+    return _visible(" ".join(text.split()))
 
 
 def _visible(text: str) -> str:

@@ -55,7 +55,7 @@ class DispatchResult:
     fallback_used: bool = False
     fallback_reason: FallbackReason | None = None
     autonomy_level: AutonomyLevel = AutonomyLevel.OPERATOR
-    """As configured, whatever came of it."""
+    """The level in force: as configured, or lower where the step was demoted."""
     agent_called: bool = False
     agent_result_accepted: bool | None = None
     """None where nobody wanted an agent."""

@@ -295,7 +295,7 @@ LOUD: dict[str, tuple[Flow, list[dict[str, Any]]]] = {
         [{"output": {"output": {"success": False, "error": S}, "effects": []}}],
     ),
     "validator": (quiet(validator=lambda inputs, proposal: (False, [f"/kind {S}", S])), [posts("x")]),
-    "validator fails": (quiet(validator=lambda inputs, proposal: {}[S]), [posts("x")]),
+    "validator fails": (quiet(validator=lambda inputs, proposal: inputs[S]), [posts("x")]),
     "agent alone": (
         quiet(failing, step_type=StepType.AGENT),
         [{"error": {"type": "permanent", "message": S}}],

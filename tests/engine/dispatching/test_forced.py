@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -39,12 +40,12 @@ BY = ["start", "settings", "config"]
 def forced(by: str, source, *, steps) -> tuple[dict, dict]:
     """Options of the engine and of the run."""
     dispatch = settings(source, steps=steps, force_deterministic=by == "settings")
-    options = {
+    options: dict[str, dict[str, Any]] = {
         "start": {"force_deterministic": True},
         "settings": {},
         "config": {"config": {"force_deterministic": True}},
-    }[by]
-    return {"dispatch": dispatch}, options
+    }
+    return {"dispatch": dispatch}, options[by]
 
 
 class TestEveryStep:

@@ -148,4 +148,4 @@ def _spend(usage: UsageMetadata | None) -> Spend:
 def declared_tools(step: Step, tools: Toolbox, allowed: tuple[str, ...] | None) -> dict[str, Tool]:
     """The tools a step declares, narrowed to those its configuration allows."""
     names = dict.fromkeys([*(step.queries or ()), *(step.effects or ())])
-    return {name: tools[name] for name in names if allowed is None or name in allowed}
+    return {name: step.offers.get(name, tools[name]) for name in names if allowed is None or name in allowed}

@@ -277,6 +277,8 @@ class Asking:
             )
         except BudgetExceededError as error:
             return {"error": Failure.of(error).to_plain(), "ms": 0.0}, fresh
+        if not fresh:  # what it asked then is part of what this attempt decides on
+            ctx.looked = [*ctx.looked, *record.get("looked", ())]
         return dict(record), fresh
 
     async def _execute(
@@ -285,6 +287,7 @@ class Asking:
         """Call the executor once; whatever goes wrong is part of what is kept."""
         plan, config, clock = self.plan, self.plan.config, self.driver.clock
         began = clock.elapsed()
+        seen = len(self.ctx.looked)
         record: dict[str, Any] = {"request": name}
         limit = asyncio.timeout(config.timeout or AGENT_TIMEOUT)
         usage: UsageMetadata | None = None
@@ -327,6 +330,8 @@ class Asking:
                 {"tool": one.tool, "args": to_plain(one.args), **({"key": one.key} if one.key else {})}
                 for one in tools.proposed
             ]
+        if looked := list(self.ctx.looked)[seen:]:
+            record["looked"] = looked
         record["ms"] = round((clock.elapsed() - began) * 1000, 3)
         if usage is not None:
             try:

@@ -103,6 +103,12 @@ class StepContext:
         """The answer to a hold asked in this visit, or `default` while there is none."""
         return view(self._run.answers.get(name, default))
 
+    @property
+    def last_attempt(self) -> bool:
+        """True when a transient failure of this attempt would not be followed by another."""
+        plan = self._driver.engine.dispatcher.plan(self._driver.flow, self._driver.run.state, self._run)
+        return self.attempt >= plan.retry.max_attempts
+
     def now(self) -> float:
         """Seconds since the epoch, on the engine's clock."""
         return self._driver.clock.now()
@@ -148,9 +154,15 @@ class StepContext:
         memo = self._memo = self._memo if self._memo is not None else {}
         if key not in memo:
             name = f"look/{digest([tool, plain], 24)}"
-            if name in self._run.records:  # asked before a crash
-                return copied(self._run.records[name])
+            if name in self._run.records:
+                answer = self._run.records[name]
+                line = self._line(found, plain, answer)
+                if name not in memo and line not in self.looked:
+                    self._looked(line)  # asked before a crash; this attempt decides on it all the same
+                memo[name] = True
+                return copied(answer)
             if durable and not found.private:
+                memo[name] = True
                 return await self.once(name, lambda: self._ask(found, plain))
             memo[key] = asyncio.ensure_future(self._ask(found, plain))
         try:
@@ -270,14 +282,24 @@ class StepContext:
 
     def keep(self, body: bytes | str) -> dict[str, Any]:
         """Keep a large or private value beside the journal; gives the reference to put into data."""
-        raw = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
-        blob = Blob(hashlib.sha256(raw).hexdigest(), raw)
+        blob = blob_of(body)
         self._driver.keep(blob)
-        return {"$blob": blob.hash, "size": len(raw)}
+        return kept_beside(blob.body)
 
     async def kept(self, reference: Mapping[str, Any]) -> bytes | None:
         """The kept value, or None when it was purged."""
         return await self._driver.blob(reference["$blob"])
+
+
+def blob_of(body: bytes | str) -> Blob:
+    """A value as it is kept beside a journal."""
+    raw = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
+    return Blob(hashlib.sha256(raw).hexdigest(), raw)
+
+
+def kept_beside(body: bytes) -> dict[str, Any]:
+    """How data refers to a value kept beside the journal."""
+    return {"$blob": hashlib.sha256(body).hexdigest(), "size": len(body)}
 
 
 def brief(value: Any, private: bool = False) -> Any:
@@ -307,6 +329,7 @@ class BesideContext(StepContext):
         self._memo = home._memo
         self._home = home
         self._run = home._run
+        self.looked = home.looked
         self.said: list[Body] = []
         """Remarks and tags, for whoever takes this over to commit."""
 

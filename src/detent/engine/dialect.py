@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 class Dialect(Protocol):
-    """Asks and understands."""
+    """Asks and understands.
+
+    One that has to look something up before it can ask also has `async prepare(plan, ctx, inputs) -> inputs`.
+    """
 
     def fingerprint(self, plan: Plan) -> str:
         """Changes with anything an agent is told, inputs aside."""

@@ -147,6 +147,7 @@ class Dispatcher:
             flow=flow.name,
             inline=_inline(step),
             steps=settings.steps,
+            hint=step.hints or UNSAID,
             agent=settings.agents.get(DISPATCH_AGENT),
             agent_name=DISPATCH_AGENT,
             model=settings.model,

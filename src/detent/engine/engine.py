@@ -15,6 +15,7 @@ from typing import Any
 from detent.engine import interventions, recovery
 from detent.engine.breaker import Breakers
 from detent.engine.clock import SystemClock
+from detent.engine.context import blob_of
 from detent.engine.dispatch import FORCE, Dispatcher
 from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.driver import Driver
@@ -22,7 +23,7 @@ from detent.engine.flow import Flow
 from detent.engine.journals import load
 from detent.engine.leases import Leases
 from detent.engine.observers import Observers
-from detent.engine.ports import Clock, NewRun, Resource, Store, Tape
+from detent.engine.ports import Blob, Clock, NewRun, Resource, Store, Tape
 from detent.engine.slots import Slots
 from detent.engine.standing import row_of
 from detent.engine.tallies import Tallies
@@ -206,10 +207,12 @@ class Engine:
         budget: Budget | None = None,
         config: Mapping[str, Any] | None = None,
         force_deterministic: bool = False,
+        beside: Iterable[bytes] = (),
         drive: bool = True,
     ) -> str:
         """Start a run and give its id; it is durable from here on and under way unless `drive` is False.
 
+        `beside` are values to keep beside the journal; data refers to them as `kept_beside` says.
         `force_deterministic` keeps agents out of it and of all its children, whatever the configuration.
         """
         if isinstance(flow, Flow):
@@ -220,8 +223,9 @@ class Engine:
         if self.tape is not None and self.tape.plays:
             config = {**(config or {}), REPLAYED: True}
         driver = await self._create(
-            self.flow(flow), data, run_id or os.urandom(8).hex(), None, tags, budget, config or {}, drive
-        )
+            self.flow(flow), data, run_id or os.urandom(8).hex(), None, tags, budget, config or {}, drive,
+            tuple(blob_of(body) for body in beside),
+        )  # fmt: skip
         if drive:
             self.launch(driver)
         return driver.run.id
@@ -360,6 +364,7 @@ class Engine:
         budget: Budget | None,
         config: Mapping[str, Any],
         drive: bool = True,
+        blobs: tuple[Blob, ...] = (),
     ) -> Driver:
         """Make a run durable."""
         if flow.needs and drive:
@@ -382,7 +387,8 @@ class Engine:
         lease = await self.store.create(
             NewRun(
                 run_id, flow.name, machine.name, started.parent, (entry,), row_of(run), tuple(run.tags),
-                self.leases.me.id if drive else None, flow.definition, alone=not self._drivers,
+                self.leases.me.id if drive else None, flow.definition, blobs=blobs,
+                alone=not self._drivers,
             )
         )  # fmt: skip
         driver = Driver(self, flow, run, lease, parent)

@@ -15,7 +15,13 @@ from detent.engine import deciding, gate
 from detent.engine.asking import Asked, Asking, Failure
 from detent.engine.context import BesideContext, CannotCheck, StepContext, call
 from detent.engine.dispatch import Plan, check_price
-from detent.engine.executor import Availability, DispatchError, ExecutorResult, StepExecutor
+from detent.engine.executor import (
+    Availability,
+    DispatchError,
+    ExecutorResult,
+    OutputSchemaValidationError,
+    StepExecutor,
+)
 from detent.engine.gate import Judgement, Side
 from detent.engine.outcome import Effect, Outcome, Receipt
 from detent.engine.step import Proposal, Step, StepFailed
@@ -251,6 +257,9 @@ class Execution:
 
     async def ask(self, executor: StepExecutor, *, durable: bool = True) -> Asked:
         """Ask the agent; what it proposes is ready in `agent_side` when it did not fail."""
+        prepare = getattr(self.plan.dialect, "prepare", None)
+        if prepare is not None:
+            self._inputs = dict(await prepare(self.plan, self.ctx, self.inputs))
         asking = Asking(self.driver, self.plan, self.ctx, self.inputs, executor, self.facts, durable=durable)
         return await asking.ask(self._kept)
 
@@ -260,6 +269,8 @@ class Execution:
         broken = self.plan.contract.broken
         try:
             outcome = await concluded(self.step, ctx, proposal.output)
+        except OutputSchemaValidationError:
+            raise
         except Exception as error:
             raise broken([f"/: nothing can be concluded from it ({type(error).__name__})"]) from error
         if self.step.straight:
@@ -272,9 +283,9 @@ class Execution:
             if self.plan.contract.names_next:
                 outcome = outcome._replace(next=proposal.next)
         declared = self.step.next
-        if declared is not None and len(declared) == 1 and outcome[:2] == (None, None):
-            if outcome.hold is None and outcome.end is None:  # nobody is asked where there is one way to go
-                outcome = outcome._replace(next=declared[0])
+        undecided = all(part is None for part in (outcome.next, outcome.event, outcome.hold, outcome.end))
+        if declared is not None and len(declared) == 1 and undecided:
+            outcome = outcome._replace(next=declared[0])  # nobody is asked where there is one way to go
         if proposal.reason is not None and outcome.reason is None:
             outcome = outcome._replace(reason=proposal.reason)
         effects = (*proposal.effects, *ctx.proposed, *outcome.effects)

@@ -38,16 +38,19 @@ class Side:
     to: str | None
     """Where it leads."""
     effects: tuple[Effect, ...]
+    whole: bool = False
+    """It came as an outcome: which facts led to it is not known."""
 
     @classmethod
     def of(cls, step: Step, value: Any, outcome: Outcome, to: str | None, effects: tuple[Any, ...]) -> Side:
         """A side from what a handler gave back, or from an agent's output."""
         output = value
         named = outcome.next is value  # a bare state is where to go, not an output
-        if isinstance(value, Outcome) or value is None or named:
+        whole = isinstance(value, Outcome) or value is None or named
+        if whole:
             changes = outcome.set
             output = changes.get(step.into) if step.into is not None and step.into in changes else changes
-        return cls(outcome, output, to, tuple(Effect.of(effect) for effect in effects))
+        return cls(outcome, output, to, tuple(Effect.of(effect) for effect in effects), whole)
 
     def document(self) -> dict[str, Any]:
         """Everything that is compared, as canonical values."""
@@ -86,6 +89,8 @@ def compare_sides(
     step: Step, contract: Contract, left: Side, right: Side
 ) -> tuple[tuple[Discrepancy, ...], int]:
     """Where two sides differ: output, next state, effects in order, additions to data."""
+    if step.conclude is not None and left.whole != right.whole:  # facts and an outcome are not alike
+        left, right = (Side.of(step, one.outcome, one.outcome, one.to, one.effects) for one in (left, right))
     rules = step.compare or CompareRules()
     placed = CompareRules(
         tuple(_placed(pointer) for pointer in rules.ignore),

@@ -257,7 +257,7 @@ async def fork(
     await engine.store.create(
         NewRun(
             new_id, run.flow, run.machine, None, tuple(copied), row_of(run), tuple(run.tags), None,
-            definition or flow.definition, tuple(ledger.values()), run_id,
+            definition or flow.definition, tuple(ledger.values()), blobs_of=run_id,
         )
     )  # fmt: skip
     if drive:

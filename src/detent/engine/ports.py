@@ -131,6 +131,8 @@ class NewRun:
     """Who drives it from the start; None leaves it for anybody."""
     definition: dict[str, Any] = field(default_factory=dict)
     ledger: tuple[LedgerLine, ...] = ()
+    blobs: tuple[Blob, ...] = ()
+    """Values kept beside the journal from the start."""
     blobs_of: str | None = None
     """Run whose blobs this one refers to as well (a fork)."""
     alone: bool = False

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from detent.engine.context import StepContext
     from detent.engine.dialect import Dialect
     from detent.engine.outcome import Effect
+    from detent.engine.tools import Tool
     from detent.kernel.equivalence import CompareRules
     from detent.kernel.step_config import StepConfig
 
@@ -125,6 +126,13 @@ class Step:
     """The handler acts on the world itself: calling it is an effect, performed once through the ledger."""
     repeatable: bool = False
     """Opaque: calling the handler twice is the same as once, so a call in doubt is made again."""
+    hints: StepConfig | None = None
+    """How it is performed where nobody says otherwise: weaker than what settings say about the step."""
+    reserve: tuple[str, ...] = ()
+    """Tools its handler may propose beside `effects`, which agents are never offered."""
+    offers: Mapping[str, Tool] = field(default_factory=dict)
+    """Tools in other words, or under a narrower schema, than the flow has them, as agents are told about
+    them here. What is performed is the flow's."""
     is_async: bool = field(init=False, default=False)
     """The handler is a coroutine function, as most are."""
     straight: bool = field(init=False, default=False)

@@ -90,6 +90,8 @@ class MemoryStore:
         run = _Run(next(self._numbers), new)
         if new.blobs_of is not None and new.blobs_of in self._runs:
             run.blobs = set(self._runs[new.blobs_of].blobs)
+        for blob in new.blobs:
+            self._keep(run, blob)
         self._runs[new.run_id] = run
         self._definitions.setdefault(new.now.fingerprint, new.definition)
         return Lease(run.id, 1, len(run.entries), run)

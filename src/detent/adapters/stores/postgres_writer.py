@@ -360,7 +360,9 @@ class Writer:
         if not creating and all(job.is_plain for job in appending):
             await self._advance_plainly(db, appending)
             return
-        blobs = any(job.commit.blobs for job in appending) or any(job.new.blobs_of for job in creating)
+        blobs = any(job.commit.blobs for job in appending) or any(
+            job.new.blobs_of or job.new.blobs for job in creating
+        )
         await db.execute(b"BEGIN")
         if blobs:
             await db.execute(sql.lock_blobs, (lock_key(self._link.schema),))
@@ -446,6 +448,9 @@ class Writer:
             entries.extend((number, *values) for values in new.entries)
             effects.update(((number, line.key), line) for line in new.new.ledger)
             tags.update(((tag, number), True) for tag in new.new.tags)
+            for blob in new.new.blobs:
+                blobs[blob.hash] = blob
+                refs.append((number, blob.hash))
             if new.definition is not None:
                 definitions[new.new.now.fingerprint] = new.definition
         for job in advanced:

@@ -21,6 +21,7 @@ from detent.adapters.stores.group_commit import GroupCommit
 from detent.adapters.stores.sqlite_file import SQLiteFile
 from detent.engine.ports import (
     FORGOTTEN_AFTER,
+    Blob,
     Commit,
     EdgeCount,
     Lease,
@@ -246,6 +247,8 @@ class SQLiteStore:
                 db.execute(
                     "INSERT OR IGNORE INTO definitions VALUES (?, ?)", (new.now.fingerprint, definition)
                 )
+            for blob in new.blobs:
+                self._keep(db, number, blob)
             if new.blobs_of is not None:
                 db.execute(
                     "INSERT OR IGNORE INTO blob_refs SELECT ?, hash FROM blob_refs "
@@ -258,6 +261,12 @@ class SQLiteStore:
         if definition is not None:
             self._defined.add(new.now.fingerprint)
         return lease
+
+    @staticmethod
+    def _keep(db: sqlite3.Connection, number: int, blob: Blob) -> None:
+        """Write a blob, and that a run refers to it."""
+        db.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", blob)
+        db.execute("INSERT OR IGNORE INTO blob_refs VALUES (?, ?)", (number, blob.hash))
 
     @staticmethod
     def _insert_entries(
@@ -306,8 +315,7 @@ class SQLiteStore:
             else:
                 db.execute("DELETE FROM tags WHERE tag = ? AND run = ?", (tag, number))
         for blob in commit.blobs:
-            db.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", blob)
-            db.execute("INSERT OR IGNORE INTO blob_refs VALUES (?, ?)", (number, blob.hash))
+            self._keep(db, number, blob)
         if commit.definition is not None:
             db.execute(
                 "INSERT OR IGNORE INTO definitions VALUES (?, ?)",

@@ -83,6 +83,18 @@ class BesideTrials(Trials):
         assert sums(await store.edges("flow")) == sums(given)
 
     @trial
+    async def test_a_run_may_bring_blobs_along_when_it_is_made(self, store: Store) -> None:
+        """A mail, say, that the first step reads."""
+        mail = blob(b"from somebody")
+        await store.create(new("r1", blobs=(mail, mail)))
+        await store.create(new("r2", blobs=(mail,)))
+        assert await store.blob(mail.hash) == b"from somebody"
+        await store.purge("r1")
+        assert await store.blob(mail.hash) == b"from somebody"
+        await store.purge("r2")
+        assert await store.blob(mail.hash) is None
+
+    @trial
     async def test_a_blob_stays_as_long_as_a_run_refers_to_it(self, store: Store) -> None:
         shared, own = blob(b"shared \x00\xff"), blob(b"")
         first = await store.create(new("r1"))

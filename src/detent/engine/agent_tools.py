@@ -14,7 +14,7 @@ from detent.engine.prompting import masked, one_line
 from detent.engine.tools import ToolError
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.errors import BudgetExceededError, Fenced, StoreUnavailable
-from detent.kernel.plain import digest, to_plain
+from detent.kernel.plain import decode, digest, encode, to_plain
 
 if TYPE_CHECKING:
     from detent.engine.context import StepContext
@@ -118,12 +118,25 @@ class AgentTools:
             fresh = True
             return await work()
 
+        async def apart() -> Any:
+            """What was said lies beside the journal; what it cost stays in it."""
+            value = to_plain(await ask())
+            used = usage(value)
+            return {
+                "usage": used.to_plain() if used is not None else None,
+                "kept": self._ctx.keep(encode(value)),
+            }
+
         key = f"turn/{digest(to_plain(request), 24)}"
         with self._stopping():
-            if self._durable:
+            if not self._durable:
+                value = to_plain(await work())
+            elif not self._ctx.step.private:
                 value = await self._ctx.once(key, ask, spend=lambda said: _spend(usage(said)))
             else:
-                value = to_plain(await work())
+                record = await self._ctx.once(key, apart, spend=_spend_said)
+                raw = await self._ctx.kept(record["kept"])
+                value = decode(raw) if raw is not None else to_plain(await ask())  # purged: asked anew
         if fresh and (used := usage(value)) is not None:
             self.used = used if self.used is None else self.used + used
         return value
@@ -139,6 +152,12 @@ class AgentTools:
 
     def _refused(self, problems: Sequence[str]) -> OutputSchemaValidationError:
         return OutputSchemaValidationError(self._ctx.step.name, "the allowed tools", problems)
+
+
+def _spend_said(record: Mapping[str, Any]) -> Spend:
+    from detent.engine.executor import UsageMetadata
+
+    return _spend(UsageMetadata.from_plain(record["usage"]))
 
 
 def _spend(usage: UsageMetadata | None) -> Spend:

@@ -31,7 +31,7 @@ from detent.kernel.autonomy import FallbackReason
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Recorded
 from detent.kernel.errors import BudgetExceededError
-from detent.kernel.plain import digest, to_plain, writable
+from detent.kernel.plain import decode, digest, encode, to_plain, writable
 from detent.kernel.step_config import AGENT_TIMEOUT
 
 if TYPE_CHECKING:
@@ -269,14 +269,25 @@ class Asking:
                 ctx.looked = [*ctx.looked, *kept["looked"]]
             return dict(kept["record"])
 
+        async def apart() -> dict[str, Any]:
+            """What the agent said lies beside the journal; what it cost stays in it."""
+            record = await work()
+            said = {key: record.pop(key) for key in ("output", "proposed") if key in record}
+            return {**record, "kept": ctx.keep(encode(said))} if said else record
+
         try:
             if not self.durable:
                 return await work(), True
             record = await ctx.once(
-                f"agent/{number}/{name}", work, spend=lambda said: _usage(said, "usage").spend
-            )
+                f"agent/{number}/{name}", apart if plan.step.private else work,
+                spend=lambda said: _usage(said, "usage").spend,
+            )  # fmt: skip
         except BudgetExceededError as error:
             return {"error": Failure.of(error).to_plain(), "ms": 0.0}, fresh
+        if "kept" in record:
+            raw = await ctx.kept(record["kept"])
+            gone = ExecutorError("What the agent answered was purged.")
+            record |= decode(raw) if raw is not None else {"error": Failure.of(gone).to_plain()}
         if not fresh:  # what it asked then is part of what this attempt decides on
             ctx.looked = [*ctx.looked, *record.get("looked", ())]
         return dict(record), fresh

@@ -128,13 +128,13 @@ class StepContext:
         """Every tool of the flow."""
         return self._driver.flow.tools
 
-    def inputs(self) -> dict[str, Any]:
+    async def inputs(self) -> dict[str, Any]:
         """What the step works on, as it declares it: the same for its handler and for an agent."""
         said = self.step.inputs
         if said is None:
             return dict(copied(self._run.data))
         if callable(said):
-            return dict(said(self))
+            return dict(await call(said, False, self))
         return {key: copied(self._run.data.get(key)) for key in said}
 
     # -- asking ---------------------------------------------------------------------------------------------

@@ -89,10 +89,14 @@ class Execution:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """What the step works on; worked out once, for agent and handler alike."""
-        if self._inputs is None:
-            self._inputs = self.ctx.inputs()
+        """What the step works on, once gathered."""
+        assert self._inputs is not None
         return self._inputs
+
+    async def gather(self) -> None:
+        """Work out what the step works on: once, for agent and handler alike, before anything changes."""
+        if self._inputs is None:
+            self._inputs = await self.ctx.inputs()
 
     # -- the order of checks --------------------------------------------------------------------------------
 
@@ -189,7 +193,7 @@ class Execution:
     async def _plain(self) -> Performed:
         shadow = bool(self.plan.config.shadow) and self._sampled()
         if shadow:
-            _ = self.inputs  # as they are before the step changes anything
+            await self.gather()
         side = await self._timed(self.handle(self.ctx))
         self._completed(fallback=False)
         result = DispatchResult.plain(
@@ -202,6 +206,7 @@ class Execution:
         """What the handler says, through the same steps as an agent's answer."""
         step = self.step
         if step.opaque:
+            await self.gather()
             return self._calling(ctx)
         if self.plan.timeout is None:
             value = await step.call(ctx)
@@ -257,6 +262,7 @@ class Execution:
 
     async def ask(self, executor: StepExecutor, *, durable: bool = True) -> Asked:
         """Ask the agent; what it proposes is ready in `agent_side` when it did not fail."""
+        await self.gather()
         prepare = getattr(self.plan.dialect, "prepare", None)
         if prepare is not None:
             self._inputs = dict(await prepare(self.plan, self.ctx, self.inputs))

@@ -97,8 +97,11 @@ class Step:
     """A sync handler that waits for something: run in a thread so that other runs go on."""
     metadata: dict[str, Any] = field(default_factory=dict)
     step_type: StepType = StepType.PYTHON
-    inputs: Callable[[StepContext], Mapping[str, Any]] | tuple[str, ...] | None = None
-    """What the step works on, as an agent gets it: keys of the run's data, or a function. None: all data."""
+    inputs: Callable[[StepContext], Any] | tuple[str, ...] | None = None
+    """What the step works on, as an agent gets it: keys of the run's data, or a function, sync or async, that
+    gives a mapping. None: all data."""
+    private: bool = False
+    """What an agent answers is kept beside the journal, where it can be purged."""
     output_schema: Any = None
     """The hard contract of the output: a dataclass, TypedDict or model class, or a JSON Schema."""
     returns: Any = None

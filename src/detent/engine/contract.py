@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 ENVELOPE = ("output", "effects", "next_state", "reason")
 LONGEST_REASON = 200
+MOST_EFFECTS = 50
+"""In one answer."""
 
 
 @dataclass(frozen=True)
@@ -184,8 +186,8 @@ class Contract:
         names = {key: key for key in (one.identity(self.step) for one in proposed)}
         if said is None:
             return proposed, names
-        if not isinstance(said, list):
-            problems.append("/effects: must be a list")
+        if not isinstance(said, list) or len(said) > MOST_EFFECTS:
+            problems.append(f"/effects: must be a list of at most {MOST_EFFECTS}")
             return proposed, names
         for index, item in enumerate(said):
             where = f"/effects/{index}"

@@ -218,7 +218,13 @@ class Dispatcher:
 
 def point_out(plan: Plan) -> None:
     """Say what is doubtful about a step's configuration."""
-    for code, hint in plan.resolved.warnings:
+    doubts = list(plan.resolved.warnings)
+    level = plan.config.autonomy or AutonomyLevel.OPERATOR
+    if plan.agent and level > AutonomyLevel.COLLABORATOR and plan.step.straight and not plan.contract.output:
+        doubts.append(
+            ("W007", "the step declares no output, so an agent may set any key; give it an output_schema")
+        )
+    for code, hint in doubts:
         log.warning("config.doubtful", flow=plan.flow.name, step_name=plan.step.name, code=code, hint=hint)
 
 

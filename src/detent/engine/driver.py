@@ -60,7 +60,7 @@ class Driver:
 
     __slots__ = (
         "_afterwards", "_began", "_blobs", "_lapses", "_next_fold", "_plans", "_turns", "_waiters",
-        "_writing", "asides", "budgeted", "cancelling", "clock", "door", "engine", "executors", "flow",
+        "_writing", "asides", "budgeted", "cancelling", "cap", "clock", "door", "engine", "executors", "flow",
         "in_slot", "lease", "live", "parent", "run",
     )  # fmt: skip
 
@@ -93,6 +93,8 @@ class Driver:
         self.door: asyncio.Lock | None = None
         self.executors: dict[str, StepExecutor] = {}
         """Executors made for this run, by provider."""
+        self.cap: Budget | None = None
+        """What the agent under way may use, inside the run's budget."""
         self._afterwards: Afterwards | None = None
         self._plans: dict[str, Plan] = {}
         # At round numbers, so that a run which is taken over again and again is folded all the same.
@@ -301,9 +303,9 @@ class Driver:
 
     def afford(self) -> None:
         """Raise `BudgetExceededError` before something is paid for that no budget covers any more."""
-        if not self.budgeted or not self.engine.dispatcher.asks_agents(self.flow):
+        if self.cap is None and (not self.budgeted or not self.engine.dispatcher.asks_agents(self.flow)):
             return  # a step passed the budget when it began, and may finish
-        if (short := self.short_of()) is not None:
+        if (short := self.short_of(self.cap)) is not None:
             limit, used, of = short
             raise BudgetExceededError(limit, of, used)
 

@@ -267,7 +267,11 @@ class Execution:
         if prepare is not None:
             self._inputs = dict(await prepare(self.plan, self.ctx, self.inputs))
         asking = Asking(self.driver, self.plan, self.ctx, self.inputs, executor, self.facts, durable=durable)
-        return await asking.ask(self._kept)
+        self.driver.cap = self.plan.config.budget
+        try:
+            return await asking.ask(self._kept)
+        finally:
+            self.driver.cap = None
 
     async def _kept(self, proposal: Proposal) -> None:
         """Hold a proposal against what only the run knows: the table's conditions, the ledger."""

@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
+from detent.engine.context import kept_beside
 from detent.engine.outcome import Outcome
 from detent.engine.step import Step, Transient
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.budget import Budget, Spend
+from detent.kernel.plain import encode
 from detent.kernel.policy import BreakerPolicy, RetryPolicy
 from detent.kernel.status import Status
 from tests.engine.conftest import flow_of, journal, kinds, one_step
@@ -314,3 +316,48 @@ class TestSaying:
         engine = await quick.engine(one_step(work))
         run = await engine.run("flow", budget=Budget(tokens=100))
         assert run.data == {"used": 10}
+
+
+class TestDigging:
+    async def test_a_value_is_found_by_its_dotted_key_also_beside_the_journal(self, bench):
+        mail = encode({"subject": "Lamp", "parts": [{"text": "dead"}]}).encode()
+        seen = {}
+
+        async def work(ctx):
+            for key in (
+                "plain.inner",
+                "email.subject",
+                "email.parts.0.text",
+                "email.nobody",
+                "gone",
+                "email",
+            ):
+                seen[key] = await ctx.dig(key, "?")
+
+        engine = await bench.engine(one_step(work))
+        data = {"plain": {"inner": 1}, "email": kept_beside(mail)}
+        run_id = await engine.start("flow", data, beside=[mail])
+        run = await engine.finish(run_id)
+        assert run.status is Status.SUCCEEDED, run.error
+        assert seen == {
+            "plain.inner": 1,
+            "email.subject": "Lamp",
+            "email.parts.0.text": "dead",
+            "email.nobody": "?",
+            "gone": "?",
+            "email": {"subject": "Lamp", "parts": [{"text": "dead"}]},
+        }
+
+    async def test_what_was_purged_is_not_there(self, bench):
+        mail = encode({"subject": "Lamp"}).encode()
+        seen = []
+
+        async def work(ctx):
+            seen.append(await ctx.dig("email.subject"))
+
+        engine = await bench.engine(one_step(work))
+        run_id = await engine.start("flow", {"email": kept_beside(mail)}, beside=[mail], drive=False)
+        await engine.store.purge(run_id)
+        await engine.resume(run_id)
+        await engine.finish(run_id)
+        assert seen == [None]

@@ -15,7 +15,8 @@ from detent.engine.tools import Tool, Toolbox, ToolError
 from detent.kernel.budget import NOTHING, Budget, Spend
 from detent.kernel.entries import Body, Noted, Recorded, Tagged
 from detent.kernel.errors import ConfigurationError, DetentError
-from detent.kernel.plain import canonical, copied, digest, encode, to_plain
+from detent.kernel.guards import dig
+from detent.kernel.plain import canonical, copied, decode, digest, encode, to_plain
 from detent.kernel.view import View, view
 
 if TYPE_CHECKING:
@@ -286,6 +287,26 @@ class StepContext:
         self._driver.keep(blob)
         return kept_beside(blob.body)
 
+    async def dig(self, dotted: str, default: Any = None) -> Any:
+        """A value of the run's data by its dotted key, also inside JSON kept beside the journal.
+
+        `default` where the way ends early, or where what was kept has been purged.
+        """
+        here: Any = self._run.data
+        parts = dotted.split(".") if dotted else []
+        while True:
+            if isinstance(here, Mapping) and set(here) == {"$blob", "size"}:
+                raw = await self.kept(here)
+                if raw is None:
+                    return default
+                here = decode(raw)
+                continue
+            if not parts:
+                return copied(here)
+            here = dig(here, parts.pop(0), _ABSENT)
+            if here is _ABSENT:
+                return default
+
     async def kept(self, reference: Mapping[str, Any]) -> bytes | None:
         """The kept value, or None when it was purged."""
         return await self._driver.blob(reference["$blob"])
@@ -363,3 +384,6 @@ async def call(function: Callable[..., Any], blocking: bool = False, /, *args: A
     if isinstance(result, Awaitable):
         result = await result
     return result
+
+
+_ABSENT = object()

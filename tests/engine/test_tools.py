@@ -7,6 +7,7 @@ import pytest
 from detent import Effect, Engine, Flow, Machine, MemoryStore, Outcome, Status
 from detent.engine.tools import EffectCall, Tool, Toolbox, ToolError, query, tool
 from detent.kernel.errors import ConfigurationError
+from tests.engine.conftest import one_step
 
 
 @tool("crm.open", idempotent=True)
@@ -90,3 +91,29 @@ class TestArguments:
             run = await engine.run("flow")
         assert (run.status, run.holds, done) == (Status.FAILED, {}, [])
         assert "cannot be called like this" in run.error
+
+
+class TestGiven:
+    async def test_arguments_the_run_gives_reach_queries_and_effects_and_nobody_else_says_them(self, bench):
+        heard = []
+
+        def look(what, day):
+            heard.append(("look", what, day))
+            return what
+
+        def act(what, day):
+            heard.append(("act", what, day))
+
+        def today(ctx):
+            return {"day": ctx.data["day"]}
+
+        async def work(ctx):
+            await ctx.query("look", what="x")
+            await ctx.query("look", what="x", day="forged")
+            ctx.propose("act", what="y", day="forged")
+
+        tools = [Tool("look", look, kind="query", given=today), Tool("act", act, given=today)]
+        engine = await bench.engine(one_step(work, tools=tools))
+        run = await engine.run("flow", {"day": "monday"})
+        assert run.status is Status.SUCCEEDED, run.error
+        assert heard == [("look", "x", "monday"), ("act", "y", "monday")]

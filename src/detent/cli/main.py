@@ -15,6 +15,7 @@ from detent.cli import (
     autonomy,
     doctor,
     driving,
+    evals,
     flows,
     models,
     reports,
@@ -57,7 +58,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
-for group in (starting, driving, flows, steps, runs, reports, autonomy, shadow, answering, models, doctor):
+GROUPS = (
+    starting, driving, flows, steps, runs, reports, autonomy, shadow, answering, evals, models, doctor,
+)  # fmt: skip
+for group in GROUPS:
     group.add(app)
 
 

@@ -31,22 +31,23 @@ LONGEST_KEPT = 2000
 class StepContext:
     """A step's view of its run, and its way to queries, children, durable answers and remarks."""
 
-    __slots__ = ("_driver", "_memo", "_run", "attempt", "fallback", "forgiven", "looked", "proposed", "step")
+    # Most steps never touch these; as defaults of the class they cost nothing to make.
+    _memo: dict[str, Any] | None = None
+    _unfolded: dict[str, Any] | None = None
+    looked: Sequence[dict[str, Any]] = ()
+    """Queries asked so far, as the journal keeps them."""
+    proposed: Sequence[Effect] = ()
+    fallback: FallbackReason | None = None
+    """Why the handler is asked although the step is an agent's, when it is."""
+    forgiven = False
+    """The effect that failed was an agent's; the handler decides as if it had not been tried."""
 
     def __init__(self, driver: Driver, step: Step, attempt: int) -> None:
         self._driver = driver
         self._run = driver.run
-        self._memo: dict[str, Any] | None = None
         self.step = step
         self.attempt = attempt
         """1 for the first try of this visit."""
-        self.looked: Sequence[dict[str, Any]] = ()
-        """Queries asked so far, as the journal keeps them."""
-        self.proposed: Sequence[Effect] = ()
-        self.fallback: FallbackReason | None = None
-        """Why the handler is asked although the step is an agent's, when it is."""
-        self.forgiven = False
-        """The effect that failed was an agent's; the handler decides as if it had not been tried."""
 
     # -- looking --------------------------------------------------------------------------------------------
 
@@ -68,7 +69,7 @@ class StepContext:
     @property
     def data(self) -> View:
         """The run's data, read-only; by key or by attribute."""
-        return View(self._run.data)
+        return View(self._run.data if self._unfolded is None else self._unfolded)
 
     @property
     def config(self) -> View:
@@ -150,7 +151,7 @@ class StepContext:
             allowed = ", ".join(self.step.queries) or "none"
             raise ConfigurationError(f"Step '{self.step.name}' may not query '{tool}'. Allowed: {allowed}.")
         found = self._driver.flow.tools.get(tool, "query")
-        plain = to_plain(args)
+        plain = to_plain(found.whole(self, args))
         key = canonical([tool, plain])
         memo = self._memo = self._memo if self._memo is not None else {}
         if key not in memo:
@@ -287,6 +288,23 @@ class StepContext:
         self._driver.keep(blob)
         return kept_beside(blob.body)
 
+    async def unfold(self) -> None:
+        """From here on, show JSON that data keeps beside the journal as if it stood in it.
+
+        What was purged is shown as null.
+        """
+        if self._unfolded is not None:
+            return
+        data = dict(self._run.data)
+        for key, value in data.items():
+            if isinstance(value, Mapping) and set(value) == {"$blob", "size"}:
+                raw = await self.kept(value)
+                try:
+                    data[key] = None if raw is None else decode(raw)
+                except ValueError:
+                    continue  # kept for something else than to be read here
+        self._unfolded = data
+
     async def dig(self, dotted: str, default: Any = None) -> Any:
         """A value of the run's data by its dotted key, also inside JSON kept beside the journal.
 
@@ -342,14 +360,13 @@ class BesideContext(StepContext):
     takes it over; child runs cannot be started.
     """
 
-    __slots__ = ("_home", "said")
-
     def __init__(self, home: StepContext) -> None:
         super().__init__(home._driver, home.step, home.attempt)
         home._memo = home._memo if home._memo is not None else {}
         self._memo = home._memo
         self._home = home
         self._run = home._run
+        self._unfolded = home._unfolded
         self.looked = home.looked
         self.said: list[Body] = []
         """Remarks and tags, for whoever takes this over to commit."""

@@ -67,12 +67,12 @@ def decided(
                 f"Allowed: {', '.join(step.effects) or 'none'}."
             )
         tool = flow.tools.get(item.tool, "effect")
-        tool.check(item.args)
+        tool.check(tool.whole(ctx, item.args))
         key = item.identity(step.name)
         if run.failure is not None and key in run.failure["failed"] and ctx.failure is not None:
             raise EffectRefused(item.tool, run.failure["code"])
         if all(key != other["key"] for other in chosen):  # equal effects are one effect
-            args = written(item.args)
+            args = written(tool.whole(ctx, item.args))
             _check_receipts(receipts_in(args), chosen, f"'{item.tool}'")
             # Private arguments lie beside the journal, where they can be purged.
             kept = ctx.keep(encode(args)) if tool.private and not dry else args

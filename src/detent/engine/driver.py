@@ -61,7 +61,7 @@ class Driver:
     __slots__ = (
         "_afterwards", "_began", "_blobs", "_lapses", "_next_fold", "_plans", "_turns", "_waiters",
         "_writing", "asides", "budgeted", "cancelling", "cap", "clock", "door", "engine", "executors", "flow",
-        "in_slot", "lease", "live", "parent", "run",
+        "in_slot", "lease", "live", "parent", "run", "telling",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +93,8 @@ class Driver:
         self.door: asyncio.Lock | None = None
         self.executors: dict[str, StepExecutor] = {}
         """Executors made for this run, by provider."""
+        self.telling = True
+        """Somebody may listen to what is told of every step; asked once a visit."""
         self.cap: Budget | None = None
         """What the agent under way may use, inside the run's budget."""
         self._afterwards: Afterwards | None = None
@@ -128,6 +130,7 @@ class Driver:
         if plan is None:
             plan = self._plans[run.state] = self.engine.dispatcher.plan(self.flow, run.state, run)
         step = plan.step
+        self.telling = telling = log.wants(log.INFO)
         if step.breaker is not None and await self._left_alone(step):
             return
         attempt = run.attempts + 1
@@ -138,7 +141,7 @@ class Driver:
                 performed = await self._dispatch(plan, ctx)
                 outcome = performed.outcome
             else:
-                if telling := log.wants(log.INFO):
+                if telling:
                     self._selected(plan)
                 if plan.timeout is None:
                     value = await step.handler(ctx) if step.is_async else await step.call(ctx)

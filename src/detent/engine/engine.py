@@ -495,7 +495,7 @@ class Engine:
             self._announce(run.id)
         last = entries[-1].body
         if type(last) is Moved:
-            if log.wants(log.INFO):
+            if driver.telling:
                 log.info(
                     "step.completed", run_id=run.id, step=last.frm, next=last.to,
                     ms=round(last.duration * 1000, 1), by=last.by, attempt=last.attempt,

@@ -113,8 +113,6 @@ async def _visits(engine: Engine, run_id: str) -> AsyncIterator[_Visit]:
 class _Past(BesideContext):
     """A step's context as it was: answers of queries come from the journal."""
 
-    __slots__ = ("_at", "_kept")
-
     def __init__(self, home: StepContext, looked: Sequence[Mapping[str, Any]], at: float) -> None:
         super().__init__(home)
         self._kept = {canonical([line["tool"], line["args"]]): line["answer"] for line in looked}

@@ -81,6 +81,12 @@ class Tool:
     """A sync function that waits for something: run in a thread."""
     arguments: Mapping[str, Any] | None = None
     """JSON Schema of its arguments; None reads it from the function's signature."""
+    given: Callable[[StepContext], Mapping[str, Any]] | None = None
+    """Arguments the run itself gives: what nobody who asks, code or agent, has to say or can."""
+
+    def whole(self, ctx: StepContext, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments with those the run gives."""
+        return dict(args) if self.given is None else {**args, **self.given(ctx)}
 
     @property
     def schema(self) -> Mapping[str, Any]:

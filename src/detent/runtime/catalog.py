@@ -129,6 +129,11 @@ class Catalog:
                 found[heading] = _keys(keys)
         return found
 
+    def modules(self) -> list[ModuleType]:
+        """The project's plugins and the files loaded so far, for what else than flows they may hold."""
+        self._load_plugins()
+        return list(self._modules.values())
+
     # -- loading --------------------------------------------------------------------------------------------
 
     def add_file(self, path: str) -> dict[str, Found]:

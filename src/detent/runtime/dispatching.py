@@ -228,7 +228,8 @@ class _Reading:
             for step in flow.steps.values():
                 qualified = flow.qualified(step)
                 names = {qualified, step.name}
-                if names & self.unread or (step.config is None and not names & read.steps.keys()):
+                silent = step.config is None and step.hints is None and not names & read.steps.keys()
+                if names & self.unread or silent:
                     continue
                 try:
                     plan = dispatcher.plan_for(flow, step)

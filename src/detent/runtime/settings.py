@@ -49,6 +49,7 @@ COMMON: Mapping[str, Keys] = {
     "autonomy": {"demote": dict.fromkeys(("enabled", "hard", "agreement", "window", "floor"))},
     "prices": {"*": dict.fromkeys(PRICES)},
     "mcp": None,
+    "eval": dict.fromkeys(("test_suite_path", "pass_threshold", "jobs")),
 }
 """Headings every project may have."""
 NAMED = (
@@ -62,6 +63,7 @@ NAMED = (
     "agreement",
     "autonomy",
     "prices",
+    "eval",
 )
 """Headings that take named values and nothing else."""
 

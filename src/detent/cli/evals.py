@@ -1,0 +1,388 @@
+"""The command `eval`: plays suites of cases and says what came of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from detent.cli import options
+
+if TYPE_CHECKING:
+    from detent.cli.suites import Chosen
+    from detent.cli.workspace import Workspace
+    from detent.evals.case import EvalTestCase
+    from detent.evals.playing import Player, PlayOptions
+    from detent.evals.reading import BrokenFile
+    from detent.evals.report import EvalReport
+    from detent.evals.selecting import Filter
+
+SECTION = "Judging"
+NOT_ENOUGH = 4
+"""Exit code when too little passed, or there was nothing to play."""
+KEPT = ".detent/evals"
+"""Folder, in the working folder, that keeps the last report of each suite."""
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command("eval", rich_help_panel=SECTION)(evaluate)
+
+
+def evaluate(
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="APP|DIR", help="A suite, a folder one can judge, or a file.py with one."),
+    ] = None,
+    eval_dir: Annotated[
+        str | None, typer.Option("--eval-dir", metavar="DIR", help="Take the cases from here.")
+    ] = None,
+    orchestrator: Annotated[
+        str | None, typer.Option("--orchestrator", metavar="MODE", help="step, legacy or both.")
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option("--threshold", metavar="N", help="Percent of the cases that must pass.")
+    ] = None,
+    repeat: Annotated[int, typer.Option("--repeat", metavar="N", help="Play each case so often.")] = 1,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="A case whose repetitions differ fails.")
+    ] = False,
+    record: Annotated[
+        Path | None, typer.Option("--record", metavar="DIR", help="Keep every answer of a model there.")
+    ] = None,
+    replay: Annotated[
+        Path | None, typer.Option("--replay", metavar="DIR", help="Take every answer of a model from there.")
+    ] = None,
+    arm: Annotated[
+        list[str] | None,
+        typer.Option("--arm", metavar="NAME", help="Play in this arm of an experiment. May be repeated."),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", metavar="N", help="Cases played at a time.")] = None,
+    json: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON; - prints it.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE", help="Write the report as JUnit XML.")
+    ] = None,
+    scenario: Annotated[
+        str | None, typer.Option("-s", "--scenario", metavar="TEXT", help="Part of the id or the subject.")
+    ] = None,
+    category: Annotated[
+        list[str] | None, typer.Option("--category", metavar="NAME", help="Only this. May be repeated.")
+    ] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", metavar="TAG", help="Only with this. May be repeated.")
+    ] = None,
+    step: Annotated[
+        list[str] | None,
+        typer.Option("--step", metavar="ID", help="Only cases whose path has it. May be repeated."),
+    ] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Only what failed the last time.")] = False,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Count broken case files as failed and play the rest.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show what each step said.")] = False,
+    failures_only: Annotated[
+        bool, typer.Option("-f", "--failures-only", help="Show only what failed.")
+    ] = False,
+    detailed: Annotated[
+        bool, typer.Option("-d", "--detailed", help="Show expected and actual in full.")
+    ] = False,
+    compare: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option("--compare", metavar="A B", help="Play nothing: hold report B against report A."),
+    ] = None,
+    plugin: options.Plugins = None,
+    config: options.Config = None,
+    log_level: options.LogLevel = None,
+) -> int:
+    """Play cases and hold what happened against what they expect.
+
+    Without a suite: every suite of the project, else the one that ships. Ends with 4 when too little passes,
+    when a required case fails, and when there is nothing to play; with 2 when a case file is wrong.
+    """
+    if compare is not None:
+        return _compare(*compare)
+    from detent.cli.workspace import Workspace, run_async
+    from detent.evals.playing import PlayOptions
+    from detent.evals.selecting import Filter
+    from detent.kernel.errors import ConfigurationError
+
+    if record is not None and replay is not None:
+        raise ConfigurationError("--record and --replay exclude each other.")
+    if replay is not None and not replay.is_dir():
+        raise ConfigurationError(f"There is no folder {replay} (--replay).")
+    workspace = Workspace(None, config, plugin)
+    workspace.log(0, log_level)
+    wanted = Filter(scenario or None, tuple(category or ()), tuple(tag or ()), tuple(step or ()))
+    call = _Call(
+        workspace, wanted, failed, orchestrator, _threshold(workspace, threshold), repeat, deterministic,
+        PlayOptions(record, replay), tuple(arm or ()), _jobs(workspace, jobs), json, junit, keep_going,
+        {"verbose": verbose, "failures_only": failures_only, "detailed": detailed},
+    )  # fmt: skip
+    return run_async(call.run(target, eval_dir))
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call of the command."""
+
+    workspace: Workspace
+    wanted: Filter
+    failed: bool
+    orchestrator: str | None
+    threshold: float
+    repeat: int
+    deterministic: bool
+    play: PlayOptions
+    arms: tuple[str, ...]
+    jobs: int
+    json: str | None
+    junit: Path | None
+    keep_going: bool
+    shown: dict[str, bool]
+
+    @property
+    def quiet(self) -> bool:
+        """True when standard output is for programs."""
+        return self.json == "-"
+
+    async def run(self, target: str | None, eval_dir: str | None) -> int:
+        """Play every suite that is meant; the exit code."""
+        from detent.cli.output import warn
+        from detent.cli.suites import choose
+        from detent.kernel.errors import ConfigurationError
+
+        suites = choose(self.workspace, target, eval_dir)
+        if not suites:
+            warn("There is no eval suite here. Name one, or give its file: detent eval file.py")
+            return NOT_ENOUGH
+        if len(suites) > 1 and (self.json is not None or self.junit is not None):
+            names = ", ".join(one.suite.name for one in suites)
+            raise ConfigurationError(f"--json and --junit are for one suite; name it: {names}.")
+        codes = [await self._suite(one) for one in suites]
+        return max(codes)
+
+    async def _suite(self, chosen: Chosen) -> int:
+        from detent.evals.playing import close
+
+        player = chosen.suite.player(self.workspace.settings, chosen.folder)
+        try:
+            return await self._play(chosen, player)
+        finally:
+            await close(player)
+
+    async def _play(self, chosen: Chosen, player: Player) -> int:
+        from detent.cli.output import say, warn
+        from detent.evals.compare import arms, render_arms
+        from detent.evals.reading import read_cases
+        from detent.evals.runner import EvalRunner
+
+        suite = chosen.suite
+        base = self.workspace.settings.folder
+        read = read_cases(
+            chosen.folder, input_keys=player.input_keys, contracts=player.contracts, ignore=suite.ignore,
+            base=base if chosen.folder.is_relative_to(base) else chosen.folder,
+        )  # fmt: skip
+        if not self.keep_going:
+            read.check()
+        mode = self._mode(player)
+        cases, broken = self._select(suite.name, player, mode, list(read.cases), list(read.broken))
+        if not cases and not broken:
+            warn(self._nothing(chosen, bool(read.cases), mode))
+            return NOT_ENOUGH
+        self._check_arms(player)
+        runner = EvalRunner(
+            player, suite=suite.name, threshold=self.threshold, jobs=self.jobs, repeat=self.repeat,
+            deterministic=self.deterministic, options=self.play, arms=self.arms,
+        )  # fmt: skip
+        terminal = self._terminal(cases, broken, mode)
+        if not self.quiet:
+            count = len(cases) + len(broken)
+            say(terminal.head(suite.name, count, mode, getattr(player, "model", None), chosen.note))
+
+        def tell(result: Any) -> None:
+            for line in terminal.case(result) if not self.quiet else ():
+                say(line)
+
+        report = await runner.run(cases, orchestrator=mode, broken=broken, tell=tell)
+        if not self.quiet:
+            for line in terminal.tail(report):
+                say(line)
+            for line in render_arms(arms(report)) if report.arms else ():
+                say(f"  {line}")
+        self._keep(report)
+        return 0 if report.ok else NOT_ENOUGH
+
+    def _mode(self, player: Player) -> str:
+        from detent.evals.playing import orchestrators_of
+        from detent.kernel.errors import ConfigurationError, nearest
+
+        known = (*orchestrators_of(player), "both")
+        said = self.orchestrator
+        if said is None:
+            steps = self.workspace.settings.get("orchestration", "use_step_orchestrator", default=True)
+            return "legacy" if steps is False and "legacy" in known else known[0]
+        if said not in known:
+            raise ConfigurationError(
+                f"There is no orchestrator '{said}' here.{nearest(said, known)} It takes: {', '.join(known)}."
+            )
+        return said
+
+    def _select(
+        self, suite: str, player: Player, mode: str, cases: list[EvalTestCase], broken: list[BrokenFile]
+    ) -> tuple[list[EvalTestCase], list[BrokenFile]]:
+        from dataclasses import replace
+
+        from detent.evals.playing import orchestrators_of
+        from detent.evals.report import failed_ids
+
+        modes = orchestrators_of(player) if mode == "both" else (mode,)
+        cases = [case for case in cases if set(modes) & set(case.orchestrators)]
+        wanted = self.wanted
+        if self.failed:
+            last = self._last(suite)
+            wanted = replace(wanted, failed=failed_ids(last) if last is not None else frozenset())
+        if not wanted:
+            return cases, broken
+        # A broken file says nothing about itself but its name.
+        text = (wanted.scenario or "").casefold()
+        only_name = not (wanted.categories or wanted.tags or wanted.steps)
+        left = [
+            file
+            for file in broken
+            if only_name
+            and text in file.scenario_id.casefold()
+            and (wanted.failed is None or file.scenario_id in wanted.failed)
+        ]
+        return wanted.pick(cases, player), left
+
+    def _nothing(self, chosen: Chosen, any_case: bool, mode: str) -> str:
+        shown = chosen.folder
+        base = self.workspace.settings.folder
+        where = shown.relative_to(base) if shown.is_relative_to(base) else shown.name
+        if not any_case:
+            return f"Suite '{chosen.suite.name}' has no case in {where}."
+        if self.failed and not self.wanted:
+            return f"Nothing failed in the last report of suite '{chosen.suite.name}', or there is none."
+        if not self.wanted and not self.failed:
+            return f"No case of suite '{chosen.suite.name}' holds for {mode} mode."
+        return f"No case of suite '{chosen.suite.name}' is what was asked for; see the cases in {where}."
+
+    def _check_arms(self, player: Player) -> None:
+        from detent.evals.playing import arms_of
+        from detent.kernel.errors import ConfigurationError, nearest
+
+        known = arms_of(player) or ()
+        for arm in self.arms:
+            if arm not in known:
+                there = f" Arms: {', '.join(known)}." if known else " This suite has no arms."
+                raise ConfigurationError(f"There is no arm '{arm}'.{nearest(arm, known)}{there}")
+
+    def _terminal(self, cases: list[EvalTestCase], broken: list[BrokenFile], mode: str) -> Any:
+        from detent.cli.output import paint
+        from detent.evals.paths import drawn
+        from detent.evals.references import stated_path
+        from detent.evals.terminal import Terminal
+
+        more = ["legacy"] if mode != "step" else []
+        more += [max(self.arms, key=len)] if self.arms else []
+        more += [f"#{self.repeat}"] if self.repeat > 1 else []
+        suffix = len(f" [{', '.join(more)}]") if more else 0
+        ids = [*(case.scenario_id for case in cases), *(file.scenario_id for file in broken)]
+        paths = [drawn(stated_path(case)) for case in cases]
+        return Terminal(
+            label_width=max(map(len, ids)) + suffix,
+            path_width=max(map(len, paths), default=0),
+            paint=lambda text, colour: paint(text, colour),
+            **self.shown,
+        )
+
+    # -- files ----------------------------------------------------------------------------------------------
+
+    def _keep(self, report: EvalReport) -> None:
+        from json import dumps
+
+        from detent.cli.output import say, warn
+        from detent.evals.junit import to_junit
+
+        text = dumps(report.to_plain(), ensure_ascii=False, indent=2, allow_nan=False)
+        if self.json == "-":
+            say(text)
+        elif self.json is not None:
+            _write(Path(self.json), f"{text}\n")
+        if self.junit is not None:
+            _write(self.junit, to_junit(report))
+        last = self._last_file(report.suite)
+        try:
+            last.parent.mkdir(parents=True, exist_ok=True)
+            last.write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            warn(f"The report is not kept for --failed: {error.strerror}.")
+
+    def _last_file(self, suite: str) -> Path:
+        name = "".join(char if char.isalnum() or char in "-_" else "_" for char in suite)
+        return self.workspace.settings.folder / KEPT / f"{name}.json"
+
+    def _last(self, suite: str) -> EvalReport | None:
+        from detent.evals.report import read_report
+
+        file = self._last_file(suite)
+        return read_report(_text(file), file.name) if file.is_file() else None
+
+
+def _write(file: Path, text: str) -> None:
+    from detent.kernel.errors import ConfigurationError
+
+    try:
+        file.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be written: {error.strerror}.") from None
+
+
+def _text(file: Path) -> str:
+    from detent.kernel.errors import ConfigurationError
+
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{file} is not UTF-8 text (byte {error.start}).") from None
+
+
+def _compare(before: Path, after: Path) -> int:
+    from detent.cli.output import clean, say
+    from detent.evals.compare import compare, render
+    from detent.evals.report import read_report
+
+    found = compare(read_report(_text(before), str(before)), read_report(_text(after), str(after)))
+    for line in render(found):
+        say(clean(line) if not line.startswith(" ") else f"  {clean(line.strip())}")
+    return NOT_ENOUGH if found.worse else 0
+
+
+def _threshold(workspace: Workspace, said: float | None) -> float:
+    from detent.evals.report import THRESHOLD
+
+    value = said if said is not None else workspace.settings.get("eval", "pass_threshold", default=THRESHOLD)
+    fits = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 100
+    return float(_fitting(workspace, fits, value, "pass_threshold", "a number above 0 and at most 100"))
+
+
+def _jobs(workspace: Workspace, said: int | None) -> int:
+    value = said if said is not None else workspace.settings.get("eval", "jobs", default=4)
+    fits = type(value) is int and value >= 1
+    return int(_fitting(workspace, fits, value, "jobs", "a whole number of 1 or more"))
+
+
+def _fitting(workspace: Workspace, fits: bool, value: Any, key: str, wanted: str) -> Any:
+    from detent.kernel.errors import ConfigurationError
+
+    if not fits:
+        option = {"pass_threshold": "--threshold"}.get(key, f"--{key}")
+        place = workspace.settings.places.get(("eval", key), option)
+        raise ConfigurationError(f"{place}: eval.{key} takes {wanted}, not {value}.")
+    return value

@@ -1,0 +1,170 @@
+"""A case: what goes in, and what is expected to come of it.
+
+Values only. How a case file is read is in `reading`; how expectations are checked is in `expect` and
+`transitions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+ORCHESTRATORS = ("step", "legacy")
+"""Ways in which a case can be played."""
+STEP, LEGACY = ORCHESTRATORS
+
+
+class Unsaid:
+    """The type of `UNSAID`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "UNSAID"
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __reduce__(self) -> str:
+        return "UNSAID"
+
+
+UNSAID: Final = Unsaid()
+"""Nothing is expected here; where null is an expectation of its own, this is the other thing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedStepExecution:
+    """What is expected of one step, at its place in the path."""
+
+    step_name: str
+    """Id, alias, or a beginning that only one step has."""
+    output_contains: tuple[str, ...] = ()
+    output_excludes: tuple[str, ...] = ()
+    function_call: str | tuple[str, ...] | Unsaid | None = UNSAID
+    """The functions it calls, in order; None: it calls none."""
+    function_args: Mapping[str, Any] | None = None
+    """Arguments of its call; with several functions, arguments by function name."""
+    data: Mapping[str, Any] | None = None
+    """Context after the step."""
+    next_step: str | None = None
+    mode: str | None = None
+    fallback: str | bool | Unsaid | None = UNSAID
+    """Reason of its fallback, True for any reason, None or False for no fallback."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedFunctionCall:
+    """What is expected of one call, at its place among all calls."""
+
+    function_name: str
+    arguments: Mapping[str, Any] | None = None
+    """By the listed keys."""
+    arguments_contain: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Texts that stand in an argument."""
+    result_contains: Mapping[str, Any] | None = None
+    """By the listed keys."""
+    body_contains: tuple[str, ...] = ()
+    """Texts that stand in the argument `body`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedFallback:
+    """A step that is expected to fall back on its handler."""
+
+    step: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedIntake:
+    """What is expected to be decided about the input before any step runs."""
+
+    decision: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedOutput:
+    """Everything a case may expect. None expects nothing; an empty list expects that there is none."""
+
+    expected_steps: tuple[ExpectedStepExecution, ...] | None = None
+    expected_function_calls: tuple[ExpectedFunctionCall, ...] | None = None
+    scenario_instruction_used: str | None = None
+    processing_time_ms: float | None = None
+    """Upper bound."""
+    email_sent: bool | None = None
+    response_body_contains: tuple[str, ...] | None = None
+    response_body_excludes: tuple[str, ...] | None = None
+    ticket_created: bool | None = None
+    ticket_fields: Mapping[str, Any] | None = None
+    status: str | None = None
+    end: str | None = None
+    reason: str | None = None
+    flags: tuple[str, ...] | None = None
+    """Flags the run has, perhaps among others; empty: it has none."""
+    context: Mapping[str, Any] | None = None
+    """Context at the end, by the listed keys."""
+    fallbacks: tuple[ExpectedFallback, ...] | None = None
+    forbidden_steps: tuple[str, ...] | None = None
+    forbidden_calls: tuple[str, ...] | None = None
+    allow_missing: tuple[str, ...] = ()
+    """Keys a step may need and not find; a permission, no expectation."""
+    intake: ExpectedIntake | None = None
+    legacy: ExpectedOutput | None = None
+    """What differs in legacy mode."""
+
+    def under(self, orchestrator: str) -> ExpectedOutput:
+        """What is expected in a mode."""
+        if orchestrator != LEGACY or self.legacy is None:
+            return self
+        said = {
+            one.name: value
+            for one in fields(ExpectedOutput)
+            if one.name not in ("legacy", "allow_missing")
+            and (value := getattr(self.legacy, one.name)) is not None
+        }
+        return replace(self, **said)
+
+
+@dataclass(frozen=True, slots=True)
+class EvalTestCase:
+    """One case."""
+
+    scenario_id: str
+    description: str
+    category: str
+    input: Mapping[str, Any] = field(default_factory=dict)
+    """Plain values; what they mean is for the player to know."""
+    expected_output: ExpectedOutput = field(default_factory=ExpectedOutput)
+    created: str | None = None
+    tags: tuple[str, ...] = ()
+    orchestrators: tuple[str, ...] = ORCHESTRATORS
+    """Modes the case holds for."""
+    required: bool = False
+    """Must pass whatever the threshold."""
+    deprecated: str | None = None
+    """Why it no longer counts; it is still run and shown."""
+    file: str = ""
+    """Path of its file, as people see it."""
+    path_comment: str = ""
+    """The first comment of its file, which states the path."""
+    lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    """Line of every key of the file, by dotted way: `expected_output.expected_steps.0.step_name`."""
+    source: Path | None = field(default=None, compare=False, repr=False)
+    """Its file; paths in the input start from the folder of it."""
+
+    @property
+    def expected_steps(self) -> list[ExpectedStepExecution] | None:
+        """The path, or None when the case expects none."""
+        steps = self.expected_output.expected_steps
+        return None if steps is None else list(steps)
+
+    @property
+    def subject(self) -> str:
+        """Subject of the mail in the input, for finding the case."""
+        mail = self.input.get("email")
+        subject = mail.get("subject") if isinstance(mail, Mapping) else None
+        return subject if isinstance(subject, str) else ""

@@ -1,0 +1,235 @@
+"""Two reports, or two arms of one, held against each other."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import NamedTuple
+
+from detent.evals.paths import drawn
+from detent.evals.report import CaseResult, EvalReport
+from detent.insight.words import columns, money
+from detent.kernel.budget import NOTHING, Spend
+from detent.kernel.evidence import wilson
+
+SLOWER_RATIO, SLOWER_MS = 1.5, 50.0
+"""A case is slower when it takes so many times as long, and so many milliseconds longer."""
+TOO_FEW = 30
+"""Plays below which an arm says little."""
+
+
+class Slower(NamedTuple):
+    """A case that takes longer than it did."""
+
+    case: str
+    before: float
+    after: float
+
+
+class PathChange(NamedTuple):
+    """A case that goes another way."""
+
+    case: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How a report differs from an earlier one."""
+
+    newly_failing: tuple[str, ...] = ()
+    newly_passing: tuple[str, ...] = ()
+    slower: tuple[Slower, ...] = ()
+    paths: tuple[PathChange, ...] = ()
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    @property
+    def worse(self) -> bool:
+        """True when something fails that did not."""
+        return bool(self.newly_failing)
+
+
+def compare(before: EvalReport, after: EvalReport) -> Comparison:
+    """How `after` differs from `before`, case by case; repetitions of a case are taken together."""
+    old, new = _by_case(before), _by_case(after)
+    both = [label for label in new if label in old]
+    return Comparison(
+        tuple(label for label in both if _passed(old[label]) and not _passed(new[label])),
+        tuple(label for label in both if not _passed(old[label]) and _passed(new[label])),
+        tuple(
+            Slower(label, was, now)
+            for label in both
+            if (now := _ms(new[label])) > SLOWER_RATIO * (was := _ms(old[label])) and now - was > SLOWER_MS
+        ),
+        tuple(
+            PathChange(label, old[label][0].path, new[label][0].path)
+            for label in both
+            if {one.path for one in old[label]} != {one.path for one in new[label]}
+        ),
+        tuple(label for label in new if label not in old),
+        tuple(label for label in old if label not in new),
+    )
+
+
+def _by_case(report: EvalReport) -> dict[str, list[CaseResult]]:
+    found: dict[str, list[CaseResult]] = {}
+    for case in report.cases:
+        more = [case.orchestrator] if case.orchestrator != "step" else []
+        more += [case.arm] if case.arm is not None else []
+        label = f"{case.scenario_id} [{', '.join(more)}]" if more else case.scenario_id
+        found.setdefault(label, []).append(case)
+    return found
+
+
+def _passed(plays: Sequence[CaseResult]) -> bool:
+    return all(play.passed for play in plays)
+
+
+def _ms(plays: Sequence[CaseResult]) -> float:
+    return median(play.ms for play in plays)
+
+
+def render(found: Comparison) -> list[str]:
+    """A comparison as lines."""
+    lines: list[str] = []
+
+    def section(title: str, rows: Iterable[str]) -> None:
+        there = list(rows)
+        if there:
+            lines.append(f"{title}: {len(there)}")
+            lines.extend(f"  {row}" for row in there)
+
+    section("newly failing", found.newly_failing)
+    section("newly passing", found.newly_passing)
+    section(
+        "another path", (f"{one.case}   {drawn(one.before)}  ⇒  {drawn(one.after)}" for one in found.paths)
+    )
+    section("slower", (f"{one.case}   {one.before:.0f} ms ⇒ {one.after:.0f} ms" for one in found.slower))
+    section("new cases", found.added)
+    section("cases no longer there", found.removed)
+    return lines or ["no difference"]
+
+
+# -- arms ---------------------------------------------------------------------------------------------------
+
+
+class Gap(NamedTuple):
+    """The difference of two shares, with its 95 % interval."""
+
+    difference: float
+    lower: float
+    upper: float
+
+
+def newcombe(passed: int, n: int, base_passed: int, base_n: int) -> Gap:
+    """The first share less the second, with Newcombe's interval made of the two Wilson intervals."""
+    if n == 0 or base_n == 0:
+        return Gap(0.0, -1.0, 1.0)
+    share, base = passed / n, base_passed / base_n
+    low, high = wilson(passed, n)
+    base_low, base_high = wilson(base_passed, base_n)
+    difference = share - base
+    return Gap(
+        difference,
+        max(-1.0, difference - math.hypot(share - low, base_high - base)),
+        min(1.0, difference + math.hypot(high - share, base - base_low)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """What the cases came to in one arm."""
+
+    name: str
+    runs: int
+    passed: int
+    paths: Mapping[tuple[str, ...], int]
+    ends: Mapping[str, int]
+    fallbacks: Mapping[str, int]
+    """By reason."""
+    p50: float
+    p95: float
+    spend: Spend
+    gap: Gap | None = None
+    """Share of passes less that of the first arm; None for the first arm itself."""
+
+    @property
+    def too_few(self) -> bool:
+        """True when there are too few plays to say much."""
+        return self.runs < TOO_FEW
+
+
+def arms(report: EvalReport) -> list[Arm]:
+    """Every arm of a report, in the order it was asked for; only what counts is counted."""
+    found: list[Arm] = []
+    for name in report.arms:
+        plays = [case for case in report.cases if case.arm == name and case.counted]
+        passed = sum(case.passed for case in plays)
+        spend = NOTHING
+        for case in plays:
+            spend += case.spend
+        gap = newcombe(passed, len(plays), found[0].passed, found[0].runs) if found else None
+        found.append(
+            Arm(
+                name,
+                len(plays),
+                passed,
+                Counter(case.path for case in plays),
+                Counter(case.end or case.status or "none" for case in plays),
+                Counter(step.fallback for case in plays for step in case.steps if step.fallback is not None),
+                _rank([case.ms for case in plays], 0.5),
+                _rank([case.ms for case in plays], 0.95),
+                spend,
+                gap,
+            )
+        )
+    return found
+
+
+def _rank(values: Sequence[float], share: float) -> float:
+    """The value below which a share of all values lies, by nearest rank."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
+
+
+def render_arms(found: Sequence[Arm]) -> list[str]:
+    """Arms as lines: a row each, then what they did."""
+    rows = [("arm", "passed", "share", "p50 ms", "p95 ms", "tokens", "cost", "difference to the first")]
+    for arm in found:
+        share = f"{100 * arm.passed / arm.runs:.1f} %" if arm.runs else "–"
+        gap = arm.gap
+        said = (
+            ""
+            if gap is None
+            else f"{100 * gap.difference:+.1f} points ({100 * gap.lower:+.1f} … {100 * gap.upper:+.1f})"
+        )
+        if arm.too_few:
+            said = f"{said}   too few plays to say much".strip()
+        rows.append(
+            (
+                arm.name, f"{arm.passed} / {arm.runs}", share, f"{arm.p50:.0f}", f"{arm.p95:.0f}",
+                f"{arm.spend.tokens:,}", money(arm.spend.cost_usd), said,
+            )
+        )  # fmt: skip
+    lines = columns(rows, frozenset({1, 2, 3, 4, 5, 6}))
+    for arm in found:
+        lines += [
+            f"{arm.name} {title}: {_shares(counts, arm.runs)}"
+            for title, counts in (
+                ("paths", {drawn(path): number for path, number in arm.paths.items()}),
+                ("ends", arm.ends),
+                ("fallbacks", arm.fallbacks),
+            )
+            if counts
+        ]
+    return lines
+
+
+def _shares(counts: Mapping[str, int], runs: int) -> str:
+    ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    return ", ".join(f"{name} {number} ({100 * number / max(1, runs):.0f} %)" for name, number in ordered)

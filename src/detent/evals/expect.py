@@ -1,0 +1,275 @@
+"""Checks of the path and of the calls; each gives all failures it finds.
+
+Whether the moves themselves were allowed is checked in `transitions`, everything else in `outcome`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any
+
+from detent.evals.case import ExpectedFunctionCall, ExpectedStepExecution, Unsaid
+from detent.evals.failing import StepFailure
+from detent.evals.likeness import MISSING, differences, plainly, same_text, stands_in, told
+from detent.evals.paths import beside, short_names
+from detent.evals.playing import Contracts, PlayedCall, PlayedStep, StepContract, UnknownStep
+from detent.kernel.guards import dig
+
+Verdict = tuple[bool, list[StepFailure]]
+"""Whether everything came true, and what did not."""
+Rules = Contracts | Mapping[str, StepContract]
+NONE = "none"
+"""How it is told that there is nothing."""
+
+
+# -- the path -----------------------------------------------------------------------------------------------
+
+
+def validate_step_sequence(
+    expected: Sequence[ExpectedStepExecution | str] | None,
+    actual: Sequence[PlayedStep | str],
+    *,
+    scenario_id: str = "",
+    contracts: Rules | None = None,
+) -> Verdict:
+    """Hold a path against the expected one, place by place, and each step against what is expected of it.
+
+    None expects nothing and passes. Names are resolved with `contracts`, else among the steps that ran.
+    """
+    if expected is None:
+        return True, []
+    ran = [PlayedStep(step) if isinstance(step, str) else step for step in actual]
+    wanted = [ExpectedStepExecution(step) if isinstance(step, str) else step for step in expected]
+    rules = Contracts.of(contracts) if contracts is not None else None
+    known = rules or Contracts({step.step_name: StepContract(step.step_name) for step in ran})
+    names = [resolved(known, step.step_name) for step in wanted]
+    path = [step.step_name for step in ran]
+    failures = list(_path_failures(names, ran, rules))
+    if failures:
+        first = failures[0]
+        failures[0] = StepFailure(
+            first.scenario_id, first.position, first.step_name, first.kind, first.expected, first.actual,
+            first.hint, beside(names, path),
+        )  # fmt: skip
+    for at, index in _pairs(names, path):
+        failures += _step_failures(index + 1, wanted[at], ran[index], known)
+    return not failures, [failure.of(scenario_id) for failure in failures]
+
+
+def resolved(contracts: Contracts, reference: str) -> str:
+    """The step a reference means; one that means none stays as it is written."""
+    try:
+        return contracts.resolve(reference)
+    except UnknownStep:
+        return reference  # it will match nothing, and the failure shows it
+
+
+def _opcodes(names: Sequence[str], path: Sequence[str]) -> Iterator[tuple[str, int, int, int, int]]:
+    if len(names) == len(path):  # place by place; an alignment would tell a swap as one missing and one extra
+        for at, (one, other) in enumerate(zip(names, path, strict=True)):
+            yield ("equal" if one == other else "replace"), at, at + 1, at, at + 1
+    else:
+        yield from SequenceMatcher(None, names, path, autojunk=False).get_opcodes()
+
+
+def _pairs(names: Sequence[str], path: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Places of the expected path with the place of the actual one that each is held against."""
+    for what, start, stop, other, _ in _opcodes(names, path):
+        if what == "equal":
+            yield from ((start + index, other + index) for index in range(stop - start))
+
+
+def _path_failures(
+    names: Sequence[str], ran: Sequence[PlayedStep], contracts: Contracts | None
+) -> Iterator[StepFailure]:
+    path = [step.step_name for step in ran]
+    for what, start, stop, other, until in _opcodes(names, path):
+        if what == "equal":
+            continue
+        for offset in range(max(stop - start, until - other)):
+            at, index = start + offset, other + offset
+            if at < stop and index < until:
+                swapped = next(
+                    (
+                        there + 1
+                        for there in range(min(len(names), len(path)))
+                        if there != at and names[there] == path[index] and path[there] == names[at]
+                    ),
+                    None,
+                )
+                hint = f"swapped with step {swapped}" if swapped else _chosen(ran, index, contracts)
+                yield StepFailure("", index + 1, path[index], "step_wrong", names[at], path[index], hint)
+            elif at < stop:
+                hint = _ended(ran) if index >= len(path) else _chosen(ran, index, contracts)
+                yield StepFailure("", at + 1, names[at], "step_missing", names[at], "no such step", hint)
+            else:
+                hint = _chosen(ran, index, contracts)
+                yield StepFailure("", index + 1, path[index], "step_extra", "no step here", path[index], hint)
+
+
+def _chosen(ran: Sequence[PlayedStep], index: int, contracts: Contracts | None) -> str:
+    """Who sent the run to this place, and the data the choice hung on."""
+    if index == 0 or index >= len(ran):
+        return "the run starts here" if index == 0 else ""
+    before = ran[index - 1]
+    short = short_names(step.step_name for step in ran)[before.step_name]
+    data = before.data_after or {}
+    contract = contracts.steps.get(before.step_name) if contracts is not None else None
+    keys = dict.fromkeys(key for edge in (contract.edges if contract else ()) for key in edge.keys)
+    looked = [f"{key} = {told(value)}" for key in keys if (value := dig(data, key)) is not None]
+    said = f"{short} chose it" + (f": {before.reason}" if before.reason and not looked else "")
+    return "; ".join([said, *looked])
+
+
+def _ended(ran: Sequence[PlayedStep]) -> str:
+    if not ran:
+        return "no step ran at all"
+    last = ran[-1]
+    return f"{last.step_name} led to {last.next_step}" if last.next_step else f"it ended in {last.step_name}"
+
+
+# -- one step -----------------------------------------------------------------------------------------------
+
+
+def _step_failures(
+    position: int, expected: ExpectedStepExecution, step: PlayedStep, contracts: Contracts
+) -> Iterator[StepFailure]:
+    def failed(kind: str, wanted: Any, actual: Any, hint: str = "") -> StepFailure:
+        return StepFailure("", position, step.step_name, kind, plainly(wanted), plainly(actual), hint)
+
+    for text in expected.output_contains:
+        if not stands_in(text, step.output_text):
+            yield failed("output", f"text with '{text}'", step.output_text)
+    for text in expected.output_excludes:
+        if stands_in(text, step.output_text):
+            yield failed("output", f"text without '{text}'", step.output_text)
+    yield from _function_failures(expected, step, failed)
+    if expected.data is not None:
+        for where, wanted, actual, hint in differences(expected.data, step.data_after or {}):
+            yield failed("data", f"{where} = {told(wanted)}", told(actual), hint)
+    if expected.next_step is not None:
+        wanted = resolved(contracts, expected.next_step)
+        if step.next_step is None or not same_text(wanted, step.next_step):
+            yield failed("next_step", wanted, step.next_step or NONE, step.reason or "")
+    if expected.mode is not None and not same_text(expected.mode, step.mode):
+        yield failed("mode", expected.mode, step.mode)
+    if not isinstance(expected.fallback, Unsaid):
+        yield from _fallback_failures(expected.fallback, step.fallback, failed)
+
+
+def _fallback_failures(wanted: str | bool | None, actual: str | None, failed: Any) -> Iterator[StepFailure]:
+    if wanted is None or wanted is False:
+        if actual is not None:
+            yield failed("fallback", NONE, actual)
+    elif wanted is True:
+        if actual is None:
+            yield failed("fallback", "a fallback", NONE)
+    elif actual is None or not same_text(wanted, actual):
+        yield failed("fallback", wanted, actual or NONE)
+
+
+def _function_failures(
+    expected: ExpectedStepExecution, step: PlayedStep, failed: Any
+) -> Iterator[StepFailure]:
+    called = [call.function_name for call in step.calls]
+    wanted = expected.function_call
+    if wanted is None:
+        if called:
+            yield failed("function_call", NONE, ", ".join(called))
+    elif not isinstance(wanted, Unsaid):
+        names = [wanted] if isinstance(wanted, str) else list(wanted)
+        if names != called:
+            yield failed("function_call", ", ".join(names) or NONE, ", ".join(called) or NONE)
+    if expected.function_args is None:
+        return
+    several = isinstance(wanted, tuple)
+    for name, args in expected.function_args.items() if several else [(wanted, expected.function_args)]:
+        yield from _args_failures(name, args, step.calls, failed)
+
+
+def _args_failures(
+    name: Any, wanted: Mapping[str, Any], calls: Sequence[PlayedCall], failed: Any
+) -> Iterator[StepFailure]:
+    """Every call of the function must have the arguments; without a name, some call of the step."""
+    if isinstance(name, str):
+        chosen = [call for call in calls if call.function_name == name]
+        if not chosen:
+            yield failed("function_args", f"{name} called with {told(wanted)}", "no such call")
+        for call in chosen:
+            for where, value, actual, hint in differences(wanted, call.arguments):
+                yield failed("function_args", f"{name} {where} = {told(value)}", told(actual), hint)
+        return
+    if not any(not list(differences(wanted, call.arguments)) for call in calls):
+        yield failed("function_args", f"a call with {told(wanted)}", _calls_text(calls))
+
+
+def _calls_text(calls: Iterable[PlayedCall]) -> str:
+    return ", ".join(f"{call.function_name} {told(call.arguments)}" for call in calls) or NONE
+
+
+# -- calls --------------------------------------------------------------------------------------------------
+
+
+def validate_function_calls(
+    expected: Sequence[ExpectedFunctionCall | str] | None,
+    actual: Sequence[PlayedCall],
+    *,
+    scenario_id: str = "",
+    planned: Iterable[str] = (),
+    forbidden: Iterable[str] = (),
+) -> Verdict:
+    """Hold all calls against the expected ones: names in order, as many of each, arguments and results.
+
+    A call that failed is a failure unless its function is `planned` to fail, whatever is expected.
+    """
+    failures: list[StepFailure] = []
+    may_fail, barred = set(planned), set(forbidden)
+    positions = {id(call): place for place, call in enumerate(actual, 1)}
+
+    def failed(kind: str, call: PlayedCall | None, wanted: Any, there: Any, hint: str = "") -> None:
+        step = call.step_name if call is not None else None
+        failures.append(StepFailure(scenario_id, None, step, kind, plainly(wanted), plainly(there), hint))
+
+    for call in actual:
+        if call.function_name in barred:
+            failed("forbidden_call", call, f"no call of {call.function_name}", f"call {positions[id(call)]}")
+        if not call.success and call.function_name not in may_fail:
+            failed("call_failed", call, f"{call.function_name} to succeed", call.error_message or "it failed")
+    if expected is not None:
+        wanted = [ExpectedFunctionCall(call) if isinstance(call, str) else call for call in expected]
+        names, called = [call.function_name for call in wanted], [call.function_name for call in actual]
+        if names != called:
+            failed("calls", None, ", ".join(names) or NONE, ", ".join(called) or NONE, _count(names, called))
+        for what, start, stop, other, _ in SequenceMatcher(None, names, called, autojunk=False).get_opcodes():
+            for offset in range(stop - start) if what == "equal" else ():
+                _call_failures(wanted[start + offset], actual[other + offset], failed)
+    return not failures, failures
+
+
+def _count(names: Sequence[str], called: Sequence[str]) -> str:
+    parts = [
+        f"{name} {called.count(name)} times instead of {names.count(name)}"
+        for name in dict.fromkeys([*names, *called])
+        if names.count(name) != called.count(name)
+    ]
+    return "; ".join(parts) or "the order differs"
+
+
+def _call_failures(expected: ExpectedFunctionCall, call: PlayedCall, failed: Any) -> None:
+    name = expected.function_name
+    for where, wanted, actual, hint in differences(expected.arguments or {}, call.arguments):
+        failed("call_arguments", call, f"{name} {where} = {told(wanted)}", told(actual), hint)
+    contained = dict(expected.arguments_contain)
+    if expected.body_contains:
+        contained["body"] = (*contained.get("body", ()), *expected.body_contains)
+    for key, texts in contained.items():
+        value = dig(call.arguments, key)
+        there = MISSING if value is None else told(value)
+        for text in texts:
+            if value is None or not stands_in(text, there):
+                failed("call_arguments", call, f"{name} {key} with '{text}'", there)
+    if expected.result_contains is not None:
+        for where, wanted, actual, hint in differences(expected.result_contains, call.result):
+            at = f"{name} result {where}".rstrip()
+            failed("call_result", call, f"{at} = {told(wanted)}", told(actual), hint)

@@ -1,0 +1,290 @@
+"""Reads the `expected_output` of a case file into values, noting every problem with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from detent.evals.case import (
+    ORCHESTRATORS,
+    UNSAID,
+    ExpectedFallback,
+    ExpectedFunctionCall,
+    ExpectedIntake,
+    ExpectedOutput,
+    ExpectedStepExecution,
+)
+from detent.evals.yaml_lines import Document, Way
+from detent.kernel.errors import nearest
+
+_STEP_KEYS = tuple(one.name for one in fields(ExpectedStepExecution))
+_CALL_KEYS = tuple(one.name for one in fields(ExpectedFunctionCall))
+_KEYS = tuple(one.name for one in fields(ExpectedOutput))
+STEP_ONLY = ("expected_steps", "forbidden_steps", "fallbacks", "allow_missing", "legacy")
+"""Expectations only a path can meet; they have no place under `legacy`."""
+
+
+class Reader:
+    """Takes values of the right kind out of a document and notes what is wrong, with its line."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self.problems: list[tuple[int, str]] = []
+
+    def line(self, way: Way) -> int:
+        """The line of a value, or of the nearest thing above it."""
+        while way and way not in self._document.lines:
+            way = way[:-1]
+        return self._document.lines.get(way, 1)
+
+    def problem(self, way: Way, message: str) -> None:
+        """Note something wrong."""
+        self.problems.append((self.line(way), message))
+
+    def mapping(self, value: Any, way: Way, known: Iterable[str]) -> Mapping[str, Any]:
+        """Named values, every name known."""
+        found = self.any_mapping(value, way)
+        if found is None:
+            return {}
+        names = list(known)
+        for key in found:
+            if key not in names:
+                where = ".".join((*way, key))
+                hint = nearest(key, names) or f" Known here: {', '.join(names)}."
+                self.problem((*way, key), f"unknown key '{where}'.{hint}")
+        return found
+
+    def any_mapping(self, value: Any, way: Way) -> Mapping[str, Any] | None:
+        """Named values, whatever the names."""
+        if value is None or isinstance(value, Mapping):
+            return value
+        self.problem(way, f"'{'.'.join(way)}' takes named values.")
+        return None
+
+    def needed(self, top: Mapping[str, Any], key: str) -> str | None:
+        """A text that must be there."""
+        if top.get(key) in (None, ""):
+            self.problem((key,) if key in top else (), f"'{key}' is missing.")
+            return None
+        return self.text(top[key], (key,))
+
+    def text(self, value: Any, way: Way) -> str | None:
+        """A text."""
+        if value is None or isinstance(value, str):
+            return value
+        quoted = f'; write it as "{self._document.bare[way]}"' if way in self._document.bare else ""
+        self.problem(way, f"'{'.'.join(way)}' takes text{quoted}.")
+        return None
+
+    def texts(self, value: Any, way: Way) -> tuple[str, ...] | None:
+        """A list of texts; one text stands for a list of it."""
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            one = self.text(value, way)
+            return None if one is None else (one,)
+        read = [self.text(item, (*way, str(index))) for index, item in enumerate(value)]
+        return tuple(item for item in read if item is not None)
+
+    def flag(self, value: Any, way: Way) -> bool | None:
+        """True or false."""
+        if value is None or isinstance(value, bool):
+            return value
+        self.problem(way, f"'{'.'.join(way)}' takes true or false.")
+        return None
+
+    def number(self, value: Any, way: Way) -> float | None:
+        """A number above zero."""
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            self.problem(way, f"'{'.'.join(way)}' takes a number above 0.")
+            return None
+        return value
+
+    def modes(self, value: Any, way: Way) -> tuple[str, ...]:
+        """Orchestrators; all of them when nothing is said."""
+        said = self.texts(value, way)
+        for index, mode in enumerate(said or ()):
+            if mode not in ORCHESTRATORS:
+                there = f"{nearest(mode, ORCHESTRATORS)} There are: {', '.join(ORCHESTRATORS)}."
+                self.problem((*way, str(index)), f"there is no orchestrator '{mode}'.{there}")
+        if said == ():
+            self.problem(way, f"'{'.'.join(way)}' is empty, so the case would never be played.")
+        return said or ORCHESTRATORS
+
+    def not_bare(self, way: Way) -> bool:
+        """Note a name of a step that is written as a bare number."""
+        written = self._document.bare.get(way)
+        if written is None:
+            return True
+        self.problem(way, f'{written} is a number to YAML; quote the step: "{written}".')
+        return False
+
+    def step(self, value: Any, way: Way) -> str | None:
+        """A reference to a step: id, alias, or a quoted beginning."""
+        return self.text(value, way) if self.not_bare(way) else None
+
+    def steps(self, value: Any, way: Way) -> tuple[str, ...] | None:
+        """Several references."""
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            self.problem(way, f"'{'.'.join(way)}' takes a list of steps.")
+            return None
+        read = [self.step(item, (*way, str(index))) for index, item in enumerate(value)]
+        return tuple(item for item in read if item is not None)
+
+    def items(self, value: Any, way: Way) -> list[tuple[Any, Way]] | None:
+        """The items of a list with their ways."""
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            self.problem(way, f"'{'.'.join(way)}' takes a list.")
+            return None
+        return [(item, (*way, str(index))) for index, item in enumerate(value)]
+
+
+def read_expected(reader: Reader, value: Any, way: Way, *, legacy: bool = False) -> ExpectedOutput:
+    """What a case expects."""
+    known = [key for key in _KEYS if not (legacy and key in STEP_ONLY)]
+    said = reader.mapping(value, way, known)
+
+    def at(key: str) -> tuple[Any, Way]:
+        return said.get(key), (*way, key)
+
+    intake, below = at("intake")
+    older, there = at("legacy")
+    return ExpectedOutput(
+        expected_steps=_steps(reader, *at("expected_steps")),
+        expected_function_calls=_calls(reader, *at("expected_function_calls")),
+        scenario_instruction_used=reader.text(*at("scenario_instruction_used")),
+        processing_time_ms=reader.number(*at("processing_time_ms")),
+        email_sent=reader.flag(*at("email_sent")),
+        response_body_contains=reader.texts(*at("response_body_contains")),
+        response_body_excludes=reader.texts(*at("response_body_excludes")),
+        ticket_created=reader.flag(*at("ticket_created")),
+        ticket_fields=reader.any_mapping(*at("ticket_fields")),
+        status=reader.text(*at("status")),
+        end=reader.text(*at("end")),
+        reason=reader.text(*at("reason")),
+        flags=reader.texts(*at("flags")),
+        context=reader.any_mapping(*at("context")),
+        fallbacks=_fallbacks(reader, *at("fallbacks")),
+        forbidden_steps=reader.steps(*at("forbidden_steps")),
+        forbidden_calls=reader.texts(*at("forbidden_calls")),
+        allow_missing=reader.texts(*at("allow_missing")) or (),
+        intake=_intake(reader, intake, below),
+        legacy=None if legacy or older is None else read_expected(reader, older, there, legacy=True),
+    )
+
+
+def expects_anything(said: Mapping[str, Any]) -> bool:
+    """True when there is something a case could fail by. A mistaken key counts: it is told of anyway."""
+    return any(value is not None for key, value in said.items() if key != "allow_missing")
+
+
+def _steps(reader: Reader, value: Any, way: Way) -> tuple[ExpectedStepExecution, ...] | None:
+    items = reader.items(value, way)
+    if items is None:
+        return None
+    steps = [_step(reader, item, here) for item, here in items]
+    return tuple(step for step in steps if step is not None)
+
+
+def _step(reader: Reader, value: Any, way: Way) -> ExpectedStepExecution | None:
+    if not isinstance(value, Mapping):
+        name = reader.step(value, way)
+        return None if name is None else ExpectedStepExecution(name)
+    said = reader.mapping(value, way, _STEP_KEYS)
+    name = reader.step(said.get("step_name"), (*way, "step_name"))
+    if said.get("step_name") in (None, ""):
+        reader.problem(way, f"'{'.'.join(way)}' needs step_name.")
+    call: Any = UNSAID
+    if "function_call" in said:
+        named = said["function_call"]
+        read = reader.texts(named, (*way, "function_call"))
+        call = read if read is None or isinstance(named, list) else read[0]
+        call = None if call == () else call
+    args = reader.any_mapping(said.get("function_args"), (*way, "function_args"))
+    if args is not None and isinstance(call, tuple):
+        for key in args:
+            if key not in call:
+                reader.problem(
+                    (*way, "function_args", key),
+                    f"with several functions, function_args goes by their names; '{key}' is none of them: "
+                    f"{', '.join(call)}.",
+                )
+            else:
+                reader.any_mapping(args[key], (*way, "function_args", key))
+    if args is not None and call is None:
+        reader.problem((*way, "function_args"), "a step that calls no function has no function_args.")
+    return ExpectedStepExecution(
+        name or "",
+        output_contains=reader.texts(said.get("output_contains"), (*way, "output_contains")) or (),
+        output_excludes=reader.texts(said.get("output_excludes"), (*way, "output_excludes")) or (),
+        function_call=call,
+        function_args=args,
+        data=reader.any_mapping(said.get("data"), (*way, "data")),
+        next_step=reader.step(said.get("next_step"), (*way, "next_step")),
+        mode=reader.text(said.get("mode"), (*way, "mode")),
+        fallback=_fallback(reader, said["fallback"], (*way, "fallback")) if "fallback" in said else UNSAID,
+    )
+
+
+def _fallback(reader: Reader, value: Any, way: Way) -> str | bool | None:
+    return value if isinstance(value, bool) else reader.text(value, way)
+
+
+def _calls(reader: Reader, value: Any, way: Way) -> tuple[ExpectedFunctionCall, ...] | None:
+    items = reader.items(value, way)
+    if items is None:
+        return None
+    calls: list[ExpectedFunctionCall] = []
+    for item, here in items:
+        if isinstance(item, str):
+            calls.append(ExpectedFunctionCall(item))
+            continue
+        said = reader.mapping(item, here, _CALL_KEYS)
+        name = reader.text(said.get("function_name"), (*here, "function_name"))
+        if not name:
+            reader.problem(here, f"'{'.'.join(here)}' needs function_name.")
+        contain = reader.any_mapping(said.get("arguments_contain"), (*here, "arguments_contain")) or {}
+        calls.append(
+            ExpectedFunctionCall(
+                name or "",
+                arguments=reader.any_mapping(said.get("arguments"), (*here, "arguments")),
+                arguments_contain={
+                    key: reader.texts(texts, (*here, "arguments_contain", key)) or ()
+                    for key, texts in contain.items()
+                },
+                result_contains=reader.any_mapping(said.get("result_contains"), (*here, "result_contains")),
+                body_contains=reader.texts(said.get("body_contains"), (*here, "body_contains")) or (),
+            )
+        )
+    return tuple(calls)
+
+
+def _fallbacks(reader: Reader, value: Any, way: Way) -> tuple[ExpectedFallback, ...] | None:
+    items = reader.items(value, way)
+    if items is None:
+        return None
+    found: list[ExpectedFallback] = []
+    for item, here in items:
+        said = reader.mapping(item, here, ("step", "reason"))
+        step = reader.step(said.get("step"), (*here, "step"))
+        if said.get("step") in (None, ""):
+            reader.problem(here, f"'{'.'.join(here)}' needs step.")
+        found.append(ExpectedFallback(step or "", reader.text(said.get("reason"), (*here, "reason"))))
+    return tuple(found)
+
+
+def _intake(reader: Reader, value: Any, way: Way) -> ExpectedIntake | None:
+    said = reader.mapping(value, way, ("decision", "reason"))
+    if value is None:
+        return None
+    decision = reader.text(said.get("decision"), (*way, "decision"))
+    if not decision:
+        reader.problem(way, f"'{'.'.join(way)}' needs decision.")
+    return ExpectedIntake(decision or "", reader.text(said.get("reason"), (*way, "reason")))

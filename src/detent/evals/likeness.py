@@ -1,0 +1,106 @@
+"""When a value counts as the expected one: texts without case and with runs of space as one, mappings by the
+listed keys, all the way down."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from detent.kernel.guards import dig
+from detent.kernel.plain import to_plain
+
+MISSING = "(missing)"
+"""How a value that is not there is shown."""
+_NOT_THERE = object()
+
+
+class Difference(NamedTuple):
+    """One place where a value is not the expected one."""
+
+    where: str
+    """Dotted key."""
+    expected: Any
+    actual: Any
+    hint: str = ""
+
+
+def folded(text: str) -> str:
+    """A text as it is compared."""
+    return " ".join(text.split()).casefold()
+
+
+def same_text(one: str, other: str) -> bool:
+    """True when two texts count as the same."""
+    return folded(one) == folded(other)
+
+
+def stands_in(part: str, text: str) -> bool:
+    """True when a text holds a part."""
+    return folded(part) in folded(text)
+
+
+def plainly(value: Any) -> Any:
+    """A value as plain ones; what cannot be one is shown as it shows itself."""
+    try:
+        return to_plain(value)
+    except (TypeError, ValueError):
+        if isinstance(value, Mapping):
+            return {str(key): plainly(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return [plainly(item) for item in value]
+        return repr(value)
+
+
+def told(value: Any) -> str:
+    """A value as people read it: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(plainly(value), ensure_ascii=False)
+
+
+def differences(expected: Any, actual: Any, where: str = "") -> Iterator[Difference]:
+    """Every place where `actual` is not as expected; of mappings only the listed keys count.
+
+    A key may be dotted. Null is expected of a key that is null or not there.
+    """
+    if actual is _NOT_THERE:
+        if expected is not None:
+            yield Difference(where, plainly(expected), MISSING)
+    elif isinstance(expected, Mapping):
+        if not isinstance(actual, Mapping):
+            yield Difference(where, plainly(expected), plainly(actual))
+            return
+        for key, wanted in expected.items():
+            name = str(key)
+            there = actual[name] if name in actual else dig(actual, name, _NOT_THERE)
+            yield from differences(wanted, there, f"{where}.{name}" if where else name)
+    elif isinstance(expected, (list, tuple)):
+        if not isinstance(actual, Sequence) or isinstance(actual, str):
+            yield Difference(where, plainly(expected), plainly(actual))
+        elif len(expected) != len(actual):
+            hint = f"{len(expected)} items expected, {len(actual)} there"
+            yield Difference(where, plainly(expected), plainly(actual), hint)
+        else:
+            for index, (wanted, there) in enumerate(zip(expected, actual, strict=True)):
+                yield from differences(wanted, there, f"{where}.{index}" if where else str(index))
+    else:
+        wanted, there = plainly(expected), plainly(actual)
+        if not _equal(wanted, there):
+            yield Difference(where, wanted, there, _why(wanted, there))
+
+
+def _equal(expected: Any, actual: Any) -> bool:
+    if isinstance(expected, str) and isinstance(actual, str):
+        return same_text(expected, actual)
+    if isinstance(expected, bool) != isinstance(actual, bool):
+        return False
+    return bool(expected == actual)
+
+
+def _why(expected: Any, actual: Any) -> str:
+    number = isinstance(expected, (int, float)) and not isinstance(expected, bool)
+    if number and isinstance(actual, str) and re.fullmatch(r"[\d._-]+", actual):
+        return "YAML read a number; quote it to expect text"
+    if isinstance(expected, str) and isinstance(actual, (int, float)):
+        return "the value is no text; the case expects text"
+    return ""

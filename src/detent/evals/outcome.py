@@ -1,0 +1,144 @@
+"""Checks of what a run came to: status, end, reason, flags, context, intake, mails, tickets, time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from detent.evals.case import ExpectedFallback, ExpectedOutput
+from detent.evals.expect import NONE, Rules, Verdict, resolved
+from detent.evals.failing import StepFailure
+from detent.evals.likeness import differences, plainly, same_text, stands_in, told
+from detent.evals.playing import Contracts, Played, StepContract
+
+MULTI_STEP = "multi-step"
+"""What a case says was used when the steps were."""
+
+
+def validate_outcome(
+    expected: ExpectedOutput,
+    played: Played,
+    *,
+    scenario_id: str = "",
+    contracts: Rules | None = None,
+    steps: bool = True,
+) -> Verdict:
+    """Hold status, end, reason, flags, context, intake, mails, tickets and the rest against a case.
+
+    Without `steps`, what only a path can show (fallbacks, forbidden steps, `multi-step`) is left out.
+    """
+    failures: list[StepFailure] = []
+    rules = Contracts.of(contracts) if contracts is not None else None
+
+    def failed(kind: str, wanted: Any, actual: Any, hint: str = "", step: str | None = None,
+               position: int | None = None) -> None:  # fmt: skip
+        failures.append(
+            StepFailure(scenario_id, position, step, kind, plainly(wanted), plainly(actual), hint)
+        )
+
+    _fates(expected, played, failed)
+    if expected.context is not None:
+        for where, wanted, actual, hint in differences(expected.context, played.context):
+            failed("context", f"{where} = {told(wanted)}", told(actual), hint)
+    if expected.intake is not None:
+        _intake(expected, played, failed)
+    if steps:
+        _on_the_path(expected, played, rules, failed)
+    scenario = expected.scenario_instruction_used
+    if scenario is not None and (steps or scenario != MULTI_STEP):
+        used = played.scenario_used or NONE
+        fits = used.startswith("steps:") if scenario == MULTI_STEP else same_text(scenario, used)
+        if not (fits or used == scenario):
+            failed("scenario", scenario, used)
+    _mails(expected, played, failed)
+    _tickets(expected, played, failed)
+    return not failures, failures
+
+
+def _fates(expected: ExpectedOutput, played: Played, failed: Any) -> None:
+    why = played.reason or ""
+    for kind in ("status", "end", "reason"):
+        wanted, actual = getattr(expected, kind), getattr(played, kind)
+        if wanted is not None and (actual is None or not same_text(wanted, str(actual))):
+            failed(kind, wanted, actual or NONE, f"reason: {why}" if why and kind != "reason" else "")
+    if expected.flags is None:
+        return
+    if not expected.flags and played.flags:
+        failed("flags", NONE, ", ".join(played.flags))
+    for flag in expected.flags:
+        if flag not in played.flags:
+            failed("flags", flag, ", ".join(played.flags) or NONE)
+
+
+def _intake(expected: ExpectedOutput, played: Played, failed: Any) -> None:
+    wanted, actual = expected.intake, played.intake
+    if wanted is None:
+        return
+    if actual is None:
+        failed("intake", wanted.decision, "no decision")
+    elif not same_text(wanted.decision, actual.decision):
+        failed(
+            "intake", wanted.decision, actual.decision, f"reason: {actual.reason}" if actual.reason else ""
+        )
+    elif wanted.reason is not None and not same_text(wanted.reason, actual.reason or ""):
+        failed("intake", f"{wanted.decision}, {wanted.reason}", f"{actual.decision}, {actual.reason or NONE}")
+
+
+def _on_the_path(expected: ExpectedOutput, played: Played, rules: Contracts | None, failed: Any) -> None:
+    known = rules or Contracts({step.step_name: StepContract(step.step_name) for step in played.steps})
+    barred = {resolved(known, step) for step in expected.forbidden_steps or ()}
+    for position, step in enumerate(played.steps, 1):
+        if step.step_name in barred:
+            failed("forbidden_step", f"no {step.step_name}", "it ran", "", step.step_name, position)
+    if expected.fallbacks is not None:
+        fell = [(step.step_name, step.fallback) for step in played.steps if step.fallback is not None]
+        wanted = [(resolved(known, one.step), one) for one in expected.fallbacks]
+        fits = len(fell) == len(wanted) and all(
+            name == step and (one.reason is None or same_text(one.reason, reason))
+            for (step, reason), (name, one) in zip(fell, wanted, strict=True)
+        )
+        if not fits:
+            there = "; ".join(f"{step}: {reason}" for step, reason in fell) or NONE
+            failed("fallback", "; ".join(_fallback_text(name, one) for name, one in wanted) or NONE, there)
+
+
+def _fallback_text(name: str, one: ExpectedFallback) -> str:
+    return f"{name}: {one.reason}" if one.reason is not None else name
+
+
+def _mails(expected: ExpectedOutput, played: Played, failed: Any) -> None:
+    sent = len(played.emails_sent)
+    if expected.email_sent is not None and expected.email_sent != bool(sent):
+        failed("email_sent", "a mail" if expected.email_sent else "no mail", f"{sent} sent" if sent else NONE)
+    bodies = [str(mail.get("body", "")) for mail in played.emails_sent]
+    shown = "\n\n".join(bodies)
+    for text in expected.response_body_contains or ():
+        if not any(stands_in(text, body) for body in bodies):
+            failed("response_body", f"an answer with '{text}'", shown if bodies else "no mail")
+    for text in expected.response_body_excludes or ():
+        if any(stands_in(text, body) for body in bodies):
+            failed("response_body", f"no answer with '{text}'", shown)
+
+
+def _tickets(expected: ExpectedOutput, played: Played, failed: Any) -> None:
+    there = len(played.tickets)
+    if expected.ticket_created is not None and expected.ticket_created != bool(there):
+        failed("ticket_created", "a ticket" if expected.ticket_created else "no ticket", there or NONE)
+    if expected.ticket_fields is None:
+        return
+    if not played.tickets:
+        failed("ticket_fields", told(expected.ticket_fields), "no ticket")
+        return
+    # The ticket that comes nearest is the one to be told about.
+    found = min(
+        (list(differences(expected.ticket_fields, ticket)) for ticket in reversed(played.tickets)), key=len
+    )
+    for where, wanted, actual, hint in found:
+        failed("ticket_fields", f"{where} = {told(wanted)}", told(actual), hint)
+
+
+def validate_time(bound: float | None, ms: float | None, *, scenario_id: str = "") -> Verdict:
+    """Hold the time taken against its upper bound."""
+    if bound is None or (ms is not None and ms <= bound):
+        return True, []
+    actual = "not measured" if ms is None else f"{ms:.0f}"
+    return False, [StepFailure(scenario_id, None, None, "time", f"at most {bound:g}", actual)]

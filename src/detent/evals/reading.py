@@ -1,0 +1,263 @@
+"""Reads case files: every problem of every file at once, each with its line.
+
+What a key of `input` means is for the player to know; here it is only seen to that the player knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from detent.evals.case import EvalTestCase
+from detent.evals.expectations import Reader, expects_anything, read_expected
+from detent.evals.playing import Contracts, StepContract
+from detent.evals.references import resolve_case
+from detent.evals.yaml_lines import YamlFault, read
+from detent.kernel.errors import ConfigurationError, nearest
+
+INPUT_KEYS = (
+    "email", "registry", "mock_function_responses", "mock_responses", "failures", "start_step", "data",
+    "steps", "agent_replies", "playbook", "overlays",
+)  # fmt: skip
+"""Keys of `input` whose shape is checked here; a player says which of them, and which others, it uses."""
+FAULTS = ("timeout", "connection", "http_500", "http_400", "ok")
+"""What one attempt at a function may be planned to come to."""
+_TOP = (
+    "scenario_id", "description", "category", "created", "tags", "orchestrators", "required", "deprecated",
+    "input", "expected_output",
+)  # fmt: skip
+_SUFFIXES = (".yaml", ".yml")
+
+
+class CaseProblem(NamedTuple):
+    """One thing wrong with a case file."""
+
+    file: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenFile:
+    """A case file that cannot be played."""
+
+    file: str
+    scenario_id: str
+    """Its stem, which is what its id should be."""
+    problems: tuple[CaseProblem, ...]
+
+
+class CaseFilesError(ConfigurationError):
+    """Case files are wrong; all problems are listed at once."""
+
+    def __init__(self, problems: Iterable[CaseProblem]) -> None:
+        self.problems = list(problems)
+        count = len(self.problems)
+        lines = "\n".join(f"  {problem}" for problem in self.problems)
+        super().__init__(f"The case files have {count} problem{'s' if count != 1 else ''}:\n{lines}")
+
+
+@dataclass(frozen=True, slots=True)
+class Cases:
+    """What a folder of case files holds."""
+
+    cases: tuple[EvalTestCase, ...] = ()
+    broken: tuple[BrokenFile, ...] = ()
+
+    @property
+    def problems(self) -> list[CaseProblem]:
+        """Everything wrong with any file."""
+        return [problem for file in self.broken for problem in file.problems]
+
+    def check(self) -> Cases:
+        """The same, or `CaseFilesError` with every problem."""
+        if self.broken:
+            raise CaseFilesError(self.problems)
+        return self
+
+
+ContractsOf = Callable[[EvalTestCase], Contracts | Mapping[str, StepContract] | None]
+
+
+def find_case_files(folder: Path, ignore: Collection[str] = ()) -> list[Path]:
+    """The case files of a folder and those below it, sorted by path.
+
+    Passed over: names beginning with `_` or `.`, names ending in `.example`, and the names in `ignore`.
+    """
+    found = []
+    for file in folder.rglob("*"):
+        parts = file.relative_to(folder).parts
+        if file.suffix not in _SUFFIXES or not file.is_file():
+            continue
+        if any(part.startswith(("_", ".")) for part in parts) or file.name in ignore:
+            continue
+        found.append(file)
+    return sorted(found, key=lambda file: file.relative_to(folder).as_posix())
+
+
+def read_cases(
+    folder: Path,
+    *,
+    input_keys: Collection[str] | None = None,
+    contracts: ContractsOf | None = None,
+    ignore: Collection[str] = (),
+    base: Path | None = None,
+) -> Cases:
+    """Read every case of a folder. `contracts` says which steps a case can name; `base` shortens paths."""
+    return read_files(
+        find_case_files(folder, ignore), input_keys=input_keys, contracts=contracts, base=base or folder
+    )
+
+
+def read_files(
+    files: Iterable[Path],
+    *,
+    input_keys: Collection[str] | None = None,
+    contracts: ContractsOf | None = None,
+    base: Path | None = None,
+) -> Cases:
+    """Read these case files."""
+    cases: list[EvalTestCase] = []
+    broken: list[BrokenFile] = []
+    first: dict[str, str] = {}
+    for file in files:
+        shown = str(file.relative_to(base)) if base is not None and file.is_relative_to(base) else str(file)
+        case, problems = _read_file(file, shown, input_keys)
+        if case is not None and case.scenario_id:
+            other = first.setdefault(case.scenario_id, shown)
+            if other != shown:
+                line = case.lines.get("scenario_id", 1)
+                problems.append(CaseProblem(shown, line, f"'{case.scenario_id}' is already in {other}."))
+        if case is not None and contracts is not None and not problems:
+            case, wrong = resolve_case(case, contracts)
+            problems += [CaseProblem(shown, line, message) for line, message in wrong]
+        if case is None or problems:
+            broken.append(BrokenFile(shown, file.stem, tuple(sorted(problems, key=lambda one: one.line))))
+        else:
+            cases.append(case)
+    return Cases(tuple(cases), tuple(broken))
+
+
+def _read_file(
+    file: Path, shown: str, input_keys: Collection[str] | None
+) -> tuple[EvalTestCase | None, list[CaseProblem]]:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        return None, [CaseProblem(shown, 1, f"cannot be read: {error.strerror}.")]
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        return None, [CaseProblem(shown, line, f"is not UTF-8 text (byte {error.start}).")]
+    case, wrong = read_case(text, shown=shown, stem=file.stem, input_keys=input_keys)
+    if case is not None:
+        case = replace(case, source=file)
+    return case, [CaseProblem(shown, line, message) for line, message in wrong]
+
+
+def read_case(
+    text: str, *, shown: str = "", stem: str | None = None, input_keys: Collection[str] | None = None
+) -> tuple[EvalTestCase | None, list[tuple[int, str]]]:
+    """The case a text stands for, and its problems with their lines; None when it is no case at all."""
+    try:
+        document = read(text)
+    except YamlFault as fault:
+        return None, [(fault.line, f"{fault.message}.")]
+    reader = Reader(document)
+    for way, line in document.twice:
+        reader.problems.append((line, f"'{'.'.join(way)}' is said twice."))
+    if not isinstance(document.value, Mapping):
+        return None, [(document.lines.get((), 1), "a case file holds scenario_id, description, category, …")]
+    top = reader.mapping(document.value, (), _TOP)
+    scenario_id = reader.needed(top, "scenario_id")
+    if scenario_id and stem is not None and scenario_id != stem:
+        reader.problem(("scenario_id",), f"scenario_id is '{scenario_id}', the file's name says '{stem}'.")
+    description, category = reader.needed(top, "description"), reader.needed(top, "category")
+    if "expected_output" not in top:
+        reader.problem((), "'expected_output' is missing.")
+    said = top.get("expected_output")
+    expected = read_expected(reader, said, ("expected_output",))
+    if isinstance(said, Mapping) and not expects_anything(said):
+        reader.problem(("expected_output",), "a case needs at least one expectation.")
+    required = reader.flag(top.get("required", False), ("required",))
+    deprecated = reader.text(top.get("deprecated"), ("deprecated",))
+    if required and deprecated is not None:
+        reader.problem(("deprecated",), "a deprecated case does not count, so it cannot be required.")
+    modes = reader.modes(top.get("orchestrators"), ("orchestrators",))
+    case = EvalTestCase(
+        scenario_id or stem or "",
+        description or "",
+        category or "",
+        input=_read_input(reader, top.get("input"), input_keys),
+        expected_output=expected,
+        created=reader.text(top.get("created"), ("created",)),
+        tags=reader.texts(top.get("tags"), ("tags",)) or (),
+        orchestrators=modes,
+        required=bool(required),
+        deprecated=deprecated,
+        file=shown,
+        path_comment=_comment(text),
+        lines={".".join(way): line for way, line in document.lines.items()},
+    )
+    return case, reader.problems
+
+
+def _comment(text: str) -> str:
+    """The first comment of a file, when the file opens with one."""
+    first = next((line.strip() for line in text.splitlines() if line.strip() not in ("", "---")), "")
+    return first.lstrip("#").strip() if first.startswith("#") else ""
+
+
+# -- input --------------------------------------------------------------------------------------------------
+
+
+def _read_input(reader: Reader, value: Any, keys: Collection[str] | None) -> Mapping[str, Any]:
+    known = INPUT_KEYS if keys is None else keys
+    way = ("input",)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        reader.problem(way, "'input' takes named values.")
+        return {}
+    for key in value:
+        if key in known:
+            continue
+        here = (*way, key)
+        there = f"It understands: {', '.join(sorted(known)) or 'none'}."
+        if key in INPUT_KEYS:
+            reader.problem(here, f"'input.{key}' means nothing to what plays this suite. {there}")
+        else:
+            reader.problem(here, f"unknown key 'input.{key}'.{nearest(key, known) or ' ' + there}")
+    _input_shapes(reader, value)
+    return {key: item for key, item in value.items() if key in known and item is not None}
+
+
+def _input_shapes(reader: Reader, value: Mapping[str, Any]) -> None:
+    for key in ("email", "mock_function_responses", "mock_responses", "data", "steps", "agent_replies"):
+        reader.any_mapping(value.get(key), ("input", key))
+    for key in ("steps", "agent_replies"):
+        if isinstance(value.get(key), Mapping):
+            for step in value[key]:
+                reader.not_bare(("input", key, step))
+    reader.step(value.get("start_step"), ("input", "start_step"))
+    reader.text(value.get("playbook"), ("input", "playbook"))
+    reader.texts(value.get("overlays"), ("input", "overlays"))
+    if value.get("registry") is not None and not isinstance(value["registry"], list):
+        reader.problem(("input", "registry"), "'input.registry' takes a list.")
+    planned = reader.any_mapping(value.get("failures"), ("input", "failures")) or {}
+    for function in planned:
+        here = ("input", "failures", function)
+        for index, word in enumerate(reader.texts(planned[function], here) or ()):
+            if word not in FAULTS:
+                choices = f"{nearest(word, FAULTS)} It takes: {', '.join(FAULTS)}."
+                reader.problem((*here, str(index)), f"there is no fault '{word}'.{choices}")
+
+
+__all__ = [
+    "FAULTS", "INPUT_KEYS", "BrokenFile", "CaseFilesError", "CaseProblem", "Cases", "find_case_files",
+    "read_case", "read_cases", "read_files",
+]  # fmt: skip

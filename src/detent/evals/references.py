@@ -1,0 +1,92 @@
+"""Steps by whatever name a case gives them, turned into their ids."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from detent.evals.case import STEP, EvalTestCase
+from detent.evals.playing import Contracts, StepContract, UnknownStep
+from detent.kernel.errors import DetentError
+
+Wrong = list[tuple[int, str]]
+"""Problems with the line each stands in."""
+_PATH = re.compile(r"^\s*path\s*:\s*(.*)$", re.IGNORECASE)
+_ARROWS = re.compile(r"\s*(?:->|→|,|>)\s*")
+
+
+def resolve_case(
+    case: EvalTestCase, contracts: Callable[[EvalTestCase], Contracts | Mapping[str, StepContract] | None]
+) -> tuple[EvalTestCase, Wrong]:
+    """The case with the ids of its steps, and the references that mean no step or several."""
+    if STEP not in case.orchestrators:
+        return case, []
+    try:
+        found = contracts(case)
+    except Exception as error:
+        said = str(error) if isinstance(error, DetentError) else f"{type(error).__name__}: {error}"
+        line = case.lines.get("input.playbook", case.lines.get("input", 1))
+        return case, [(line, f"its steps cannot be read: {' '.join(said.split())}")]
+    return (case, []) if found is None else resolve(case, Contracts.of(found))
+
+
+def resolve(case: EvalTestCase, contracts: Contracts) -> tuple[EvalTestCase, Wrong]:
+    """The case with the ids of its steps, by these contracts."""
+    wrong: Wrong = []
+
+    def name(reference: str, way: str) -> str:
+        try:
+            return contracts.resolve(reference)
+        except UnknownStep as error:
+            line = case.lines.get(way) or case.lines.get(way.rpartition(".")[0], 1)
+            wrong.append((line, str(error)))
+            return reference
+
+    expected = case.expected_output
+    begin = "expected_output"
+    changes: dict[str, Any] = {}
+    if expected.expected_steps is not None:
+        changes["expected_steps"] = tuple(
+            replace(
+                step,
+                step_name=name(step.step_name, f"{begin}.expected_steps.{index}.step_name"),
+                next_step=None
+                if step.next_step is None
+                else name(step.next_step, f"{begin}.expected_steps.{index}.next_step"),
+            )
+            for index, step in enumerate(expected.expected_steps)
+        )
+    if expected.forbidden_steps is not None:
+        changes["forbidden_steps"] = tuple(
+            name(step, f"{begin}.forbidden_steps.{index}")
+            for index, step in enumerate(expected.forbidden_steps)
+        )
+    if expected.fallbacks is not None:
+        changes["fallbacks"] = tuple(
+            replace(one, step=name(one.step, f"{begin}.fallbacks.{index}.step"))
+            for index, one in enumerate(expected.fallbacks)
+        )
+    if isinstance(start := case.input.get("start_step"), str):
+        start = name(start, "input.start_step")
+        case = replace(case, input={**case.input, "start_step": start})
+    return replace(case, expected_output=replace(expected, **changes)), wrong
+
+
+def stated_path(case: EvalTestCase, contracts: Contracts | None = None) -> tuple[str, ...]:
+    """The steps a case says its path has: the expected ones, else those of its file's first comment."""
+    if case.expected_output.expected_steps is not None:
+        names = [step.step_name for step in case.expected_output.expected_steps]
+    else:
+        said = _PATH.match(case.path_comment)
+        names = [word for word in _ARROWS.split(said.group(1)) if word] if said is not None else []
+    if contracts is None:
+        return tuple(names)
+    path: list[str] = []
+    for one in names:
+        try:
+            path.append(contracts.resolve(one))
+        except UnknownStep:
+            path.append(one)
+    return tuple(path)

@@ -1,0 +1,228 @@
+"""What a suite came to, as values that are written as JSON and read back equal.
+
+Terminal, JSON and JUnit are drawn from this one value, so they agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from detent.evals.failing import StepFailure
+from detent.kernel.budget import NOTHING, Spend
+from detent.kernel.errors import ConfigurationError
+from detent.kernel.plain import decode
+
+THRESHOLD = 99.0
+"""Percent of the counted cases that must pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One step of a play, as a report keeps it."""
+
+    step_name: str
+    output_text: str = ""
+    next_step: str | None = None
+    reason: str | None = None
+    mode: str = "deterministic"
+    fallback: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """One play of one case."""
+
+    scenario_id: str
+    category: str
+    file: str
+    passed: bool
+    ms: float = 0.0
+    path: tuple[str, ...] = ()
+    status: str | None = None
+    end: str | None = None
+    calls: tuple[str, ...] = ()
+    spend: Spend = NOTHING
+    failures: tuple[StepFailure, ...] = ()
+    repeat: int = 1
+    """Which repetition it was, from 1."""
+    orchestrator: str = "step"
+    arm: str | None = None
+    required: bool = False
+    deprecated: str | None = None
+    not_applicable: tuple[str, ...] = ()
+    """Expectations this mode cannot meet or miss."""
+    steps: tuple[StepRecord, ...] = ()
+    run_id: str | None = None
+
+    @property
+    def counted(self) -> bool:
+        """False for a case that is only run and shown."""
+        return self.deprecated is None
+
+    @property
+    def label(self) -> str:
+        """The id, with what tells this play from others of the same case."""
+        more = [
+            *([self.orchestrator] if self.orchestrator != "step" else []),
+            *([self.arm] if self.arm is not None else []),
+            *([f"#{self.repeat}"] if self.repeat > 1 else []),
+        ]
+        return f"{self.scenario_id} [{', '.join(more)}]" if more else self.scenario_id
+
+    def to_plain(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "scenario_id": self.scenario_id,
+            "category": self.category,
+            "file": self.file,
+            "passed": self.passed,
+            "ms": self.ms,
+            "path": list(self.path),
+            "status": self.status,
+            "end": self.end,
+            "calls": list(self.calls),
+            "spend": self.spend.to_plain(),
+            "failures": [failure.to_plain() for failure in self.failures],
+            "repeat": self.repeat,
+            "orchestrator": self.orchestrator,
+            "arm": self.arm,
+            "required": self.required,
+            "deprecated": self.deprecated,
+            "not_applicable": list(self.not_applicable),
+            "steps": [{one.name: getattr(step, one.name) for one in fields(step)} for step in self.steps],
+            "run_id": self.run_id,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> CaseResult:
+        """Read back what `to_plain` wrote."""
+        values = dict(plain)
+        for name in ("path", "calls", "not_applicable"):
+            values[name] = tuple(values[name])
+        values["spend"] = Spend.from_plain(values["spend"])
+        values["failures"] = tuple(StepFailure.from_plain(one) for one in values["failures"])
+        values["steps"] = tuple(StepRecord(**one) for one in values["steps"])
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class EvalReport:
+    """What a suite came to."""
+
+    suite: str
+    started_at: str
+    """ISO-8601, UTC."""
+    orchestrator: str = "step"
+    """step, legacy, or both."""
+    model: str | None = None
+    threshold: float = THRESHOLD
+    cases: tuple[CaseResult, ...] = ()
+    """In the order of the cases, whatever the number of jobs."""
+    unstable: tuple[str, ...] = ()
+    """Cases whose repetitions left different traces."""
+    deterministic: bool = False
+    """Unstable cases are failures."""
+    arms: tuple[str, ...] = ()
+
+    @property
+    def counted(self) -> int:
+        """Plays that count."""
+        return sum(case.counted for case in self.cases)
+
+    @property
+    def passed(self) -> int:
+        """Counted plays that passed."""
+        return sum(case.counted and case.passed for case in self.cases)
+
+    @property
+    def pass_rate(self) -> float:
+        """Percent of the counted plays that passed; 0 when there is none."""
+        return 100 * self.passed / self.counted if self.counted else 0.0
+
+    @property
+    def required_failed(self) -> tuple[str, ...]:
+        """Required cases that failed."""
+        return tuple(
+            dict.fromkeys(case.scenario_id for case in self.cases if case.required and not case.passed)
+        )
+
+    @property
+    def ok(self) -> bool:
+        """True when enough passed, and every case that must."""
+        enough = self.counted > 0 and self.passed * 100 >= self.threshold * self.counted
+        counted = {case.scenario_id for case in self.cases if case.counted}
+        shaky = self.deterministic and not counted.isdisjoint(self.unstable)
+        return enough and not self.required_failed and not shaky
+
+    @property
+    def by_step(self) -> dict[str, dict[str, int]]:
+        """How often each step ran, and how many failures name it."""
+        found: dict[str, dict[str, int]] = {}
+        for case in self.cases:
+            for step in case.path:
+                found.setdefault(step, {"runs": 0, "failures": 0})["runs"] += 1
+            for failure in case.failures:
+                if failure.step_name is not None:
+                    found.setdefault(failure.step_name, {"runs": 0, "failures": 0})["failures"] += 1
+        return dict(sorted(found.items()))
+
+    def to_plain(self) -> dict[str, Any]:
+        """As plain values; what follows from the cases stands there, too, for those who read it."""
+        return {
+            "suite": self.suite,
+            "started_at": self.started_at,
+            "orchestrator": self.orchestrator,
+            "model": self.model,
+            "threshold": self.threshold,
+            "counted": self.counted,
+            "passed": self.passed,
+            "pass_rate": self.pass_rate,
+            "ok": self.ok,
+            "required_failed": list(self.required_failed),
+            "deterministic": self.deterministic,
+            "arms": list(self.arms),
+            "unstable": list(self.unstable),
+            "cases": [case.to_plain() for case in self.cases],
+            "by_step": self.by_step,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> EvalReport:
+        """Read back what `to_plain` wrote."""
+        try:
+            return cls(
+                suite=plain["suite"],
+                started_at=plain["started_at"],
+                orchestrator=plain["orchestrator"],
+                model=plain["model"],
+                threshold=plain["threshold"],
+                cases=tuple(CaseResult.from_plain(case) for case in plain["cases"]),
+                unstable=tuple(plain["unstable"]),
+                deterministic=plain["deterministic"],
+                arms=tuple(plain["arms"]),
+            )
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ConfigurationError(
+                f"This is no report of an eval: {type(error).__name__} {error}."
+            ) from error
+
+
+def read_report(text: str, shown: str = "The file") -> EvalReport:
+    """A report from its JSON text."""
+    try:
+        plain = decode(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{shown} is no JSON: {error}.") from error
+    if not isinstance(plain, Mapping):
+        raise ConfigurationError(f"{shown} is no report of an eval.")
+    try:
+        return EvalReport.from_plain(plain)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{shown}: {error}") from error
+
+
+def failed_ids(report: EvalReport) -> frozenset[str]:
+    """Ids of the cases that failed in any play."""
+    return frozenset(case.scenario_id for case in report.cases if not case.passed)

@@ -1,0 +1,339 @@
+"""Plays cases and judges what happened. Whatever a player does, the suite goes on to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from detent.evals.case import LEGACY, STEP, EvalTestCase, ExpectedOutput
+from detent.evals.expect import NONE, validate_function_calls, validate_step_sequence
+from detent.evals.failing import StepFailure
+from detent.evals.outcome import MULTI_STEP, validate_outcome, validate_time
+from detent.evals.playing import (
+    Contracts,
+    Played,
+    Player,
+    PlayFailed,
+    PlayOptions,
+    model_of,
+    orchestrators_of,
+)
+from detent.evals.reading import BrokenFile
+from detent.evals.references import resolve
+from detent.evals.report import THRESHOLD, CaseResult, EvalReport, StepRecord
+from detent.evals.trace import Trace, first_difference, trace_of
+from detent.evals.transitions import validate_step_transitions
+from detent.kernel.errors import ConfigurationError
+
+BOTH = "both"
+UNREADABLE = "unreadable"
+"""Category and status of a file that is no case."""
+Listener = Callable[[CaseResult], None]
+"""Told each result, in the order of the cases."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One case in one mode and arm."""
+
+    case: EvalTestCase
+    orchestrator: str
+    arm: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Play:
+    """One repetition of it, judged."""
+
+    result: CaseResult
+    trace: Trace | None
+
+
+class EvalRunner:
+    """Plays cases with one player and judges them."""
+
+    def __init__(
+        self,
+        player: Player,
+        *,
+        suite: str = "suite",
+        threshold: float = THRESHOLD,
+        jobs: int = 1,
+        repeat: int = 1,
+        deterministic: bool = False,
+        options: PlayOptions | None = None,
+        arms: Sequence[str] = (),
+        now: Callable[[], datetime] | None = None,
+    ) -> None:
+        if not 0 < threshold <= 100:
+            raise ConfigurationError(f"The threshold is {threshold:g}; it must be above 0 and at most 100.")
+        for name, number in (("jobs", jobs), ("repeat", repeat)):
+            if number < 1:
+                raise ConfigurationError(f"{name} is {number}; at least 1 is needed.")
+        self.player = player
+        self.suite = suite
+        self.threshold = threshold
+        self.jobs = jobs
+        self.repeat = repeat
+        self.deterministic = deterministic
+        self.options = options or PlayOptions()
+        self.arms = tuple(dict.fromkeys(arms))
+        self._now = now or (lambda: datetime.now(UTC))
+
+    # -- playing --------------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        cases: Iterable[EvalTestCase],
+        *,
+        orchestrator: str = STEP,
+        broken: Iterable[BrokenFile] = (),
+        tell: Listener | None = None,
+    ) -> EvalReport:
+        """Play the cases and judge them. `broken` files count as failed; results come in case order."""
+        started = self._now().astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        modes = self._modes(orchestrator)
+        given = list(cases)
+        tasks = [
+            _Task(case, mode, arm)
+            for arm in (self.arms or (None,))
+            for mode in modes
+            for case in cases_in(given, mode)
+        ]
+        results: list[CaseResult] = []
+        unstable: list[str] = []
+        say = tell or (lambda result: None)
+        for file in broken:
+            results.append(_broken(file, modes[0]))
+            say(results[-1])
+        slots = asyncio.Semaphore(self.jobs)
+        under_way = [
+            [asyncio.create_task(self._play(task, number, slots)) for number in range(1, self.repeat + 1)]
+            for task in tasks
+        ]
+        try:
+            for task, repeats in zip(tasks, under_way, strict=True):
+                plays = [await one for one in repeats]
+                judged, differing = self._steady(plays)
+                if differing:
+                    unstable.append(task.case.scenario_id)
+                for result in judged:
+                    results.append(result)
+                    say(result)
+        finally:
+            left = [one for repeats in under_way for one in repeats if not one.done()]
+            for one in left:
+                one.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+        return EvalReport(
+            self.suite, started, orchestrator, model_of(self.player), self.threshold, tuple(results),
+            tuple(dict.fromkeys(unstable)), self.deterministic, self.arms,
+        )  # fmt: skip
+
+    def _modes(self, orchestrator: str) -> tuple[str, ...]:
+        known = orchestrators_of(self.player)
+        if orchestrator == BOTH:
+            return known
+        if orchestrator not in known:
+            raise ConfigurationError(
+                f"Suite '{self.suite}' cannot be played in {orchestrator} mode. It has: {', '.join(known)}."
+            )
+        return (orchestrator,)
+
+    async def _play(self, task: _Task, number: int, slots: asyncio.Semaphore) -> _Play:
+        """Play a case once and judge it; whatever goes wrong is a failure of this case."""
+        case, mode = task.case, task.orchestrator
+        async with slots:
+            options = replace(self.options, arm=task.arm, repeat=number)
+            begun = time.perf_counter()
+            try:
+                played = await self.player.play(case, orchestrator=mode, options=options)
+                if not isinstance(played, Played):
+                    raise TypeError(f"the player gave a {type(played).__name__}, not what was played")
+            except (Exception, SystemExit) as error:
+                ms = (time.perf_counter() - begun) * 1000
+                return _Play(_result(task, number, Played(ms=ms), [_raised(case, error)]), None)
+        if played.ms is None:
+            played = replace(played, ms=(time.perf_counter() - begun) * 1000)
+        try:
+            failures = self.validate_output(case, played, orchestrator=mode)
+            trace = trace_of(played)
+            return _Play(_result(task, number, played, failures), trace)
+        except Exception as error:  # what the player gave cannot even be looked at
+            return _Play(_result(task, number, Played(ms=played.ms), [_raised(case, error)]), None)
+
+    def _steady(self, plays: Sequence[_Play]) -> tuple[list[CaseResult], bool]:
+        """The results of one case's repetitions; those that differ from the first fail if they must not."""
+        first = next((play.trace for play in plays if play.trace is not None), None)
+        results: list[CaseResult] = []
+        differing = False
+        for play in plays:
+            result = play.result
+            if first is not None and play.trace is not None and play.trace != first:
+                differing = True
+                if self.deterministic:
+                    result = replace(
+                        result,
+                        passed=False,
+                        failures=(*result.failures, _unsteady(result, first, play.trace)),
+                    )
+            elif play.trace is None and first is not None:
+                differing = True  # it crashed once and did not another time
+            results.append(result)
+        return results, differing
+
+    # -- judging --------------------------------------------------------------------------------------------
+
+    def validate_output(
+        self, case: EvalTestCase, played: Played, *, orchestrator: str = STEP
+    ) -> list[StepFailure]:
+        """Everything that did not come true: sequence, transitions, calls, older fields, time."""
+        expected = case.expected_output.under(orchestrator)
+        name = case.scenario_id
+        failures: list[StepFailure] = []
+        contracts: Contracts | None = None
+        if orchestrator == STEP:
+            found = self.player.contracts(case)
+            contracts = Contracts.of(found) if found is not None else None
+        if contracts is not None:
+            case, wrong = resolve(case, contracts)
+            expected = case.expected_output
+            failures += [
+                StepFailure(name, None, None, "reference", "a step", message, f"line {line}")
+                for line, message in wrong
+            ]
+        if played.error is not None:
+            failures.append(StepFailure(name, None, None, "play", "the case as it is written", played.error))
+        if orchestrator == STEP:
+            failures += validate_step_sequence(
+                expected.expected_steps, played.steps, scenario_id=name, contracts=contracts
+            )[1]
+            if contracts is not None:
+                failures += validate_step_transitions(
+                    played.steps, played.context, contracts=contracts, scenario_id=name,
+                    allow_missing=expected.allow_missing, start_data=played.start_data, end=played.end,
+                )[1]  # fmt: skip
+                failures += _ended_unasked(name, expected, played, contracts)
+        failures += validate_function_calls(
+            expected.expected_function_calls, played.calls, scenario_id=name,
+            planned=planned_failures(case), forbidden=expected.forbidden_calls or (),
+        )[1]  # fmt: skip
+        failures += validate_outcome(
+            expected, played, scenario_id=name, contracts=contracts, steps=orchestrator == STEP
+        )[1]
+        failures += validate_time(expected.processing_time_ms, played.ms, scenario_id=name)[1]
+        return failures
+
+
+def _ended_unasked(
+    name: str, expected: ExpectedOutput, played: Played, contracts: Contracts
+) -> list[StepFailure]:
+    """A run the engine ended, in a case that says nothing about how it ends: it may not go unnoticed."""
+    said = any(value is not None for value in (expected.status, expected.end, expected.reason))
+    if said or not played.steps or played.end not in contracts.always:
+        return []
+    last = played.steps[-1]
+    contract = contracts.steps.get(last.step_name)
+    if contract is not None and last.next_step in [edge.to for edge in contract.edges]:
+        return []
+    hint = f"expect its status, end or reason if it should; reason: {played.reason or NONE}"
+    return [StepFailure(name, len(played.steps), last.step_name, "end", "a declared end", played.end, hint)]
+
+
+def cases_in(cases: Iterable[EvalTestCase], mode: str) -> list[EvalTestCase]:
+    """The cases that hold for a mode."""
+    return [case for case in cases if mode in case.orchestrators]
+
+
+def planned_failures(case: EvalTestCase) -> frozenset[str]:
+    """Functions a case has fail on purpose: by `failures`, or by a mocked answer that is an error."""
+    planned: set[str] = set()
+    failures = case.input.get("failures")
+    for function, words in failures.items() if isinstance(failures, Mapping) else ():
+        if any(word != "ok" for word in (words if isinstance(words, list) else [words])):
+            planned.add(function)
+    mocks = case.input.get("mock_function_responses")
+    for function, answers in mocks.items() if isinstance(mocks, Mapping) else ():
+        for answer in answers if isinstance(answers, list) else [answers]:
+            if isinstance(answer, Mapping) and answer.get("error"):
+                planned.add(function)
+    return frozenset(planned)
+
+
+def _result(task: _Task, number: int, played: Played, failures: Sequence[StepFailure]) -> CaseResult:
+    case = task.case
+    return CaseResult(
+        case.scenario_id,
+        case.category,
+        case.file,
+        not failures,
+        round(played.ms or 0.0, 3),
+        tuple(step.step_name for step in played.steps),
+        played.status,
+        played.end,
+        tuple(call.function_name for call in played.calls),
+        played.spend,
+        tuple(failures),
+        number,
+        task.orchestrator,
+        task.arm,
+        case.required,
+        case.deprecated,
+        _not_applicable(case, task.orchestrator),
+        tuple(
+            StepRecord(one.step_name, one.output_text, one.next_step, one.reason, one.mode, one.fallback)
+            for one in played.steps
+        ),
+        played.run_id,
+    )
+
+
+def _not_applicable(case: EvalTestCase, mode: str) -> tuple[str, ...]:
+    """Step checks, where there are no steps."""
+    if mode != LEGACY:
+        return ()
+    expected = case.expected_output.under(mode)
+    left = [
+        name
+        for name in ("expected_steps", "forbidden_steps", "fallbacks")
+        if getattr(expected, name) is not None
+    ]
+    if expected.scenario_instruction_used == MULTI_STEP:
+        left.append("scenario_instruction_used")
+    return (*left, "transitions")
+
+
+def _raised(case: EvalTestCase, error: BaseException) -> StepFailure:
+    text = " ".join(str(error).split())
+    if isinstance(error, PlayFailed):
+        wanted = "the case as it is written"
+        return StepFailure(case.scenario_id, None, error.step_name, "play", wanted, text, error.hint)
+    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return StepFailure(case.scenario_id, None, None, "crash", "what was played", said)
+
+
+def _unsteady(result: CaseResult, first: Trace, other: Trace) -> StepFailure:
+    place, one, another = first_difference(first, other)
+    position: Any = result.path.index(place) + 1 if place in result.path else None
+    step = place if position is not None else None
+    hint = f"differs at {place} from the first of its repetitions"
+    return StepFailure(result.scenario_id, position, step, "unstable", one, another, hint)
+
+
+def _broken(file: BrokenFile, mode: str) -> CaseResult:
+    failures = tuple(
+        StepFailure(file.scenario_id, None, None, "file", "a case", str(problem)) for problem in file.problems
+    )
+    return CaseResult(
+        file.scenario_id,
+        UNREADABLE,
+        file.file,
+        False,
+        status=UNREADABLE,
+        failures=failures,
+        orchestrator=mode,
+    )

@@ -1,0 +1,178 @@
+"""A report as lines for a terminal: one line a case, what failed below it, the verdict at the end.
+
+Lines are plain text; whoever prints them may hand in a `paint` for colours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from difflib import unified_diff
+
+from detent.evals.failing import GROUPS, StepFailure
+from detent.evals.likeness import told
+from detent.evals.paths import drawn
+from detent.evals.report import CaseResult, EvalReport
+from detent.insight.words import cost, count
+
+Paint = Callable[[str, str], str]
+"""`(text, colour) -> text`."""
+PASSED, FAILED = "✓", "✗"
+_INDENT = " " * 6
+_ORDER = list(GROUPS)
+
+
+def _plain(text: str, colour: str) -> str:
+    return text
+
+
+class Terminal:
+    """Draws reports line by line."""
+
+    def __init__(
+        self,
+        *,
+        label_width: int = 36,
+        path_width: int = 28,
+        verbose: bool = False,
+        failures_only: bool = False,
+        detailed: bool = False,
+        paint: Paint | None = None,
+    ) -> None:
+        self.label_width = label_width
+        self.path_width = path_width
+        self.verbose = verbose
+        self.failures_only = failures_only
+        self.detailed = detailed
+        self._paint = paint or _plain
+
+    def head(self, suite: str, cases: int, orchestrator: str, model: str | None, note: str = "") -> str:
+        """The first line."""
+        mode = "both modes" if orchestrator == "both" else f"{orchestrator} mode"
+        parts = [f"eval {suite}", count(cases, "case"), mode, model or "no model", note]
+        return "   ".join(harmless(part) for part in parts if part)
+
+    def case(self, result: CaseResult) -> list[str]:
+        """The line of a case and what belongs below it."""
+        if self.failures_only and result.passed:
+            return []
+        mark = self._paint(PASSED, "green") if result.passed else self._paint(FAILED, "red")
+        label = harmless(result.label).ljust(self.label_width)
+        path = harmless(drawn(result.path)).ljust(self.path_width)
+        notes = [
+            f"deprecated: {result.deprecated}" if result.deprecated is not None else "",
+            f"not applicable: {', '.join(result.not_applicable)}" if result.not_applicable else "",
+            cost(result.spend),
+        ]
+        more = "   ".join(harmless(note) for note in notes if note)
+        line = f"  {mark} {label} {path} {result.ms:>6.0f} ms"
+        lines = [f"{line}   {more}" if more else line]
+        lines += [f"{_INDENT}{harmless(text)}" for text in failure_lines(result, detailed=self.detailed)]
+        if self.verbose:
+            lines += [f"{_INDENT}{harmless(text)}" for text in output_lines(result)]
+        return lines
+
+    def tail(self, report: EvalReport) -> list[str]:
+        """What the whole comes to."""
+        lines = [f"  {harmless(line)}" for line in group_lines(report)]
+        if report.unstable:
+            lines.append(f"  unstable: {harmless(', '.join(report.unstable))}")
+        left_out = sum(not case.counted for case in report.cases)
+        if left_out:
+            lines.append(f"  {left_out} deprecated, not counted")
+        verdict = verdict_line(report)
+        return [*lines, "  " + self._paint(harmless(verdict), "green" if report.ok else "red")]
+
+
+def render(
+    report: EvalReport, *, verbose: bool = False, failures_only: bool = False, detailed: bool = False
+) -> list[str]:
+    """A whole report as plain lines."""
+    ids = {(case.scenario_id, case.file) for case in report.cases}
+    terminal = Terminal(
+        label_width=max((len(case.label) for case in report.cases), default=0),
+        path_width=max((len(drawn(case.path)) for case in report.cases), default=0),
+        verbose=verbose,
+        failures_only=failures_only,
+        detailed=detailed,
+    )
+    lines = [terminal.head(report.suite, len(ids), report.orchestrator, report.model)]
+    for case in report.cases:
+        lines += terminal.case(case)
+    return lines + terminal.tail(report)
+
+
+def failure_lines(result: CaseResult, *, detailed: bool = False) -> list[str]:
+    """What failed, by heading."""
+    lines: list[str] = []
+    for failure in sorted(result.failures, key=lambda one: _ORDER.index(one.group)):
+        lines += str(failure).splitlines()
+        if detailed:
+            lines += _in_full(failure)
+    return lines
+
+
+def _in_full(failure: StepFailure) -> list[str]:
+    """Expected and actual with nothing left out: as a difference where both are long, else one after the
+    other."""
+    expected, actual = told(failure.expected), told(failure.actual)
+    one, other = expected.splitlines(), actual.splitlines()
+    if failure.kind == "unstable" or (len(one) > 1 and len(other) > 1):
+        return [f"  {line.rstrip()}" for line in unified_diff(one, other, "expected", "got", lineterm="")]
+    return [f"  expected | {line}" for line in one] + [f"  got      | {line}" for line in other or [""]]
+
+
+def output_lines(result: CaseResult) -> list[str]:
+    """What each step said."""
+    lines: list[str] = []
+    for number, step in enumerate(result.steps, 1):
+        fallback = f", fallback {step.fallback}" if step.fallback else ""
+        lines.append(f"{number} {step.step_name}   ({step.mode}{fallback})")
+        lines += [f"  | {line}" for line in step.output_text.splitlines()]
+    return lines
+
+
+def group_lines(report: EvalReport) -> list[str]:
+    """How many failures there are under each heading, and in which cases."""
+    lines: list[str] = []
+    for group in _ORDER:
+        where = [case.label for case in report.cases for failure in case.failures if failure.group == group]
+        if where:
+            lines.append(f"{group}: {count(len(where), 'failure')} in {_listed(dict.fromkeys(where))}")
+    return lines
+
+
+def _listed(names: Iterable[str], most: int = 6) -> str:
+    there = list(names)
+    more = f" and {len(there) - most} more" if len(there) > most else ""
+    return ", ".join(there[:most]) + more
+
+
+def verdict_line(report: EvalReport) -> str:
+    """Passed, threshold, and why it is not enough."""
+    if not report.counted:
+        return "nothing counted"
+    # Rounded down: what is below the threshold must not look as if it were at it.
+    rate = math.floor(report.pass_rate * 10) / 10
+    why = []
+    if report.passed * 100 < report.threshold * report.counted:
+        why.append("below threshold")
+    if failed := report.required_failed:
+        why.append(f"required case{'s' if len(failed) > 1 else ''} failed: {', '.join(failed)}")
+    if report.deterministic and report.unstable:
+        why.append("unstable")
+    parts = [
+        f"{report.passed} / {report.counted} passed ({rate:.1f} %)",
+        f"threshold {report.threshold:.1f} %",
+        "; ".join(why),
+    ]
+    return "   ".join(part for part in parts if part)
+
+
+def harmless(text: str) -> str:
+    """Text from anywhere made harmless for a terminal: control characters are shown, not obeyed."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else " " if char == "\t" else f"\\x{ord(char):02x}" for char in text
+    )

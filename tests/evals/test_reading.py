@@ -1,0 +1,257 @@
+"""Case files: everything wrong with every file is told at once, with its line."""
+
+from __future__ import annotations
+
+import pytest
+
+from detent.evals.case import UNSAID, ExpectedStepExecution
+from detent.evals.reading import CaseFilesError, find_case_files, read_case, read_cases
+from detent.evals.references import stated_path
+from tests.evals.conftest import found
+from tests.evals.lending import CASES, CHECK, LEND, READ, WAIT, LendingPlayer, write_cases
+
+HEAD = "scenario_id: x\ndescription: d\ncategory: c\n"
+
+
+def problems(text: str, **options) -> list[tuple[int, str]]:
+    return read_case(text, stem="x", **options)[1]
+
+
+def only(text: str, **options) -> tuple[int, str]:
+    (one,) = problems(text, **options)
+    return one
+
+
+def test_a_case_is_read_with_everything_it_says(cases):
+    """W-23: objects and strings may be mixed, and aliases and beginnings become ids."""
+    case = next(case for case in cases() if case.scenario_id == "lend_001")
+    assert (case.description, case.category, case.created) == (
+        "A book that is there",
+        "lending",
+        "2026-03-02",
+    )
+    assert (case.tags, case.required, case.orchestrators) == (("en",), True, ("step", "legacy"))
+    assert case.path_comment == "path: 01 -> 02 -> 03a"
+    assert [step.step_name for step in case.expected_steps or ()] == [READ, CHECK, LEND]
+    first, second, third = case.expected_steps or ()
+    assert first.function_call is None
+    assert (second.function_call, second.next_step) == ("find_copy", LEND)
+    assert third == ExpectedStepExecution(LEND)
+    assert third.function_call is UNSAID
+    assert case.expected_output.under("legacy").scenario_instruction_used == "lend-book"
+    assert case.expected_output.under("step").scenario_instruction_used == "multi-step"
+
+
+def test_the_path_a_case_states_is_that_of_its_comment_when_it_expects_none(cases):
+    text = "# path: 01 -> 02 -> 03c\n" + HEAD.replace("x", "bare") + "expected_output: {status: succeeded}"
+    case = next(case for case in cases(bare=text) if case.scenario_id == "bare")
+    assert case.expected_steps is None
+    assert stated_path(case, LendingPlayer().contracts(case)) == (READ, CHECK, WAIT)
+
+
+def test_an_unknown_key_is_told_with_line_and_nearest_name():
+    assert only(HEAD + "expected_output:\n  status: ok\n  emial_sent: true\n") == (
+        6,
+        "unknown key 'expected_output.emial_sent'. Did you mean 'email_sent'?",
+    )
+    line, message = only(HEAD + "expected_output:\n  expected_steps:\n    - {step_name: a, dta: {}}\n")
+    assert (line, message) == (6, "unknown key 'expected_output.expected_steps.0.dta'. Did you mean 'data'?")
+    assert only(HEAD + "requird: true\nexpected_output: {status: ok}")[0] == 4
+
+
+def test_all_problems_of_all_files_are_told_at_once(tmp_path):
+    """W-59: a broken case file is reported with its line."""
+    (tmp_path / "a.yaml").write_text("scenario_id: a\ncategory: c\nexpected_output:\n  status: 7\n")
+    (tmp_path / "b.yaml").write_text("scenario_id: [\n")
+    (tmp_path / "c.yaml").write_text(HEAD.replace("x", "c") + "expected_output: {status: ok}\n")
+    read = read_cases(tmp_path)
+    assert [case.scenario_id for case in read.cases] == ["c"]
+    told = [str(problem) for problem in read.problems]
+    assert told[:2] == [
+        "a.yaml:1: 'description' is missing.",
+        "a.yaml:4: 'expected_output.status' takes text; write it as \"7\".",
+    ]
+    assert any(line.startswith("b.yaml:2: not valid YAML") for line in told)
+    with pytest.raises(CaseFilesError) as caught:
+        read.check()
+    assert caught.value.exit_code == 2
+    assert all(line in str(caught.value) for line in told)
+
+
+def test_an_id_must_be_the_files_name_and_stand_once(tmp_path):
+    text = HEAD + "expected_output: {status: ok}\n"
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "x.yaml").write_text(text)
+    (tmp_path / "x.yml").write_text(text)
+    (tmp_path / "y.yaml").write_text(text)
+    told = [str(problem) for problem in read_cases(tmp_path).problems]
+    assert told == [
+        "x.yml:1: 'x' is already in one/x.yaml.",
+        "y.yaml:1: scenario_id is 'x', the file's name says 'y'.",
+        "y.yaml:1: 'x' is already in one/x.yaml.",
+    ]
+
+
+@pytest.mark.parametrize("expected", ["{}", "{allow_missing: [title]}", "{status: null}"])
+def test_a_case_needs_an_expectation(expected):
+    assert only(HEAD + f"expected_output: {expected}") == (4, "a case needs at least one expectation.")
+
+
+def test_expecting_that_no_step_runs_is_an_expectation():
+    assert problems(HEAD + "expected_output: {expected_steps: []}") == []
+
+
+@pytest.mark.parametrize("number", ["03", "05", "08", "3", "0x1", "1.0"])
+def test_a_bare_number_is_no_name_of_a_step(number):
+    message = f'{number} is a number to YAML; quote the step: "{number}".'
+    text = f"{HEAD}expected_output:\n  expected_steps:\n    - {number}\n    - step_name: {number}\n"
+    assert problems(text) == [(6, message), (7, message)]
+    assert only(f"{HEAD}expected_output: {{forbidden_steps: [{number}]}}") == (4, message)
+    assert only(f"{HEAD}input: {{start_step: {number}}}\nexpected_output: {{status: a}}") == (4, message)
+    assert only(f"{HEAD}input: {{steps: {{{number}: {{}}}}}}\nexpected_output: {{status: a}}") == (4, message)
+    assert problems(f'{HEAD}expected_output: {{expected_steps: ["{number}"]}}') == []
+
+
+def test_a_reference_that_means_no_step_or_several_is_told_with_its_line(tmp_path, player):
+    text = HEAD + 'expected_output:\n  expected_steps:\n    - "01"\n    - "03"\n    - 03a-lent\n'
+    (tmp_path / "x.yaml").write_text(text)
+    told = [str(problem) for problem in found(tmp_path, player).problems]
+    assert told[0] == "x.yaml:7: '03' may mean 03a-lend or 03b-ask-title or 03c-wait-list; write more of it."
+    assert told[1].startswith(
+        "x.yaml:8: there is no step '03a-lent'. Did you mean '03a-lend'? Steps: 01-read"
+    )
+
+
+def test_steps_that_cannot_be_read_are_a_problem_of_the_case(tmp_path):
+    def broken(case):
+        raise OSError("no such folder")
+
+    (tmp_path / "x.yaml").write_text(HEAD + "input: {data: {}}\nexpected_output: {status: a}\n")
+    (problem,) = read_cases(tmp_path, contracts=broken).problems
+    assert str(problem) == "x.yaml:4: its steps cannot be read: OSError: no such folder"
+
+
+def test_an_input_the_player_does_not_understand_is_an_error():
+    text = HEAD + "input: {email: {from: a}, dta: {}}\nexpected_output: {status: a}"
+    told = problems(text, input_keys=("data", "failures"))
+    assert told == [
+        (4, "'input.email' means nothing to what plays this suite. It understands: data, failures."),
+        (4, "unknown key 'input.dta'. Did you mean 'data'?"),
+    ]
+    assert (
+        problems(HEAD + "input: {whatever: 1}\nexpected_output: {status: a}", input_keys=("whatever",)) == []
+    )
+
+
+def test_values_of_the_input_are_carried_as_they_are_written():
+    text = HEAD + "input: {data: {day: 2026-03-10T08:15:00Z, n: 4, none: null}}\nexpected_output: {status: a}"
+    case, _ = read_case(text)
+    assert case is not None
+    assert case.input == {"data": {"day": "2026-03-10T08:15:00Z", "n": 4, "none": None}}
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "input: {failures: {f: [timeout, tiemout]}}",
+            "there is no fault 'tiemout'. Did you mean 'timeout'?",
+        ),
+        ("input: [1]", "'input' takes named values."),
+        ("input: {data: 1}", "'input.data' takes named values."),
+        ("input: {registry: {}}", "'input.registry' takes a list."),
+        ("orchestrators: [stp]", "there is no orchestrator 'stp'. Did you mean 'step'?"),
+        ("orchestrators: []", "'orchestrators' is empty, so the case would never be played."),
+        ("required: 1", "'required' takes true or false."),
+        ("required: true\ndeprecated: old", "a deprecated case does not count, so it cannot be required."),
+        ("tags: [1]", "'tags.0' takes text; write it as \"1\"."),
+    ],
+)
+def test_wrong_values_are_told(said, told):
+    (line, message) = only(f"{HEAD}{said}\nexpected_output: {{status: a}}")
+    assert message.startswith(told)
+    assert line in (4, 5)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("{expected_steps: 1}", "takes a list"),
+        ("{expected_steps: [{output_contains: a}]}", "needs step_name"),
+        ("{expected_steps: [{step_name: a, function_call: [f], function_args: {x: 1}}]}", "none of them"),
+        ("{expected_steps: [{step_name: a, function_call: null, function_args: {}}]}", "calls no function"),
+        ("{expected_function_calls: [{arguments: {}}]}", "needs function_name"),
+        ("{processing_time_ms: fast}", "takes a number above 0"),
+        ("{processing_time_ms: 0}", "takes a number above 0"),
+        ("{email_sent: 'yes'}", "takes true or false"),
+        ("{context: 3}", "takes named values"),
+        ("{fallbacks: [{reason: timeout}]}", "needs step"),
+        ("{intake: {reason: spam}}", "needs decision"),
+        ("{intake: {decision: run, resaon: x}}", "Did you mean 'reason'?"),
+        ("{status: a, legacy: {expected_steps: []}}", "unknown key 'expected_output.legacy.expected_steps'"),
+        ("{status: a, status: b}", "'expected_output.status' is said twice."),
+    ],
+)  # fmt: skip
+def test_wrong_expectations_are_told(said, told):
+    line, message = only(f"{HEAD}expected_output: {said}")
+    assert line == 4
+    assert told in message
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "told"),
+    [
+        ("", 1, "a case file holds"),
+        ("- 1\n", 1, "a case file holds"),
+        ("a: 1\nb: [1\n", 3, "not valid YAML"),
+        ("a: &x {b: *x}\n", 1, "refers to itself"),
+        ("a: !!binary aGk=\n", 1, "binary"),
+        ("? [1]\n: 2\n", 1, "a key must be text"),
+        ("a: 1\n---\nb: 2\n", 2, "not valid YAML"),
+        ("a: !thing 1\n", 1, "not valid YAML"),
+        ("a: \x07\n", 1, "not valid YAML"),
+    ],
+)
+def test_what_is_no_case_at_all_is_told_with_its_line(text, line, told):
+    case, ((where, message),) = read_case(text)
+    assert case is None
+    assert where == line
+    assert told in message
+
+
+def test_a_file_that_is_no_text_is_told(tmp_path):
+    (tmp_path / "x.yaml").write_bytes(b"scenario_id: x\ndescription: \xff\n")
+    (problem,) = read_cases(tmp_path).problems
+    assert str(problem) == "x.yaml:2: is not UTF-8 text (byte 28)."
+
+
+def test_anchors_and_merges_work():
+    text = "base: &b {status: a}\nexpected_output: {<<: *b, end: DONE}\n" + HEAD
+    case, told = read_case(text)
+    assert [message.partition(".")[0] for _, message in told] == ["unknown key 'base'"]
+    assert case is not None
+    assert (case.expected_output.status, case.expected_output.end) == ("a", "DONE")
+
+
+def test_cases_are_found_by_path_and_some_names_are_passed_over(tmp_path):
+    for name in (
+        "b.yaml",
+        "a/z.yml",
+        "_draft.yaml",
+        "_old/c.yaml",
+        "TEMPLATE.yaml.example",
+        "x.txt",
+        "registry.yaml",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    files = find_case_files(tmp_path, ignore=("registry.yaml",))
+    assert [file.relative_to(tmp_path).as_posix() for file in files] == ["a/z.yml", "b.yaml"]
+
+
+def test_every_case_of_the_desk_states_its_path_in_its_first_comment(tmp_path, player):
+    for case in found(write_cases(tmp_path), player).check().cases:
+        assert case.path_comment.startswith("path: ")
+        stated = [part.split("-")[0] for part in stated_path(case)]
+        assert case.path_comment == f"path: {' -> '.join(stated)}"
+    assert len(CASES) == 4

@@ -208,10 +208,12 @@ class Engine:
         config: Mapping[str, Any] | None = None,
         force_deterministic: bool = False,
         beside: Iterable[bytes] = (),
+        at: Any = None,
         drive: bool = True,
     ) -> str:
         """Start a run and give its id; it is durable from here on and under way unless `drive` is False.
 
+        `at` names a state to begin in, in place of the machine's start; `data` must hold what it needs.
         `beside` are values to keep beside the journal; data refers to them as `kept_beside` says.
         `force_deterministic` keeps agents out of it and of all its children, whatever the configuration.
         """
@@ -224,7 +226,7 @@ class Engine:
             config = {**(config or {}), REPLAYED: True}
         driver = await self._create(
             self.flow(flow), data, run_id or os.urandom(8).hex(), None, tags, budget, config or {}, drive,
-            tuple(blob_of(body) for body in beside),
+            tuple(blob_of(body) for body in beside), at,
         )  # fmt: skip
         if drive:
             self.launch(driver)
@@ -365,6 +367,7 @@ class Engine:
         config: Mapping[str, Any],
         drive: bool = True,
         blobs: tuple[Blob, ...] = (),
+        at: Any = None,
     ) -> Driver:
         """Make a run durable."""
         if flow.needs and drive:
@@ -374,8 +377,11 @@ class Engine:
         if flow.name not in self._settled or config or budget is not None:
             self.dispatcher.check(flow, config, budget)
             self._settled.add(flow.name)
+        start = machine.start if at is None else machine.state(at)
+        if machine.is_end(start):
+            raise ConfigurationError(f"A run of '{flow.name}' cannot begin in '{machine.named(start)}'.")
         started = Started(
-            flow.name, machine.named(machine.start), machine.name, machine.version, flow.fingerprint,
+            flow.name, machine.named(start), machine.name, machine.version, flow.fingerprint,
             flow.read_input(data), parent.run.id if parent else None, budget.to_plain() if budget else None,
             to_plain(dict(config)), list(dict.fromkeys(tags)),
         )  # fmt: skip

@@ -100,6 +100,14 @@ class Flow:
             self.tools.add(calling(step))
         self._checked = False
 
+    def replace(self, state: Any, step: Step) -> None:
+        """Put another step in the place of the one a state has; before any run is under way."""
+        key = name_of(state)
+        if key not in self._steps:
+            raise ConfigurationError(f"Flow '{self.name}': state '{key}' has no step to replace.")
+        self._steps[key] = step
+        self._checked = False
+
     @property
     def steps(self) -> Mapping[str, Step]:
         """Steps by the state they are done in."""

@@ -261,8 +261,8 @@ class Resolved:
     config: StepConfig
     """Complete: every field that has a default is filled."""
     sources: Mapping[str, str]
-    """For each field the layer it came from: `inline`, `steps.<key>`, `agents.<name>`, `model`, `default`,
-    `forced`."""
+    """For each field the layer it came from: `inline`, `steps.<key>`, `hint`, `agents.<name>`, `model`,
+    `default`, `forced`."""
     dropped: tuple[str, ...] = ()
     """Agent-only fields of lower layers, left out because a higher one says deterministic."""
     warnings: tuple[tuple[str, str], ...] = ()
@@ -299,6 +299,8 @@ class _Layer(NamedTuple):
     config: StepConfig
 
 
+HINT = "hint"
+"""Name of the layer in which a step's definition suggests how it be performed."""
 _FORCED = StepConfig(mode=StepMode.DETERMINISTIC, shadow=0.0)
 _NO_STEPS: Mapping[str, StepConfig] = MappingProxyType({})
 AGENT_TIMEOUT = 300.0
@@ -320,6 +322,7 @@ def resolve(
     flow: str,
     inline: StepConfig = UNSAID,
     steps: Mapping[str, StepConfig] = _NO_STEPS,
+    hint: StepConfig = UNSAID,
     agent: StepConfig | None = None,
     agent_name: str = "dispatch",
     model: StepConfig = UNSAID,
@@ -330,13 +333,15 @@ def resolve(
 ) -> Resolved:
     """How a step is performed; `StepConfigError` lists everything that keeps the layers from adding up.
 
-    `tools` are those the step declares, which is all that `allowed_tools` may name. `natural` is the mode
-    where no layer says one.
+    `hint` is what the step suggests, weaker than `steps`: what it says for agents alone waits until somebody
+    gives the step to one. `tools` are those the step declares, which is all that `allowed_tools` may name.
+    `natural` is the mode where no layer says one.
     """
     upper = [_Layer("inline", inline)]
     for key in (f"{flow}/{name}", name):
         if key in steps:
             upper.append(_Layer(f"steps.{key}", steps[key]))
+    upper.append(_Layer(HINT, hint))
     lower = [_Layer(f"agents.{agent_name}", agent or UNSAID), _Layer("model", model)]
     problems = [problem for layer in upper for problem in _layer(layer)]
     problems += [(layer.name, *trouble) for layer in lower for trouble in out_of_place(layer.config)]
@@ -399,9 +404,7 @@ def _drop(
     upper: list[_Layer], set_by: int | None, chosen: dict[str, Any], sources: dict[str, str]
 ) -> list[str]:
     """Take away agent-only fields said below the layer that sets the step back to deterministic."""
-    if set_by is None:
-        return []
-    below = {layer.name for layer in upper[set_by + 1 :]}
+    below = {HINT} if set_by is None else {layer.name for layer in upper[set_by + 1 :]}
     dropped = [name for name in AGENT_ONLY if sources[name] in below and _agent_only(name, chosen[name])]
     for name in dropped:
         del chosen[name]

@@ -1,0 +1,1 @@
+"""A CRM behind HTTP: devices to look up, tickets to open."""

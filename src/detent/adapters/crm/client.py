@@ -1,0 +1,226 @@
+"""A client of a CRM: one request in, its answer in our names or a `CrmFault` out.
+
+TLS is always verified and redirects are never followed, for both would take secrets elsewhere. A client
+belongs to one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+from detent.adapters.crm.auth import credentials
+from detent.adapters.crm.faults import CrmFault
+from detent.adapters.crm.settings import DEVICE, RECEIPT, TICKET, CrmSettings, on_this_machine
+from detent.kernel.errors import IntegrationMissing
+
+if TYPE_CHECKING:
+    import httpx
+
+LARGEST = 1_000_000
+"""Bytes of an answer that are read."""
+
+WAITING_HELPS = frozenset({408, 425, 429, 503})
+"""The CRM did not take the request on; it may later."""
+
+UNDECIDED = frozenset({409, 500, 502, 504})
+"""Of a request that changes something nobody knows whether it was carried out."""
+
+
+class Answer(NamedTuple):
+    """A CRM's answer."""
+
+    status: int
+    body: Any
+
+
+class CrmClient:
+    """The CRM the settings describe."""
+
+    def __init__(self, settings: CrmSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.settings = settings
+        self._credentials = credentials(settings, self._fetch_token, clock)
+        self._http: httpx.AsyncClient | None = None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._http is not None:
+            await self._http.aclose()
+            self._http = None
+
+    async def device(self, serial: str) -> dict[str, Any] | None:
+        """What the CRM knows of a device, in our names; None when it knows none."""
+        path = self.settings.device_path.replace("{serial}", quote(serial, safe=""))
+        answer = await self._ask("GET", path)
+        return None if answer is None else self._read(answer.body, DEVICE, "")
+
+    async def open_ticket(self, ticket: Mapping[str, Any], key: str) -> dict[str, Any]:
+        """Open a ticket; what the CRM says of it, in our names, with `new` for one just made.
+
+        A fault that is `sent` leaves open whether there is a ticket now.
+        """
+        body: dict[str, Any] = {}
+        for name in TICKET:
+            if ticket.get(name) is not None:
+                _put(body, self.settings.fields.get(f"ticket.{name}", name), ticket[name])
+        answer = await self._ask("POST", self.settings.ticket_path, body=body, key=key)
+        if answer is None:
+            raise self._fault("server", "has no such address (404)")
+        return {**self._ticket(answer, sent=True), "new": answer.status == 201}
+
+    async def ticket_by_key(self, key: str) -> dict[str, Any] | None:
+        """The ticket with a key, in our names; None when there is none."""
+        assert self.settings.ticket_by_key_path is not None
+        path = self.settings.ticket_by_key_path.replace("{key}", quote(key, safe=""))
+        answer = await self._ask("GET", path)
+        return None if answer is None else self._ticket(answer, sent=False)
+
+    # -- answers --------------------------------------------------------------------------------------------
+
+    def _ticket(self, answer: Answer, *, sent: bool) -> dict[str, Any]:
+        found = self._read(answer.body, RECEIPT, "receipt.", sent=sent)
+        number = found.get("ticket_id")
+        if isinstance(number, bool) or not isinstance(number, str | int) or not str(number).strip():
+            raise self._fault("bad_response", "gave a ticket without an id", sent=sent)
+        return {**found, "ticket_id": str(number).strip()}
+
+    def _read(self, body: Any, names: tuple[str, ...], prefix: str, *, sent: bool = False) -> dict[str, Any]:
+        """The fields of an answer by our names; those it does not have are left out."""
+        if not isinstance(body, Mapping):
+            raise self._fault("bad_response", "did not answer with an object", sent=sent)
+        found = {}
+        # Fields nobody renamed keep the names other systems use for them, too.
+        if not prefix:
+            found.update({name: value for name, value in body.items() if isinstance(name, str)})
+        for name in names:
+            value = _dig(body, self.settings.fields.get(f"{prefix}{name}", name))
+            if value is not _MISSING:
+                found[name] = value
+            elif f"{prefix}{name}" in self.settings.fields:
+                found.pop(name, None)
+        return found
+
+    # -- requests -------------------------------------------------------------------------------------------
+
+    async def _ask(
+        self, method: str, path: str, *, body: Mapping[str, Any] | None = None, key: str | None = None
+    ) -> Answer | None:
+        """The answer to a request; None for 404. One renewal where the CRM no longer accepts who asks."""
+        extra = {} if key is None else {"idempotency-key": key}
+        for last in (False, True):
+            who = await self._credentials.headers()
+            status, raw = await self._send(method, path, {**who, **extra}, body=body)
+            if status == 401 and not last and await self._credentials.refused(who):
+                continue
+            return self._answer(status, raw, changes=method == "POST")
+        raise AssertionError("the second answer is always given")
+
+    def _answer(self, status: int, raw: bytes, *, changes: bool) -> Answer | None:
+        if 200 <= status < 300:
+            try:
+                return Answer(status, json.loads(raw))
+            except (ValueError, RecursionError):
+                raise self._fault("bad_response", "did not answer in JSON", sent=changes) from None
+        if status == 404:
+            return None
+        if status in (401, 403):
+            raise self._fault("auth", f"did not accept who asks ({status})")
+        if status in WAITING_HELPS:
+            raise self._fault("server", f"cannot answer now ({status})", transient=True)
+        if status >= 500 or (changes and status in UNDECIDED):
+            raise self._fault("server", f"failed ({status})", transient=True, sent=changes)
+        if status >= 400:
+            raise self._fault("server", f"refused the request ({status})")
+        raise self._fault("bad_response", f"sent us elsewhere ({status})", sent=changes)
+
+    async def _fetch_token(self, form: Mapping[str, str]) -> Any:
+        status, raw = await self._send("POST", self.settings.token_path, {}, form=form, changes=False)
+        if 400 <= status < 500 and status not in WAITING_HELPS:
+            raise self._fault("auth", f"gave no token ({status})")
+        answer = self._answer(status, raw, changes=False)
+        return answer.body if answer is not None else None
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        *,
+        body: Mapping[str, Any] | None = None,
+        form: Mapping[str, str] | None = None,
+        changes: bool | None = None,
+    ) -> tuple[int, bytes]:
+        """Status and body of one request."""
+        client = self._connected()
+        import httpx
+
+        sent = method == "POST" if changes is None else changes
+        url = self.settings.base_url.rstrip("/") + path
+        try:
+            async with (
+                asyncio.timeout(self.settings.timeout_s),
+                client.stream(method, url, headers=headers, json=body, data=form) as response,
+            ):
+                raw = b""
+                async for chunk in response.aiter_bytes():
+                    raw += chunk
+                    if len(raw) > LARGEST:
+                        raise self._fault("bad_response", f"gave more than {LARGEST} bytes", sent=sent)
+                return response.status_code, raw
+        except (httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            raise self._fault("timeout", "could not be reached in time", transient=True) from error
+        except (TimeoutError, httpx.TimeoutException) as error:
+            raise self._fault("timeout", "did not answer in time", transient=True, sent=sent) from error
+        except (httpx.ConnectError, httpx.ProxyError) as error:
+            raise self._fault("connection", "could not be reached", transient=True) from error
+        except httpx.DecodingError as error:
+            raise self._fault("bad_response", "gave an answer that cannot be unpacked", sent=sent) from error
+        except httpx.TransportError as error:
+            raise self._fault("connection", "broke off the connection", transient=True, sent=sent) from error
+        except httpx.InvalidURL as error:
+            raise self._fault("bad_response", "cannot be asked at such an address") from error
+
+    def _connected(self) -> httpx.AsyncClient:
+        if self._http is None:
+            try:
+                import httpx
+            except ImportError as error:
+                raise IntegrationMissing("A CRM needs httpx: pip install 'detent[crm]'.") from error
+            self._http = httpx.AsyncClient(
+                timeout=self.settings.timeout_s,
+                follow_redirects=False,
+                trust_env=not on_this_machine(self.settings.base_url),
+                headers={"accept": "application/json"},
+            )
+        return self._http
+
+    def _fault(self, code: Any, what: str, *, transient: bool = False, sent: bool = False) -> CrmFault:
+        return CrmFault(code, f"the CRM at {self.settings.host} {what}", transient=transient, sent=sent)
+
+
+_MISSING = object()
+
+
+def _dig(body: Any, path: str) -> Any:
+    """The value a dotted path leads to."""
+    if isinstance(body, Mapping) and path in body:
+        return body[path]
+    value = body
+    for name in path.split("."):
+        if isinstance(value, Mapping) and name in value:
+            value = value[name]
+        else:
+            return _MISSING
+    return value
+
+
+def _put(body: dict[str, Any], path: str, value: Any) -> None:
+    """Put a value where a dotted path leads."""
+    *way, last = path.split(".")
+    for name in way:
+        body = body.setdefault(name, {})
+    body[last] = value

@@ -1,0 +1,21 @@
+"""What can go wrong with a request to a CRM, by the one thing that matters: may it have been carried out?"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from detent.kernel.errors import DetentError
+
+Code = Literal["timeout", "connection", "auth", "server", "bad_response"]
+
+
+class CrmFault(DetentError):
+    """A request gave nothing usable. Its text is ours: host, status, sizes; nothing that others said."""
+
+    def __init__(self, code: Code, message: str, *, transient: bool = False, sent: bool = False) -> None:
+        self.code = code
+        self.message = message
+        self.transient = transient
+        self.sent = sent
+        """The CRM may have acted on it."""
+        super().__init__(f"{code}: {message}")

@@ -1,0 +1,1 @@
+"""E-mail: what a message says, where it comes from, how it is answered."""

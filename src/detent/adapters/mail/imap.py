@@ -1,0 +1,292 @@
+"""Mail in from a mailbox on an IMAP server, and the folder of sent mail as a witness.
+
+The protocol runs in a thread of its own, one call after the other. A connection that was lost is made anew
+once for every call. A mail is named by the folder's UIDVALIDITY and its UID; it becomes seen only when it is
+marked processed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from detent.adapters.mail.arrivals import LARGEST_MAIL, Arrival, MailGone
+from detent.adapters.mail.imap_session import ImapSession
+from detent.adapters.mail.link import MailServer, MailUnavailable
+from detent.kernel import log
+from detent.kernel.errors import ConfigurationError
+
+T = TypeVar("T")
+
+PATIENCE = 30
+"""A whole call may take this many times as long as a single answer."""
+LONGEST_IDLE = 29 * 60.0
+"""Seconds after which servers think that nobody is there any more."""
+
+
+class ImapMailbox:
+    """A source over one folder of a mailbox."""
+
+    def __init__(self, server: MailServer, *, folder: str = "INBOX", max_size: int = LARGEST_MAIL) -> None:
+        self.server = server
+        self.folder = folder
+        self._max_size = max_size
+        self._line = _Line(server, folder)
+        self._listed: set[str] = set()
+
+    def describe(self) -> str:
+        return f"{self.server.shown()}, folder {self.folder}"
+
+    async def open(self) -> None:
+        """Connect, log in and open the folder; `MailUnavailable` says what to check."""
+        self._line.open()
+        try:
+            await self._line.do(lambda session: session.unseen())
+        except BaseException:
+            await self._line.close()
+            raise
+
+    async def close(self) -> None:
+        self._listed = set()
+        await self._line.close()
+
+    async def list(self) -> tuple[str, ...]:
+        refs = await self._line.do(_refs)
+        self._listed = set(refs)
+        return refs
+
+    async def fetch(self, ref: str) -> Arrival:
+        validity, uid = _parted(ref)
+        most = self._max_size
+
+        def take(session: ImapSession) -> Arrival | None:
+            facts = session.facts(uid)
+            if facts is None or session.validity != validity:
+                return None
+            size, received = facts
+            raw = None
+            if size <= most:
+                # Servers count sizes their own way; the mail itself has the last word.
+                raw = session.body(uid, most + 1)
+                if raw is None:
+                    return None
+                size = len(raw)
+            return Arrival(ref, size, raw if size <= most else None, received)
+
+        found = await self._line.do(take)
+        if found is None:
+            raise MailGone(ref, self.describe())
+        return found
+
+    async def mark_processed(self, ref: str) -> None:
+        validity, uid = _parted(ref)
+
+        def mark(session: ImapSession) -> bool:
+            if session.facts(uid) is None:
+                return True
+            if session.validity == validity:
+                session.see(uid)
+            return session.validity == validity
+
+        if not await self._line.do(mark):
+            # The same number may be another mail by now. The mail itself is listed again under its new ref.
+            log.warning("mail.renumbered", ref=ref, folder=self.folder, host=self.server.host)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for the server's word where it offers IDLE, else, or without a connection, just wait."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        try:
+            while self._line.can_idle and (left := end - loop.time()) > 0:
+                if await self._line.idle(min(left, LONGEST_IDLE), self._listed):
+                    return
+        except MailUnavailable as error:
+            # The next listing connects again and says what is wrong; coming back at once would only hurry it.
+            log.warning("mail.connection_lost", host=self.server.host, kind=error.kind)
+        if (left := end - loop.time()) > 0:
+            await asyncio.sleep(left)
+
+    async def find_message_id(self, folder: str, message_id: str) -> bool:
+        """Whether a folder of the same mailbox holds a mail of this Message-ID."""
+        return await self._line.do(lambda session: session.find(folder, message_id))
+
+
+class ImapSent:
+    """The folder of sent mail: where copies are kept and looked for."""
+
+    def __init__(self, server: MailServer, folder: str) -> None:
+        self.server = server
+        self.folder = folder
+        self._line = _Line(server, folder)
+
+    def describe(self) -> str:
+        return f"{self.server.shown()}, folder {self.folder}"
+
+    async def open(self) -> None:
+        """Connect, log in and open the folder; `MailUnavailable` says what to check."""
+        self._line.open()
+        try:
+            await self._line.do(lambda session: None)
+        except BaseException:
+            await self._line.close()
+            raise
+
+    async def close(self) -> None:
+        await self._line.close()
+
+    async def find(self, message_id: str) -> bool:
+        """Whether there is a copy of the mail of this Message-ID."""
+        return await self._line.do(lambda session: session.find(self.folder, message_id))
+
+    async def keep(self, raw: bytes) -> None:
+        """Put a copy there. Not tried twice: a copy too many is worse than none."""
+        await self._line.do(lambda session: session.ping())  # may have stood idle for hours
+        await self._line.do(lambda session: session.append(self.folder, raw), again=False)
+
+
+class _Line:
+    """A thread with a connection."""
+
+    def __init__(self, server: MailServer, folder: str) -> None:
+        if not server.user:
+            raise ConfigurationError(f"{server.shown()} needs a user name and a password.")
+        self._server = server
+        self._folder = folder
+        self._pool: ThreadPoolExecutor | None = None
+        self._session: ImapSession | None = None
+        """Made, used and dropped in the thread."""
+        self._wake: tuple[socket.socket, socket.socket] | None = None
+        """A byte into the first ends an idle wait at the second."""
+        self._idling = False
+
+    @property
+    def can_idle(self) -> bool:
+        """There is a connection, and its server offers to tell what happens."""
+        session = self._session
+        return session is not None and session.can_idle
+
+    def open(self) -> None:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, f"imap {self._server.host}")
+            self._wake = socket.socketpair()
+            for end in self._wake:
+                end.setblocking(False)
+
+    async def close(self) -> None:
+        pool, wake = self._pool, self._wake
+        if pool is None or wake is None:
+            return
+        self._pool = None
+        self._interrupt()
+        leaving = asyncio.get_running_loop().run_in_executor(pool, self._drop)
+        pool.shutdown(wait=False)
+        done, _ = await asyncio.wait({leaving}, timeout=self._server.timeout)
+        if not done:
+            self._abort()
+            await asyncio.wait({leaving}, timeout=self._server.timeout)
+        self._wake = None
+        for end in wake:
+            end.close()
+
+    async def do(self, work: Callable[[ImapSession], T], *, again: bool = True) -> T:
+        """Have it done in the thread; once more on a new connection when the one at hand proves lost."""
+        return await self._submit(self._attempt, work, again, patience=self._server.timeout * PATIENCE)
+
+    async def idle(self, seconds: float, known: set[str]) -> bool:
+        """Wait for mails that are not known; True when some came. Other calls end the wait early."""
+        self._idling = True
+        patience = seconds + self._server.timeout * PATIENCE
+        try:
+            return await self._submit(self._idle, seconds, known, patience=patience)
+        except asyncio.CancelledError:
+            self._interrupt()  # the thread still waits
+            raise
+        finally:
+            self._idling = False
+
+    async def _submit(self, work: Callable[..., T], *args: Any, patience: float) -> T:
+        if self._pool is None:
+            raise MailUnavailable(self._server, "lost", "the mailbox was not opened, or is closed again")
+        if work != self._idle:
+            self._interrupt()
+        doing = asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
+        doing.add_done_callback(lambda it: it.cancelled() or it.exception())  # heard even if nobody waits
+        try:
+            async with asyncio.timeout(patience):
+                return await asyncio.shield(doing)
+        except TimeoutError:
+            self._abort()
+            raise MailUnavailable(
+                self._server, "lost", f"it was not done after {patience:g} seconds"
+            ) from None
+
+    def _interrupt(self) -> None:
+        if self._idling and self._wake is not None:
+            try:
+                self._wake[0].send(b"!")
+            except OSError:  # full of such bytes already, or closed
+                return
+
+    def _abort(self) -> None:
+        if (session := self._session) is not None:
+            session.abort()
+
+    # -- in the thread --------------------------------------------------------------------------------------
+
+    def _attempt(self, work: Callable[[ImapSession], T], again: bool) -> T:
+        fresh = self._session is None
+        try:
+            return work(self._connected())
+        except MailUnavailable as error:
+            if error.kind == "lost":
+                self._drop(farewell=False)
+            if error.kind != "lost" or fresh or not again:
+                raise
+        log.info("mail.reconnecting", host=self._server.host)
+        return self._attempt(work, again=False)
+
+    def _idle(self, seconds: float, known: set[str]) -> bool:
+        session, wake = self._session, self._wake
+        if session is None or wake is None:
+            return False
+        try:
+            # Nothing may come between looking and listening.
+            return bool(set(_refs(session)) - known) or session.idle(seconds, wake[1])
+        except MailUnavailable:
+            self._drop(farewell=False)
+            raise
+        finally:
+            try:
+                while wake[1].recv(64):
+                    pass
+            except OSError:  # nothing more to read
+                pass
+
+    def _connected(self) -> ImapSession:
+        if self._session is None:
+            session = ImapSession(self._server, self._folder)
+            try:
+                session.connect()
+            except BaseException:
+                session.close(farewell=False)
+                raise
+            self._session = session
+        return self._session
+
+    def _drop(self, farewell: bool = True) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close(farewell=farewell)
+
+
+def _refs(session: ImapSession) -> tuple[str, ...]:
+    uids = session.unseen()
+    return tuple(f"{session.validity}/{uid}" for uid in uids)
+
+
+def _parted(ref: str) -> tuple[int, int]:
+    validity, _, uid = ref.partition("/")
+    return int(validity), int(uid)

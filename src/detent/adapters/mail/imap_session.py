@@ -1,0 +1,317 @@
+"""One connection to an IMAP server, as blocking calls for one thread at a time.
+
+Every failure comes out as `MailUnavailable`: `lost` when a new connection may help, otherwise what the server
+refused. Only `see` and `append` change anything on the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import imaplib
+import selectors
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from detent.adapters.mail.link import MailServer, MailUnavailable
+from detent.kernel.errors import DetentError, IntegrationMissing, nearest
+
+SEEN = b"\\Seen"
+
+SEARCHES = 3
+"""How often mails are searched for when more come during the search."""
+MOST_FOLDERS = 10
+"""Folders named to somebody who asked for one that is not there."""
+
+
+class ImapSession:
+    """Logged in from `connect` on; `folder` is selected whenever its mails are asked for."""
+
+    def __init__(self, server: MailServer, folder: str) -> None:
+        self.server = server
+        self.folder = folder
+        self.can_idle = False
+        self._selected: str | None = None
+        self._validity = 0
+        self._client: Any = None
+
+    # -- life -----------------------------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Connect, log in and make sure that the folder is there."""
+        server = self.server
+        try:
+            from imapclient import IMAPClient
+        except ImportError as error:
+            raise IntegrationMissing(
+                "Mailboxes on a server need IMAPClient. Install it: pip install 'detent[mail]'."
+            ) from error
+        trust = None if server.tls == "none" else server.trust()
+        try:
+            self._client = IMAPClient(
+                server.host,
+                server.port,
+                ssl=server.tls == "implicit",
+                ssl_context=trust,
+                timeout=server.timeout,
+            )
+            self._client.normalise_times = False
+            # Commands go out in pieces; none of them should wait for the other side's acknowledgement.
+            self._client.socket().setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if server.tls == "starttls":
+                if not self._client.has_capability("STARTTLS"):
+                    raise MailUnavailable(
+                        server, "tls", "it offers no STARTTLS", "Check that port and tls fit together."
+                    )
+                self._client.starttls(trust)
+        except (OSError, EOFError) as error:
+            self.abort()
+            raise server.not_connected(error) from error
+        except imaplib.IMAP4.error as error:
+            self.abort()
+            raise MailUnavailable(
+                server, "unreachable", f"it does not answer like an IMAP server ({server.quoted(error)})",
+                f"Check host and port, and that tls '{server.tls}' fits the port.",
+            ) from error  # fmt: skip
+        with self._told():
+            self._login()
+            self.can_idle = bool(self._client.has_capability("IDLE"))
+            self._select()
+
+    def close(self, *, farewell: bool = True) -> None:
+        """End the connection, with a goodbye if there may still be somebody to hear it."""
+        client, self._client = self._client, None
+        if client is None:
+            return
+        if farewell:
+            with contextlib.suppress(Exception):
+                client.logout()
+        with contextlib.suppress(Exception):
+            client.shutdown()
+
+    def abort(self) -> None:
+        """Cut the connection, from any thread: whoever waits for an answer hears at once that it is lost."""
+        client = self._client
+        if client is not None:
+            with contextlib.suppress(Exception):
+                # Not the TLS socket's own method: that one is not made for being called from elsewhere.
+                socket.socket.shutdown(client.socket(), socket.SHUT_RDWR)
+
+    def _login(self) -> None:
+        server, client = self.server, self._client
+        offers_plain = client.has_capability("AUTH=PLAIN")
+        if client.has_capability("LOGINDISABLED") and not offers_plain:
+            raise MailUnavailable(
+                server,
+                "login",
+                "it takes no password on this connection",
+                "Use tls 'implicit' or 'starttls'.",
+            )
+        # LOGIN is for ASCII only; PLAIN takes any password.
+        by_plain = offers_plain and not (server.user.isascii() and server.password.isascii())
+        try:
+            if by_plain:
+                client.plain_login(server.user, server.password)
+            else:
+                client.login(server.user, server.password)
+        except UnicodeEncodeError:
+            raise MailUnavailable(
+                server, "login", "it takes only ASCII letters in user name and password",
+                "Choose a password without other letters.",
+            ) from None  # fmt: skip
+        except imaplib.IMAP4.abort:
+            raise
+        except imaplib.IMAP4.error as error:
+            raise MailUnavailable(
+                server, "login", f"it refused the login ({server.quoted(error)})",
+                "Check user name and password in the environment.",
+            ) from None  # fmt: skip
+
+    def _select(self) -> None:
+        if self._selected == self.folder:
+            return
+        try:
+            said = self._client.select_folder(self.folder)
+        except imaplib.IMAP4.readonly:
+            raise MailUnavailable(
+                self.server, "folder", f"folder '{self.folder}' is read-only: mails cannot be marked there",
+                "Give the account the right to change flags.",
+            ) from None  # fmt: skip
+        except imaplib.IMAP4.abort:
+            raise
+        except imaplib.IMAP4.error as error:
+            raise self._no_folder(self.folder, error) from None
+        self._selected = self.folder
+        self._validity = int(said.get(b"UIDVALIDITY", 0))
+
+    def _no_folder(self, folder: str, error: Exception) -> MailUnavailable:
+        names: list[str] = []
+        with contextlib.suppress(imaplib.IMAP4.error, OSError):
+            names = sorted(str(name) for _, _, name in self._client.list_folders())
+        there = f" Folders there: {', '.join(names[:MOST_FOLDERS])}." if names else ""
+        return MailUnavailable(
+            self.server, "folder", f"folder '{folder}' cannot be opened ({self.server.quoted(error)})",
+            f"Check its name.{nearest(folder, names)}{there}",
+        )  # fmt: skip
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turn what went wrong into words. What a server sent may be a customer's text: it is not quoted."""
+        server = self.server
+        try:
+            yield
+        except DetentError:
+            raise
+        except TimeoutError as error:
+            raise MailUnavailable(server, "lost", "it did not answer in time") from error
+        except (OSError, EOFError) as error:
+            raise MailUnavailable(server, "lost", "the connection was lost") from error
+        except imaplib.IMAP4.abort:
+            raise MailUnavailable(server, "lost", "the connection was lost") from None
+        except Exception as error:
+            from imapclient.exceptions import ProtocolError
+
+            if isinstance(error, imaplib.IMAP4.error) and not isinstance(error, ProtocolError):
+                what = f"it refused what was asked ({server.quoted(error)})"
+                raise MailUnavailable(server, "refused", what) from None
+            # The library stumbled over what it read, and may have stopped in the middle of it.
+            what = f"its answer cannot be read ({type(error).__name__})"
+            raise MailUnavailable(server, "lost", what) from None
+
+    # -- the folder's mails ---------------------------------------------------------------------------------
+
+    @property
+    def validity(self) -> int:
+        """Under which numbering the folder's UIDs were given."""
+        return self._validity
+
+    def unseen(self) -> list[int]:
+        """UIDs of the mails that are neither seen nor deleted, in the order they came.
+
+        Nothing is missing that the server has told of: `idle` can rely on hearing of all the rest.
+        """
+        with self._told():
+            self._select()
+            self._client.noop()  # some servers show new mail only after being given the occasion
+            for _ in range(SEARCHES):
+                self._came_meanwhile()
+                uids = self._client.search(["UNSEEN", "UNDELETED"])
+                if not self._came_meanwhile():
+                    break
+            return sorted(int(uid) for uid in uids)
+
+    def _came_meanwhile(self) -> bool:
+        """Whether the server told of new mail in passing, beside the answer to a command. Forgets it."""
+        _, told = self._client._imap.response("EXISTS")
+        return any(word is not None for word in told)
+
+    def facts(self, uid: int) -> tuple[int, datetime | None] | None:
+        """A mail's size and when it was taken in; None when it is not there."""
+        with self._told():
+            self._select()
+            try:
+                found = self._client.fetch([uid], ["RFC822.SIZE", "INTERNALDATE"])
+            except ValueError:  # a date nobody can read
+                found = self._client.fetch([uid], ["RFC822.SIZE"])
+            if uid not in found or b"RFC822.SIZE" not in found[uid]:
+                return None
+            received = found[uid].get(b"INTERNALDATE")
+            if received is not None:
+                received = received.astimezone(UTC)
+            return int(found[uid][b"RFC822.SIZE"]), received
+
+    def body(self, uid: int, most: int) -> bytes | None:
+        """The mail, or its first `most` bytes; None when it is not there. Does not make it seen."""
+        with self._told():
+            self._select()
+            found = self._client.fetch([uid], [f"BODY.PEEK[]<0.{most}>"]).get(uid, {})
+            body = found.get(b"BODY[]<0>", found.get(b"BODY[]"))
+            return None if body is None else bytes(body)
+
+    def see(self, uid: int) -> None:
+        """Mark a mail seen; nothing happens when it is not there."""
+        with self._told():
+            self._select()
+            self._client.add_flags([uid], [SEEN], silent=True)
+
+    def idle(self, seconds: float, wake: socket.socket) -> bool:
+        """Have the server tell what happens, until it told something, `wake` is readable or time is up.
+
+        True when something came into the folder.
+        """
+        with self._told():
+            self._select()
+            try:
+                self._client.idle()
+            except imaplib.IMAP4.abort:
+                raise
+            except imaplib.IMAP4.error as error:
+                # The library cannot go on from here, whatever it was; a new connection can.
+                self.abort()
+                if "EXISTS" in str(error):  # news came before the go-ahead
+                    return True
+                raise MailUnavailable(self.server, "lost", "it does not keep to IDLE") from error
+            told = self._read_already()
+            if not told:
+                with selectors.DefaultSelector() as waiting:
+                    waiting.register(self._client.socket(), selectors.EVENT_READ)
+                    waiting.register(wake, selectors.EVENT_READ)
+                    waiting.select(seconds)
+            _, rest = self._client.idle_done()
+            return any(_is_news(line) for line in told) or any(b"EXISTS" in news[1:2] for news in rest)
+
+    def _read_already(self) -> list[bytes]:
+        """Lines that came together with the go-ahead: they wait in buffers, where no selector sees them."""
+        wire, lines = self._client.socket(), []
+        wire.setblocking(False)
+        try:
+            while True:
+                lines.append(self._client._imap._get_line())
+        except OSError:  # no more, over TLS
+            return lines
+        except imaplib.IMAP4.abort as error:
+            if "EOF" not in str(error):  # which is also how no more looks without TLS
+                raise
+            return lines
+        finally:
+            wire.settimeout(self.server.timeout)
+
+    # -- other folders --------------------------------------------------------------------------------------
+
+    def find(self, folder: str, message_id: str) -> bool:
+        """Whether the folder holds a mail of this Message-ID. Changes nothing there."""
+        if not (message_id.isascii() and message_id.isprintable()):
+            return False
+        with self._told():
+            self._selected = None
+            try:
+                self._client.select_folder(folder, readonly=True)
+            except imaplib.IMAP4.abort:
+                raise
+            except imaplib.IMAP4.error as error:
+                raise self._no_folder(folder, error) from None
+            # The search finds parts of a header too; the header itself decides.
+            wanted = message_id.replace("\\", "\\\\").replace('"', '\\"')
+            uids = self._client.search(f'HEADER Message-ID "{wanted}"')
+            found = self._client.fetch(uids, ["BODY.PEEK[HEADER.FIELDS (MESSAGE-ID)]"])
+            return any(
+                value.partition(b":")[2].strip() == message_id.encode()
+                for parts in found.values()
+                for key, value in parts.items()
+                if key.startswith(b"BODY[HEADER.FIELDS")
+            )
+
+    def ping(self) -> None:
+        """Make sure that the connection still stands."""
+        with self._told():
+            self._client.noop()
+
+    def append(self, folder: str, raw: bytes) -> None:
+        """Put a mail into the folder, as seen."""
+        with self._told():
+            self._client.append(folder, raw, [SEEN])
+
+
+def _is_news(line: bytes) -> bool:
+    return line.startswith(b"* ") and line.rstrip().upper().endswith(b" EXISTS")

@@ -1,0 +1,117 @@
+"""How a mail server is reached, over IMAP and SMTP alike: where it is, under which TLS, as whom.
+
+TLS is always verified. A connection without TLS is possible only within this machine, and only when asked
+for by name.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+from detent.kernel.errors import ConfigurationError, IntegrationMissing
+
+Tls = Literal["implicit", "starttls", "none"]
+Trouble = Literal["unreachable", "tls", "login", "folder", "lost", "refused"]
+
+MOST_WORDS = 200
+"""Characters of a server's own words that are passed on."""
+
+
+class MailUnavailable(IntegrationMissing):
+    """A mail server cannot be used: not reached, not trusted, or not willing."""
+
+    def __init__(self, server: MailServer, kind: Trouble, what: str, check: str = "") -> None:
+        self.host = server.host
+        self.port = server.port
+        self.kind = kind
+        self.what = what
+        super().__init__(f"{server.shown()}: {what}.{f' {check}' if check else ''}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailServer:
+    """Where a mail server is and how to get in."""
+
+    protocol: Literal["IMAP", "SMTP"]
+    host: str
+    port: int
+    tls: Tls = "implicit"
+    """From the first byte, after a STARTTLS command, or not at all (this machine only)."""
+    user: str = ""
+    password: str = field(default="", repr=False)
+    timeout: float = 10.0
+    """Seconds until the server must have answered each single thing."""
+    ca_file: Path | None = None
+    """Certificates to trust instead of the system's."""
+
+    def __post_init__(self) -> None:
+        problems = []
+        if not self.host:
+            problems.append("it has no host")
+        if not 0 < self.port < 65536:
+            problems.append(f"{self.port} is no port")
+        if self.tls not in get_args(Tls):
+            problems.append(f"tls is one of {', '.join(get_args(Tls))}, not '{self.tls}'")
+        if self.tls == "none" and not is_loopback(self.host):
+            problems.append(f"tls 'none' is only for this machine itself, not for {self.host}")
+        if self.timeout <= 0:
+            problems.append("its timeout must be more than 0 seconds")
+        if problems:
+            raise ConfigurationError(f"The {self.protocol} server cannot be used: {'; '.join(problems)}.")
+
+    def shown(self) -> str:
+        """The server for people to read."""
+        return f"{self.protocol} server {self.host}:{self.port}"
+
+    def trust(self) -> ssl.SSLContext:
+        """What decides whether the server is the one it says it is."""
+        try:
+            return ssl.create_default_context(cafile=self.ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError(
+                f"The certificates in {self.ca_file} cannot be read ({type(error).__name__})."
+            ) from error
+
+    def quoted(self, words: object) -> str:
+        """Words of the server, short, on one line and without our password."""
+        if isinstance(words, bytes):
+            words = words.decode("utf-8", "replace")
+        text = "".join(c if c.isprintable() else " " for c in str(words))
+        if self.password:
+            text = text.replace(self.password, "***")
+        text = " ".join(text.split())
+        return text if len(text) <= MOST_WORDS else f"{text[: MOST_WORDS - 1]}…"
+
+    def not_connected(self, error: Exception) -> MailUnavailable:
+        """Why no connection came about, with what to check."""
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return MailUnavailable(
+                self, "tls", f"its certificate is not trusted ({self.quoted(error.verify_message)})",
+                "Check the host name; a certificate of your own is trusted when it is named as ca_file.",
+            )  # fmt: skip
+        if isinstance(error, ssl.SSLError):
+            return MailUnavailable(
+                self, "tls", f"no TLS connection came about ({self.quoted(error.reason or 'broken')})",
+                f"Check that port and tls fit together; tls is '{self.tls}'.",
+            )  # fmt: skip
+        if isinstance(error, TimeoutError):
+            what = f"it did not answer within {self.timeout:g} seconds"
+        else:
+            what = f"it cannot be reached ({self.quoted(getattr(error, 'strerror', None) or error)})"
+        return MailUnavailable(
+            self, "unreachable", what, f"Check host and port, and that tls '{self.tls}' fits the port."
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """True for a name or address of this very machine."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,358 @@
+"""Mail out over SMTP: one connection for each mail, and three possible ends.
+
+Sent: the server took the mail and said so. Not sent: anything before the dot that ends the mail, or a refusal
+after it; a `ToolError`. In doubt: the dot was given to the network and no answer came back; `MailInDoubt`. A
+doubt is settled by a copy in the folder of sent mail, where there is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import re
+import smtplib
+import socket
+import ssl
+import threading
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+from detent.adapters.mail.departures import MailInDoubt, Receipt, message_id_of
+from detent.adapters.mail.link import MailServer, MailUnavailable, Trouble
+from detent.engine.tools import NOT_DONE, UNKNOWN, ToolError
+from detent.kernel import log
+
+Copies = Literal["ours", "servers"]
+
+PATIENCE = 3
+"""Keeping a copy may take this many times as long as a single answer."""
+SETTLE = 10.0
+"""Seconds a server gets to file its own copy before a mail that is not there counts as not sent."""
+MOST_LEFT = 1000
+"""Sendings nobody waited for whose ends are remembered."""
+
+_KINDS: dict[str, Trouble] = {"auth": "login", "tls": "tls"}
+"""Refusals at the door, by code."""
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_LEADING_DOT = re.compile(rb"^\.", re.MULTILINE)
+
+
+class SentFolder(Protocol):
+    """Where copies of sent mail are."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def find(self, message_id: str) -> bool: ...
+
+    async def keep(self, raw: bytes) -> None: ...
+
+    def describe(self) -> str: ...
+
+
+class SmtpSender:
+    """A sink over one SMTP server.
+
+    `copies` says whose the copies in the sent folder are. The server's own are there if and only if it took
+    the mail. Ours are made after sending: one that is there proves that the mail went out, one that is
+    missing proves nothing.
+    """
+
+    def __init__(
+        self,
+        server: MailServer,
+        *,
+        sent: SentFolder | None = None,
+        copies: Copies = "ours",
+        settle: float = SETTLE,
+    ) -> None:
+        self.server = server
+        self._sent = sent
+        self._copies = copies
+        self._settle = settle
+        self._under_way: dict[str, _Sending] = {}
+        """By Message-ID: sendings not finished, or left by whoever waited for them."""
+
+    def describe(self) -> str:
+        witness = f", copies in {self._sent.describe()}" if self._sent is not None else ""
+        return f"{self.server.shown()}{witness}"
+
+    async def open(self) -> None:
+        """Connect, log in and leave again; `MailUnavailable` says what to check."""
+        try:
+            await asyncio.to_thread(_knock, self.server)
+        except _Refused as error:
+            raise MailUnavailable(self.server, _KINDS[error.code], error.what) from error
+        if self._sent is not None:
+            await self._sent.open()
+
+    async def close(self) -> None:
+        if self._sent is not None:
+            await self._sent.close()
+
+    async def send(self, raw: bytes, envelope_from: str, to: Sequence[str]) -> Receipt:
+        """Send one mail to all of `to`, or to nobody. The mail is told by the Message-ID it carries."""
+        message_id = message_id_of(raw)
+        sending = _Sending(self.server, raw, envelope_from, tuple(to))
+        while len(self._under_way) >= MOST_LEFT:
+            self._under_way.pop(next(iter(self._under_way)))
+        self._under_way[message_id] = sending
+        try:
+            await sending.end()
+        except asyncio.CancelledError:
+            sending.give_up()  # and stays known, so that a probe can ask how it ended
+            raise
+        except BaseException:
+            self._forget(message_id, sending)
+            raise
+        self._forget(message_id, sending)
+        await self._keep(message_id, raw)
+        return _receipt(message_id)
+
+    async def probe(self, message_id: str) -> Any:
+        """Ask the sending that was left alone, if there is one, then the sent folder."""
+        if (sending := self._under_way.get(message_id)) is not None:
+            try:
+                await sending.end()
+            except ToolError:
+                self._forget(message_id, sending)
+                return NOT_DONE
+            except MailInDoubt:
+                self._forget(message_id, sending)
+            else:
+                return _receipt(message_id)
+        if self._sent is None:
+            return UNKNOWN
+        if await self._sent.find(message_id):
+            return _receipt(message_id)
+        if self._copies == "ours":
+            return UNKNOWN
+        await asyncio.sleep(self._settle)
+        return _receipt(message_id) if await self._sent.find(message_id) else NOT_DONE
+
+    def _forget(self, message_id: str, sending: _Sending) -> None:
+        if self._under_way.get(message_id) is sending:
+            del self._under_way[message_id]
+
+    async def _keep(self, message_id: str, raw: bytes) -> None:
+        """Put a copy where a probe will find it. The mail is sent, whatever becomes of its copy."""
+        if self._sent is None or self._copies != "ours":
+            return
+        try:
+            async with asyncio.timeout(self.server.timeout * PATIENCE):
+                await self._sent.keep(raw)
+        except Exception as error:
+            log.warning("mail.copy_failed", message_id=message_id, error=type(error).__name__)
+
+
+class _Refused(ToolError):
+    """The server said no, or cannot take what it would be given: nothing was sent."""
+
+    def __init__(self, server: MailServer, code: str, what: str, *, transient: bool = False) -> None:
+        self.what = what
+        super().__init__(code, f"{server.shown()}: {what}.", transient=transient)
+
+
+class _Sending:
+    """One mail on its way, in a thread. Whoever waits may leave; the mail then goes no further than it is."""
+
+    def __init__(self, server: MailServer, raw: bytes, envelope_from: str, to: tuple[str, ...]) -> None:
+        self._given_up = threading.Event()
+        work = asyncio.to_thread(_send, server, raw, envelope_from, to, self._given_up)
+        self._doing = asyncio.ensure_future(work)
+        self._doing.add_done_callback(lambda it: it.cancelled() or it.exception())  # heard if nobody waits
+
+    async def end(self) -> None:
+        """How it ends: well, by a `ToolError` or by `MailInDoubt`."""
+        await asyncio.shield(self._doing)
+
+    def give_up(self) -> None:
+        """End it before the dot, if that is still ahead."""
+        self._given_up.set()
+
+
+def _receipt(message_id: str) -> Receipt:
+    return {"message_id": message_id, "status": "sent"}
+
+
+# -- in a thread ----------------------------------------------------------------------------------------
+
+
+def _knock(server: MailServer) -> None:
+    """Get in and out again."""
+    try:
+        client = _connect(server)
+    except (OSError, smtplib.SMTPException) as error:
+        raise _unreachable(server, error) from error
+    _leave(client)
+
+
+def _send(
+    server: MailServer, raw: bytes, envelope_from: str, to: tuple[str, ...], given_up: threading.Event
+) -> None:
+    content = _LEADING_DOT.sub(b"..", _LINE_END.sub(b"\r\n", raw))
+    if not content.endswith(b"\r\n"):
+        content += b"\r\n"
+    _check_addresses(envelope_from, to)
+    try:
+        client = _connect(server)
+    except (OSError, smtplib.SMTPException) as error:
+        trouble = _unreachable(server, error)
+        distrust = trouble.kind == "tls"
+        code = "tls" if distrust else "connection"
+        raise ToolError(code, str(trouble), transient=not distrust) from error
+    try:
+        try:
+            _announce(server, client, envelope_from, to, content)
+            if client.sock is not None:  # the dot goes out by itself
+                client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            client.send(content)
+        except (OSError, smtplib.SMTPException) as error:
+            # Without the final dot a server must not deliver what it has got.
+            lost = "the connection was lost before the mail was sent"
+            raise _Refused(server, "connection", lost, transient=True) from error
+        if given_up.is_set():
+            client.close()
+            raise _Refused(server, "given_up", "sending took too long and was given up", transient=True)
+        try:
+            client.send(b".\r\n")
+            status, words = client.getreply()
+        except (OSError, smtplib.SMTPException) as error:
+            raise MailInDoubt(
+                f"{server.shown()}: the connection was lost after the mail was sent and before the server"
+                f" said whether it took it."
+            ) from error
+        if not 200 <= status < 300 and not 400 <= status < 600:
+            raise MailInDoubt(f"{server.shown()}: its answer to the whole mail means nothing ({status}).")
+        _accepted(server, "message_refused", "the mail", status, words)
+    finally:
+        _leave(client)
+
+
+def _connect(server: MailServer) -> smtplib.SMTP:
+    """A connection on which mails can be announced; `ToolError` when the server lets nobody in."""
+    if server.tls == "implicit":
+        client: smtplib.SMTP = smtplib.SMTP_SSL(
+            server.host, server.port, timeout=server.timeout, context=server.trust()
+        )
+    else:
+        client = smtplib.SMTP(server.host, server.port, timeout=server.timeout)
+    try:
+        client.ehlo_or_helo_if_needed()
+        if server.tls == "starttls":
+            if not client.has_extn("starttls"):
+                raise _Refused(server, "tls", "it offers no STARTTLS")
+            code, words = client.starttls(context=server.trust())
+            _accepted(server, "tls", "STARTTLS", code, words)
+            client.ehlo_or_helo_if_needed()
+        if server.user:
+            _login(server, client)
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+def _login(server: MailServer, client: smtplib.SMTP) -> None:
+    try:
+        if server.user.isascii() and server.password.isascii():
+            client.login(server.user, server.password)
+        else:
+            _login_in_utf8(server, client)
+    except smtplib.SMTPAuthenticationError as error:
+        raise _Refused(
+            server,
+            "auth",
+            f"it refused the login ({error.smtp_code} {server.quoted(error.smtp_error)}):"
+            f" check user name and password in the environment",
+            transient=400 <= error.smtp_code < 500,
+        ) from None
+    except smtplib.SMTPServerDisconnected:
+        raise
+    except smtplib.SMTPException as error:  # no way to log in that both sides know
+        raise _Refused(server, "auth", f"nobody can log in there ({server.quoted(error)})") from None
+
+
+def _login_in_utf8(server: MailServer, client: smtplib.SMTP) -> None:
+    """PLAIN by hand: smtplib's own log-in knows only ASCII."""
+    if "PLAIN" not in client.esmtp_features.get("auth", "").upper().split():
+        raise smtplib.SMTPNotSupportedError("it takes only ASCII user names and passwords")
+    token = base64.b64encode(f"\0{server.user}\0{server.password}".encode()).decode()
+    status, words = client.docmd("AUTH", f"PLAIN {token}")
+    if status not in (235, 503):
+        raise smtplib.SMTPAuthenticationError(status, words)
+
+
+def _announce(
+    server: MailServer, client: smtplib.SMTP, envelope_from: str, to: tuple[str, ...], content: bytes
+) -> None:
+    """Sender, recipients and the go-ahead for the mail itself."""
+    options = []
+    if client.has_extn("size"):
+        options.append(f"size={len(content)}")
+        limit = client.esmtp_features.get("size", "")
+        if limit.isdigit() and 0 < int(limit) < len(content):
+            raise _Refused(server, "too_large", f"it takes at most {limit} bytes, not {len(content)}")
+    for needed, extension, option in (
+        (not content.isascii(), "8bitmime", "body=8bitmime"),
+        (not all(address.isascii() for address in (envelope_from, *to)), "smtputf8", "smtputf8"),
+    ):
+        if needed and not client.has_extn(extension):
+            raise _Refused(server, "not_supported", f"it lacks {extension.upper()}, which this mail needs")
+        if needed:
+            options.append(option)
+    _accepted(server, "sender_refused", "the sender", *client.mail(envelope_from, options))
+    for address in to:
+        _accepted(server, "recipient_refused", "a recipient", *client.rcpt(address))
+    code, words = client.docmd("DATA")
+    if code != 354:
+        _accepted(server, "message_refused", "the mail", code if code >= 400 else 500, words)
+
+
+def _accepted(server: MailServer, code: str, what: str, status: int, words: bytes) -> None:
+    """Nothing, or the refusal as a `ToolError`; the server's words may name an address and are left out."""
+    if not 200 <= status < 300:
+        raise _Refused(server, code, f"it refused {what} ({_status(status, words)})", transient=status < 500)
+
+
+def _status(status: int, words: bytes) -> str:
+    """The status, with the finer one (RFC 3463) some servers begin their words with."""
+    finer = re.match(rb"[245]\.\d{1,3}\.\d{1,3}\b", words)
+    return f"{status} {finer[0].decode()}" if finer else str(status)
+
+
+def _check_addresses(envelope_from: str, to: tuple[str, ...]) -> None:
+    # The empty sender is the one nobody answers to.
+    for address in (*filter(None, [envelope_from]), *to):
+        if not address.isprintable() or set(address) & set(" <>") or "@" not in address:
+            raise ToolError("bad_address", "An address on the envelope is not one.")
+    if not to:
+        raise ToolError("bad_address", "The mail has no recipient.")
+
+
+def _unreachable(server: MailServer, error: Exception) -> MailUnavailable:
+    if isinstance(error, smtplib.SMTPServerDisconnected):
+        return MailUnavailable(
+            server, "unreachable", "it ended the connection",
+            f"Check host and port, and that tls '{server.tls}' fits the port.",
+        )  # fmt: skip
+    if isinstance(error, smtplib.SMTPResponseException):
+        words = server.quoted(error.smtp_error)
+        return MailUnavailable(server, "refused", f"it does not let us in ({error.smtp_code} {words})")
+    if isinstance(error, ssl.SSLError) or not isinstance(error, smtplib.SMTPException):
+        return server.not_connected(error)
+    return MailUnavailable(
+        server, "unreachable", f"it does not answer like an SMTP server ({type(error).__name__})"
+    )
+
+
+def _leave(client: smtplib.SMTP) -> None:
+    """Say goodbye if the server still listens. Nothing about the mail depends on it."""
+    with contextlib.suppress(OSError, smtplib.SMTPException):
+        if client.sock is not None:
+            client.quit()
+    with contextlib.suppress(OSError):
+        client.close()

@@ -1,0 +1,1 @@
+"""Applications shipped with Detent, each on a kind of workflow."""

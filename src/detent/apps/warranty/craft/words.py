@@ -1,0 +1,147 @@
+"""The words a mail is judged by, and how they are found in it.
+
+An entry is the beginning of a word or of a phrase: `defect` finds "defective". An entry that begins with
+`=` is a whole word: `=jam` does not find "James". Texts and entries are compared folded: small letters,
+no accents, no apostrophes, single spaces.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any
+
+from detent.kernel.errors import DefinitionError, nearest
+
+_LETTERS = str.maketrans({"ł": "l", "đ": "d", "ø": "o", "ß": "ss", "’": "'", "‘": "'", "´": "'", "`": "'"})
+_INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u2060\ufeff"))
+
+
+def fold(text: str) -> str:
+    """A text as words are looked for in it: small letters without accents."""
+    if text.isascii():
+        return text.lower().replace("`", "'")
+    plain = unicodedata.normalize("NFKC", text).translate(_INVISIBLE).lower()
+    apart = unicodedata.normalize("NFD", plain)
+    return "".join(one for one in apart if not unicodedata.combining(one)).translate(_LETTERS)
+
+
+def spaced(text: str) -> str:
+    """A folded text with every run of space as one, and no apostrophes: many write "doesnt"."""
+    return " ".join(fold(text).replace("'", "").split())
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text, as a set."""
+    return frozenset(text.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Lists of entries; settings may add to each."""
+
+    fault: tuple[str, ...] = (
+        "broke", "defect", "fault", "fail", "error", "stopp", "not work", "doesn't", "won't", "cannot start",
+        "=dead", "deadlock", "no power", "leak", "noise", "crack", "blank", "black screen", "overheat",
+        "=jam", "=jams", "jammed", "jamming", "hang", "freez", "restart",
+        "nie dziala", "nie pracuje", "nie wlacza", "nie laczy", "nie wciaga", "zepsu", "uszkodz", "awari",
+        "usterk", "blad", "zacina", "przeciek", "halas", "pekni", "zawyz", "gasnie", "czarny ekran",
+    )  # fmt: skip
+    safety: tuple[str, ...] = (
+        "smok", "spark", "burn", "electric shock",
+        "dym", "iskr", "pali sie", "porazen",
+    )  # fmt: skip
+    warranty: tuple[str, ...] = (
+        "warrant", "guarant", "=rma", "repair",
+        "gwaranc", "reklamac", "napraw",
+    )  # fmt: skip
+    topic: tuple[tuple[str, tuple[str, ...]], ...] = (
+        ("opening-hours", ("opening hours", "godziny otwarcia")),
+        ("prices", ("price list", "cennik")),
+        ("sales", ("want to buy", "chce kupic")),
+        ("orders", ("order status", "zamowien")),
+        ("delivery", ("delivery", "dostaw")),
+        ("invoice", ("invoice", "faktur")),
+        ("payment", ("payment terms", "platnosc za")),
+        ("jobs", ("job application", "vacanc", "oferta pracy", "rekrutac")),
+        ("partnership", ("partnership", "wspolprac")),
+        ("newsletter", ("newsletter",)),
+        ("password", ("password", "haslo")),
+    )
+    """By the name the topic goes by, so that a contact can be chosen for it."""
+    spam_strong: tuple[str, ...] = (
+        "casino", "lottery", "you have won", "claim your prize", "free money", "click here to claim",
+        "wygrales", "odbierz nagrode", "pozyczka bez",
+    )  # fmt: skip
+    spam_weak: tuple[str, ...] = (
+        "unsubscribe", "limited offer", "click here", "=seo",
+        "wypisz sie", "kliknij tutaj",
+    )  # fmt: skip
+
+    def extended(self, more: Mapping[str, Any], where: str = "warranty.words") -> Words:
+        """These lists with entries of one's own added; all problems at once.
+
+        `{fault: [kaput], topic: {training: [course, szkolen]}}`; topics given as a plain list are named by
+        their entries.
+        """
+        names = [item.name for item in fields(self)]
+        problems: list[str] = []
+        changes: dict[str, Any] = {}
+        for name, said in more.items():
+            if name not in names:
+                hint = nearest(str(name), names) or f" Lists: {', '.join(names)}."
+                problems.append(f"{where}.{name}: there is no such list.{hint}")
+            elif name == "topic":
+                changes[name] = self._topics(said, f"{where}.topic", problems)
+            else:
+                changes[name] = (*getattr(self, name), *_entries(said, f"{where}.{name}", problems))
+        if problems:
+            raise DefinitionError("The lists of words", problems)
+        return Words(**{name: changes.get(name, getattr(self, name)) for name in names})
+
+    def _topics(self, said: Any, where: str, problems: list[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        if isinstance(said, Mapping):
+            added = {
+                str(name): _entries(entries, f"{where}.{name}", problems) for name, entries in said.items()
+            }
+        else:
+            added = {one.removeprefix("="): (one,) for one in _entries(said, where, problems)}
+        known = {name: (*entries, *added.pop(name, ())) for name, entries in self.topic}
+        return (*known.items(), *added.items())
+
+
+def _entries(said: Any, where: str, problems: list[str]) -> tuple[str, ...]:
+    if not isinstance(said, Sequence) or isinstance(said, str | bytes):
+        problems.append(f"{where}: must be a list of words.")
+        return ()
+    wrong = [one for one in said if not isinstance(one, str) or not one.removeprefix("=").strip()]
+    if wrong:
+        problems.append(f"{where}: must be a list of words; {len(wrong)} of its entries are none.")
+        return ()
+    return tuple(said)
+
+
+WORDS = Words()
+"""The shipped lists."""
+
+
+def found(entries: tuple[str, ...], text: str) -> tuple[str, ...]:
+    """The entries that occur in a text made ready by `spaced`, each once, in the order of the list."""
+    return tuple(entry for entry in entries if _occurs(_stem(entry), text, whole=entry.startswith("=")))
+
+
+@lru_cache(maxsize=4096)
+def _stem(entry: str) -> str:
+    return spaced(entry.removeprefix("="))
+
+
+def _occurs(stem: str, text: str, whole: bool) -> bool:
+    at = text.find(stem)
+    while at >= 0:
+        end = at + len(stem)
+        if not (at and text[at - 1].isalnum()) and not (whole and text[end : end + 1].isalnum()):
+            return True
+        at = text.find(stem, at + 1)
+    return False

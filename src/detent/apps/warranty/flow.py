@@ -1,0 +1,148 @@
+"""The warranty mailbox as a flow: the step files, their handlers and rules, and the tools they use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from detent.apps.warranty.craft.words import WORDS
+from detent.apps.warranty.handlers import Desk
+from detent.apps.warranty.mail_data import mail_of, received_day
+from detent.apps.warranty.rules import TICKET_RULES, Rules
+from detent.apps.warranty.settings import WarrantySettings
+from detent.apps.warranty.tools.registry import WarrantySource, check_warranty_tool
+from detent.apps.warranty.tools.replies import Replies, send_email_tool
+from detent.apps.warranty.tools.tickets import TicketDesk, create_ticket_tool
+from detent.engine.context import StepContext
+from detent.engine.tools import Tool
+from detent.flows.playbook.flow import PlaybookFlow, playbook_flow
+from detent.flows.playbook.folder import PlaybookFolder
+from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.policy import BreakerPolicy, RetryPolicy
+
+SHIPPED = "instructions"
+OVERLAYS = "overlays"
+
+
+def shipped() -> Path:
+    """The folder of step files that comes with the application."""
+    return Path(str(resources.files("detent.apps.warranty") / SHIPPED))
+
+
+def shipped_overlays() -> dict[str, Path]:
+    """The overlays that come with the application, by name."""
+    folder = Path(str(resources.files("detent.apps.warranty") / OVERLAYS))
+    return {path.name: path for path in sorted(folder.iterdir()) if path.is_dir()} if folder.is_dir() else {}
+
+
+def instructions(settings: WarrantySettings) -> Path | PlaybookFolder:
+    """The project's own step files where it has them, else the shipped ones."""
+    own = settings.path(settings.playbook.steps_dir)
+    if not own.is_dir():
+        return shipped()
+    templates = settings.path(settings.playbook.templates_dir)
+    return PlaybookFolder(own.parent, own, templates)
+
+
+def overlays(settings: WarrantySettings, more: Sequence[str] = ()) -> list[Path]:
+    """The overlays the settings name: a folder of the project, or a shipped one."""
+    known = shipped_overlays()
+    found: list[Path] = []
+    for name in (*settings.playbook.overlays, *more):
+        own = settings.path(name)
+        path = own if own.is_dir() else known.get(name)
+        if path is None:
+            there = ", ".join(known) or "none"
+            raise ConfigurationError(
+                f"There is no overlay '{name}': neither a folder of the project nor a shipped one."
+                f"{nearest(name, known)} Shipped: {there}."
+            )
+        found.append(path)
+    return found
+
+
+def run_gives(default_language: str) -> Callable[[StepContext], Mapping[str, Any]]:
+    """What the run itself says about every mail it sends."""
+
+    def given(ctx: StepContext) -> Mapping[str, Any]:
+        mail = mail_of(ctx.data)
+        return {
+            "source": mail.message_id or (ctx.data.get("mail") or {}).get("key") or ctx.run_id,
+            "in_reply_to": mail.message_id,
+            "references": list(mail.references),
+            "language": ctx.data.get("language") or default_language,
+        }
+
+    return given
+
+
+def ticket_gives(default_language: str) -> Callable[[StepContext], Mapping[str, Any]]:
+    """What the run itself says about every ticket it opens."""
+
+    def given(ctx: StepContext) -> Mapping[str, Any]:
+        mail = mail_of(ctx.data)
+        return {
+            "source_message_id": mail.message_id,
+            "thread_root": mail.thread_root or (ctx.data.get("mail") or {}).get("key"),
+            "language": ctx.data.get("language") or default_language,
+        }
+
+    return given
+
+
+def tools(
+    settings: WarrantySettings, registry: WarrantySource, tickets: TicketDesk, replies: Replies
+) -> list[Tool]:
+    """The three tools of the mailbox."""
+    limits = settings.orchestration
+    retry = RetryPolicy(limits.max_attempts, limits.retry.min_s, limits.retry.max_s)
+    breaker = BreakerPolicy(settings.tools.breaker.failures, settings.tools.breaker.probe_after_s)
+    language = settings.warranty.default_language
+    return [
+        check_warranty_tool(registry, given=received_day, retry=retry, breaker=breaker),
+        create_ticket_tool(tickets, given=ticket_gives(language), retry=retry, breaker=breaker),
+        send_email_tool(replies, given=run_gives(language), retry=retry, breaker=breaker),
+    ]
+
+
+def warranty_flow(
+    settings: WarrantySettings,
+    tools: Iterable[Tool],
+    *,
+    agents: Iterable[str] = (),
+    overlay: Sequence[str] = (),
+    folder: str | Path | None = None,
+    check: bool = True,
+) -> PlaybookFlow:
+    """The flow; `PlaybookError` lists everything wrong with the step files.
+
+    `agents` are the steps that settings give to agents; `overlay` names overlays beyond the settings';
+    `folder` takes the step files from elsewhere.
+    """
+    desk = Desk(settings, WORDS.extended(settings.warranty.words))
+    rules = Rules(desk)
+    limits = settings.orchestration
+    flow = playbook_flow(
+        folder if folder is not None else instructions(settings),
+        tools=tools,
+        handlers=desk.handlers(),
+        validators=rules.validators(),
+        contracts=rules.contracts() if folder is None else None,
+        overlays=overlays(settings, overlay),
+        agents=agents,
+        max_steps=limits.max_steps,
+        retry=RetryPolicy(limits.max_attempts, limits.retry.min_s, limits.retry.max_s),
+        timeout=limits.retry.attempt_timeout_s,
+        name="warranty",
+        language=settings.warranty.default_language,
+        strict=settings.playbook.strict,
+        check=check,
+    )
+    desk.playbook = flow.playbook
+    for name, step in list(flow.steps.items()):
+        rule = TICKET_RULES if name == "03a-valid-warranty" else step.compare
+        flow.replace(name, replace(step, private=True, compare=rule))
+    return flow

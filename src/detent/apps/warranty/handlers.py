@@ -1,0 +1,149 @@
+"""The ordinary code of the steps: read the mail, open the ticket, answer from a template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from detent.adapters.mail.composing import reply_subject
+from detent.apps.warranty.craft.language import language_of
+from detent.apps.warranty.craft.scope import (
+    NO_DESCRIPTION,
+    description_missing,
+    has_safety,
+    issue_description,
+    scope_of,
+)
+from detent.apps.warranty.craft.serials import SerialExtraction, extract
+from detent.apps.warranty.craft.words import Words
+from detent.apps.warranty.mail_data import MailView, mail_of, with_flags
+from detent.apps.warranty.settings import WarrantySettings
+from detent.engine.context import StepContext
+from detent.engine.outcome import Outcome
+from detent.engine.step import Handler
+from detent.flows.playbook.instruction import DEGRADED, DONE, FAILED
+from detent.flows.playbook.playbook import Playbook
+from detent.flows.playbook.templates import ABSENT, values_of
+from detent.kernel.plain import encode
+
+CHECK, ASK, REDIRECT = "02-check-warranty", "03d-request-serial", "04-out-of-scope"
+CONFIRM = "05-send-confirmation"
+
+
+class Desk:
+    """The handlers of one mailbox, by the names the step files use."""
+
+    def __init__(self, settings: WarrantySettings, words: Words) -> None:
+        self.settings = settings
+        self.words = words
+        self.playbook: Playbook | None = None
+        """Set once the step files are read; the templates are in it."""
+
+    def handlers(self) -> dict[str, Handler]:
+        """By name."""
+        return {
+            "extract_serial": self.extract_serial,
+            "open_ticket": self.open_ticket,
+            "answer_by_mail": self.answer_by_mail,
+        }
+
+    # -- 01 -------------------------------------------------------------------------------------------------
+
+    async def extract_serial(self, ctx: StepContext) -> Outcome:
+        """Decide what the mail is about and find the serial number."""
+        found, facts = self.facts(mail_of(ctx.data))
+        description = facts.pop("issue_description")
+        facts["issue_description"] = ctx.keep(encode(description))
+        if facts["scope"]["kind"] != "in_scope":
+            to = REDIRECT
+        else:
+            to = CHECK if facts["serial_number"] else ASK
+        flags = ["ambiguous_serial"] if found.ambiguous else []
+        return Outcome(to, set=facts, append=with_flags(ctx, flags))
+
+    def facts(self, mail: MailView) -> tuple[SerialExtraction, dict[str, Any]]:
+        """Everything code finds in a mail."""
+        found = extract(mail.parts, mail.subject)
+        scope = scope_of(mail.subject, mail.parts, self.words)
+        language = language_of(mail.parts, mail.subject, self.settings.warranty.default_language)
+        missing = description_missing(mail.subject, mail.parts, self.words)
+        return found, {
+            "serial_number": found.serial_number,
+            "serials": list(found.all_detected_serials),
+            "issue_description": NO_DESCRIPTION[language]
+            if missing
+            else issue_description(mail.newest, language),
+            "description_missing": missing,
+            "scope": {"kind": scope.kind, "topic": scope.topic},
+            "language": language,
+        }
+
+    # -- 03a ------------------------------------------------------------------------------------------------
+
+    async def open_ticket(self, ctx: StepContext) -> Outcome:
+        """Ask for one ticket; when it is refused for good, the run is degraded and confirms nothing."""
+        if ctx.failure is not None:
+            return Outcome(DEGRADED, reason="ticket_failed")
+        data, mail = ctx.data, mail_of(ctx.data)
+        serial = data.get("serial_number") or ""
+        covered = data.get("warranty_data") or {}
+        device = covered.get("device_name")
+        ticket = ctx.propose(
+            "create_ticket",
+            serial_number=serial,
+            customer_email=mail.reply_address,
+            issue_description=data.get("issue_description") or "",
+            priority="high" if has_safety(mail.subject, mail.parts, self.words) else "normal",
+            category="warranty-repair",
+            warranty_status=covered.get("status"),
+            subject=f"{device}: {serial}" if device else serial,
+            source_message_id=mail.message_id,
+        )
+        return Outcome(CONFIRM, set={"ticket_id": ticket["ticket_id"]})
+
+    # -- the mails ------------------------------------------------------------------------------------------
+
+    async def answer_by_mail(self, ctx: StepContext) -> Outcome:
+        """Answer from the step's template; a mail that is refused for good fails the run."""
+        if ctx.failure is not None:
+            return Outcome(FAILED, reason="send_failed")
+        step, mail = ctx.step.name, mail_of(ctx.data)
+        flags: list[str] = []
+        if (ctx.data.get("warranty_data") or {}).get("error") and step == REDIRECT:
+            flags.append("warranty_check_failed")
+        spam = (ctx.data.get("scope") or {}).get("kind") == "spam"
+        if step == REDIRECT and spam and not self.settings.warranty.reply_to_spam:
+            return Outcome(DONE, reason="spam, not answered")
+        sent = ctx.propose(
+            "send_email",
+            to=mail.reply_address,
+            subject=self.subject(ctx.data, mail),
+            body=self.body(step, ctx.data),
+        )
+        return Outcome(DONE, set={"reply_message_id": sent["message_id"]}, append=with_flags(ctx, flags))
+
+    def subject(self, data: Mapping[str, Any], mail: MailView) -> str:
+        """The subject of every answer to a mail."""
+        return reply_subject(mail.subject, data.get("language") or self.settings.warranty.default_language)
+
+    def body(self, step: str, data: Mapping[str, Any]) -> str:
+        """A step's template, filled."""
+        assert self.playbook is not None
+        variants = self.playbook.steps[step].variant
+        return self.playbook.templates.render(step, variants, data, self.values(data))
+
+    def values(self, data: Mapping[str, Any]) -> Any:
+        """What templates may insert: the run's data, and what the settings say."""
+        own, words = values_of(data), self.settings.warranty
+        topic = (data.get("scope") or {}).get("topic")
+        said = {
+            "contact": words.contact(topic),
+            "response_days": words.response_days,
+            "repair_warranty_months": words.repair_warranty_months,
+        }
+
+        def value(key: str) -> Any:
+            found = own(key)
+            return said.get(key, ABSENT) if found is ABSENT or found is None else found
+
+        return value

@@ -1,0 +1,108 @@
+"""A mail as a run holds it: its words beside the journal, where they can be purged; the rest in the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from detent.adapters.mail.message import EmailMessage
+from detent.engine.context import StepContext, kept_beside
+from detent.kernel.plain import encode
+
+
+class TextPart(NamedTuple):
+    """A piece of the mail's text."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MailView:
+    """What a step sees of the mail it answers."""
+
+    message_id: str | None
+    from_address: str | None
+    reply_address: str
+    subject: str
+    parts: tuple[TextPart, ...]
+    references: tuple[str, ...]
+    thread_root: str
+
+    @property
+    def newest(self) -> str:
+        """What its sender wrote now; of a mail that only passes one on, the text passed on."""
+        newest = next((part.text for part in self.parts if part.kind == "newest"), "")
+        if newest.strip():
+            return newest
+        return next((part.text for part in self.parts if part.kind == "forwarded"), "")
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "\n".join([self.subject, *(part.text for part in self.parts)])
+
+
+class Packed(NamedTuple):
+    """A mail ready to start a run with."""
+
+    data: dict[str, Any]
+    beside: tuple[bytes, ...]
+
+
+def pack(mail: EmailMessage, zone: str, now: datetime | None = None) -> Packed:
+    """The data a run about this mail starts from."""
+    received = mail.received_at or now or datetime.now(UTC)
+    words = encode(
+        {
+            "message_id": mail.message_id,
+            "from_address": mail.from_address,
+            "reply_address": mail.reply_address,
+            "subject": mail.subject,
+            "parts": [{"kind": part.kind, "text": part.text} for part in mail.parts],
+            "attachments": [
+                {"name": one.name, "type": one.type, "size": one.size} for one in mail.attachments
+            ],
+            "references": list(mail.references),
+            "thread_root": mail.thread_root,
+        }
+    ).encode("utf-8", "surrogatepass")
+    data = {
+        "email": kept_beside(words),
+        "mail": {
+            "key": mail.key,
+            "sha256": mail.sha256,
+            "received": received.astimezone(UTC).isoformat(),
+            "day": received.astimezone(ZoneInfo(zone)).date().isoformat(),
+        },
+        "flags": list(mail.flags),
+    }
+    return Packed(data, (words,))
+
+
+def mail_of(data: Mapping[str, Any]) -> MailView:
+    """The mail in a run's unfolded data."""
+    email = data.get("email") or {}
+    return MailView(
+        email.get("message_id"),
+        email.get("from_address"),
+        email.get("reply_address") or "",
+        email.get("subject") or "",
+        tuple(TextPart(part["kind"], part["text"]) for part in email.get("parts") or ()),
+        tuple(email.get("references") or ()),
+        email.get("thread_root") or "",
+    )
+
+
+def received_day(ctx: StepContext) -> Mapping[str, Any]:
+    """The day that counts for the warranty: that on which the mail was received."""
+    return {"received": (ctx.data.get("mail") or {}).get("day")}
+
+
+def with_flags(ctx: StepContext, flags: Iterable[str]) -> dict[str, list[str]]:
+    """Flags to add to the run's, each once."""
+    there = set(ctx.data.get("flags") or ())
+    return {"flags": [flag for flag in dict.fromkeys(flags) if flag not in there]}

@@ -1,0 +1,319 @@
+"""What a project says about its warranty mailbox: one value, checked, every problem with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from detent.kernel.errors import ConfigurationError
+
+
+class Part(BaseModel):
+    """A heading, or something below one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Retry(Part):
+    """Waits between attempts, time for each, function calls in one step."""
+
+    min_s: float = Field(1.0, gt=0)
+    max_s: float = Field(10.0, gt=0)
+    attempt_timeout_s: float = Field(60.0, gt=0)
+    function_turns: int = Field(10, ge=1, le=100)
+
+
+class Rollback(Part):
+    """When step mode gives way to legacy mode by itself."""
+
+    enabled: bool = True
+    window: int = Field(100, ge=1)
+    min_runs: int = Field(20, ge=1)
+    threshold_percent: float = Field(5.0, gt=0, lt=100)
+
+
+class Arm(Part):
+    """One side of an experiment."""
+
+    share: int = Field(ge=0, le=100)
+    strategy: Literal["default", "heuristic", "llm"] | None = None
+    steps: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+    @field_validator("steps")
+    @classmethod
+    def _only_the_first(cls, steps: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        if set(steps) - {FIRST_STEP}:
+            raise ValueError(f"an arm may set {FIRST_STEP} only")
+        return steps
+
+
+class Experiment(Part):
+    """Two or more ways of taking the first step, compared on live mail."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    arms: dict[str, Arm]
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Experiment:
+        if len(self.arms) < 2 or sum(arm.share for arm in self.arms.values()) != 100:
+            raise ValueError("an experiment has two arms or more, and their shares add up to 100")
+        return self
+
+
+class Router(Part):
+    """How a mail finds its first step."""
+
+    strategy: Literal["default", "heuristic", "llm"] = "default"
+    min_confidence: float = Field(0.95, ge=0, le=1)
+    experiment: Experiment | None = None
+
+
+class Orchestration(Part):
+    """Step mode or legacy mode, and the limits of a run."""
+
+    use_step_orchestrator: bool = True
+    max_steps: int = Field(10, ge=1, le=100)
+    max_attempts: int = Field(3, ge=1)
+    retry: Retry = Retry()
+    legacy_available: bool = True
+    rollback: Rollback = Rollback()
+    router: Router = Router()
+
+
+class Playbook(Part):
+    """Where the step files are. A folder that is there wins over the shipped one."""
+
+    steps_dir: str = "instructions/steps"
+    templates_dir: str = "instructions/templates"
+    scenarios_dir: str = "instructions/scenarios"
+    overlays: list[str] = Field(default_factory=list)
+    strict: bool = False
+
+
+class Agent(Part):
+    """The service that watches the mailbox."""
+
+    polling_interval_seconds: float = Field(60.0, ge=10)
+    shutdown_timeout_seconds: float = Field(30.0, gt=0)
+    max_consecutive_errors: int = Field(10, ge=1)
+    max_concurrent_runs: int = Field(4, ge=1)
+
+
+class Imap(Part):
+    """The mailbox on a server."""
+
+    host: str | None = None
+    port: int = Field(993, ge=1, le=65535)
+    folder: str = "INBOX"
+    sent_folder: str | None = None
+    user_env: str = "WARRANTY_IMAP_USER"
+    password_env: str = "WARRANTY_IMAP_PASSWORD"
+    timeout_s: float = Field(10.0, gt=0)
+    tls: Literal["implicit", "starttls", "none"] = "implicit"
+    """`none` for a server on this machine only."""
+
+
+class Smtp(Part):
+    """The server that sends."""
+
+    host: str | None = None
+    port: int = Field(465, ge=1, le=65535)
+    tls: Literal["implicit", "starttls", "none"] = "implicit"
+    user_env: str = "WARRANTY_SMTP_USER"
+    password_env: str = "WARRANTY_SMTP_PASSWORD"
+    envelope_from: str | None = None
+    timeout_s: float = Field(10.0, gt=0)
+
+
+class Mail(Part):
+    """Where mail comes from and goes to."""
+
+    source: Literal["eml", "maildir", "imap"] = "eml"
+    inbox: str = "mail/inbox"
+    sink: Literal["outbox", "smtp"] = "outbox"
+    outbox: str = "mail/outbox"
+    from_: str = Field("Service <service@northpine.example>", alias="from")
+    own_addresses: list[str] = Field(default_factory=list)
+    max_replies_per_sender_per_day: int = Field(5, ge=1)
+    max_runs_per_message: int = Field(3, ge=1)
+    retry_after_minutes: float = Field(15.0, gt=0)
+    max_size_mb: float = Field(25.0, gt=0)
+    imap: Imap = Imap()
+    smtp: Smtp = Smtp()
+
+    @model_validator(mode="after")
+    def _has_hosts(self) -> Mail:
+        if self.source == "imap" and not self.imap.host:
+            raise ValueError("source imap needs imap.host")
+        if self.sink == "smtp" and not self.smtp.host:
+            raise ValueError("sink smtp needs smtp.host")
+        return self
+
+
+class Breaker(Part):
+    """When a broken tool is left alone."""
+
+    failures: int = Field(5, ge=1)
+    probe_after_s: float = Field(60.0, gt=0)
+
+
+class Crm(Part):
+    """A customer system over HTTP."""
+
+    base_url: str | None = None
+    auth: Literal["none", "basic", "token"] = "token"
+    token_path: str = "/token"
+    device_path: str = "/devices/{serial}"
+    ticket_path: str = "/tickets"
+    ticket_by_key_path: str | None = None
+    idempotent: bool = False
+    fields: dict[str, str] = Field(default_factory=dict)
+    user_env: str = "WARRANTY_CRM_USER"
+    password_env: str = "WARRANTY_CRM_PASSWORD"
+    timeout_s: float = Field(10.0, gt=0)
+
+
+class Tools(Part):
+    """Registry and tickets."""
+
+    registry: Literal["sqlite", "crm"] = "sqlite"
+    tickets: Literal["sqlite", "crm"] = "sqlite"
+    database: str = "warranty.db"
+    breaker: Breaker = Breaker()
+    crm: Crm = Crm()
+
+    @model_validator(mode="after")
+    def _has_address(self) -> Tools:
+        if "crm" in (self.registry, self.tickets) and not self.crm.base_url:
+            raise ValueError("a crm needs crm.base_url")
+        return self
+
+
+class Contact(Part):
+    """Whom to name for a topic."""
+
+    topic: str
+    text: str
+
+
+class Words(Part):
+    """What replies say and how mails are read."""
+
+    default_language: Literal["en", "pl"] = "en"
+    timezone: str = "UTC"
+    response_days: int = Field(2, ge=1)
+    repair_warranty_months: int = Field(6, ge=0)
+    reply_to_spam: bool = True
+    words: dict[str, list[str] | dict[str, list[str]]] = Field(default_factory=dict)
+    contacts: list[Contact] = Field(
+        default_factory=lambda: [Contact(topic="default", text="office@northpine.example")], min_length=1
+    )
+
+    @field_validator("timezone")
+    @classmethod
+    def _is_one(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError):
+            raise ValueError(f"there is no time zone '{name}'") from None
+        return name
+
+    def contact(self, topic: str | None = None) -> str:
+        """Whom to name for a topic; the default where nobody is named for it."""
+        for contact in self.contacts:
+            if contact.topic == topic:
+                return contact.text
+        return next((one.text for one in self.contacts if one.topic == "default"), self.contacts[0].text)
+
+
+class Privacy(Part):
+    """How long texts are kept."""
+
+    keep_bodies_days: float = Field(30.0, ge=0)
+
+
+class Evals(Part):
+    """The project's own cases."""
+
+    test_suite_path: str = "evals/scenarios"
+    pass_threshold: float = Field(99.0, gt=0, le=100)
+    jobs: int = Field(4, ge=1)
+
+
+FIRST_STEP = "01-extract-serial"
+
+
+@dataclass(frozen=True, slots=True)
+class WarrantySettings:
+    """Everything together."""
+
+    folder: Path
+    """The project's folder, from which relative paths start."""
+    orchestration: Orchestration
+    playbook: Playbook
+    agent: Agent
+    mail: Mail
+    tools: Tools
+    warranty: Words
+    privacy: Privacy
+    eval: Evals
+
+    def path(self, said: str) -> Path:
+        """A path as the settings mean it."""
+        return self.folder / Path(said).expanduser()
+
+
+HEADINGS: Mapping[str, type[Part]] = {
+    "orchestration": Orchestration,
+    "playbook": Playbook,
+    "agent": Agent,
+    "mail": Mail,
+    "tools": Tools,
+    "warranty": Words,
+    "privacy": Privacy,
+    "eval": Evals,
+}
+
+
+def keys_of(model: type[Part]) -> dict[str, Any]:
+    """The keys allowed under a heading, each with those below it, as settings want them told."""
+    found: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        inner = isinstance(kind, type) and issubclass(kind, Part)
+        found[field.alias or name] = keys_of(kind) if inner else None  # type: ignore[arg-type]
+    return found
+
+
+def headings() -> dict[str, Any]:
+    """Every heading of this application with the keys allowed there."""
+    return {name: keys_of(model) for name, model in HEADINGS.items()}
+
+
+def read(values: Mapping[str, Any], folder: Path, place: Any = None) -> WarrantySettings:
+    """The application's settings from a project's; `ConfigurationError` lists everything wrong.
+
+    `place` tells where a key was said, given the way to it.
+    """
+    made: dict[str, Any] = {}
+    problems: list[str] = []
+    for name, model in HEADINGS.items():
+        said = values.get(name)
+        try:
+            made[name] = model.model_validate(said if said is not None else {})
+        except ValidationError as error:
+            for one in error.errors(include_url=False, include_context=False, include_input=False):
+                way = (name, *(str(part) for part in one["loc"]))
+                where = f"{place(way)}: " if place is not None else ""
+                problems.append(f"{where}'{'.'.join(way)}': {one['msg'].removeprefix('Value error, ')}.")
+    if problems:
+        lines = "\n".join(f"  {problem}" for problem in problems)
+        raise ConfigurationError(
+            problems[0] if len(problems) == 1 else f"The settings have {len(problems)} problems:\n{lines}"
+        )
+    return WarrantySettings(folder, **made)

@@ -1,0 +1,210 @@
+"""The effect `send_email`: one answer, and at most one redirect, to each incoming mail, over all runs.
+
+What was begun is written down before the mail leaves, so that a process that dies in between is noticed by
+whoever asks for the same mail again: the sink is then asked whether it went out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from email.utils import parseaddr
+from pathlib import Path
+from typing import Any
+
+from detent.adapters.mail.composing import message_id_for, reply
+from detent.adapters.mail.departures import MailInDoubt, MailSink
+from detent.apps.warranty.tools.database import BUSY_TIMEOUT, Database, DatabaseError
+from detent.engine.context import StepContext
+from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
+from detent.kernel.policy import USUAL, BreakerPolicy, RetryPolicy
+
+KINDS = ("answer", "redirect")
+APP = "warranty"
+
+ARGUMENTS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "to": {"type": "string", "minLength": 3, "maxLength": 320, "description": "The customer's address."},
+        "subject": {"type": "string", "maxLength": 400, "description": "The subject of the answer."},
+        "body": {"type": "string", "minLength": 1, "maxLength": 20_000, "description": "The text."},
+    },
+    "required": ["to", "subject", "body"],
+    "additionalProperties": False,
+}
+"""The arguments the tool publishes; the rest is given by the run."""
+
+
+class Replies:
+    """Mail on its way out, remembered."""
+
+    def __init__(
+        self,
+        path: Path,
+        sink: MailSink,
+        sender: str,
+        *,
+        envelope_from: str | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        busy_timeout: float = BUSY_TIMEOUT,
+    ) -> None:
+        self.sink = sink
+        self.sender = sender
+        self.envelope_from = envelope_from or parseaddr(sender)[1]
+        self._now = now
+        self._database = Database(Path(path), "replies", busy_timeout)
+
+    async def open(self) -> None:
+        """Make the sink usable."""
+        await self.sink.open()
+
+    async def close(self) -> None:
+        """Close sink and file."""
+        await self.sink.close()
+        await self._database.close()
+
+    async def sent_to(self, address: str, since: float) -> int:
+        """How many mails went to an address since a time."""
+
+        def work(connection: sqlite3.Connection) -> int:
+            (number,) = connection.execute(
+                "SELECT count(*) FROM replies WHERE address_hash = ? AND at >= ?", (_hash(address), since)
+            ).fetchone()
+            return int(number)
+
+        return await self._database.read(work)
+
+    async def send(
+        self,
+        to: str,
+        subject: str,
+        body: str,
+        kind: str = "answer",
+        source: str = "",
+        in_reply_to: str | None = None,
+        references: Iterable[str] = (),
+        language: str | None = None,
+    ) -> dict[str, Any]:
+        """Send one mail, unless it has been sent before."""
+        if kind not in KINDS:
+            raise ToolError("invalid", f"send_email: kind is none of {', '.join(KINDS)}")
+        key = reply_key(source, kind)
+        try:
+            raw = reply(
+                sender=self.sender, to=to, subject=subject, body=body, key=key, date=self._now(), app=APP,
+                in_reply_to=in_reply_to, references=references, language=language,
+            )  # fmt: skip
+        except ValueError as error:
+            raise ToolError("invalid", str(error)) from error
+        message_id = message_id_for(key, self.envelope_domain)
+        there = await self._begin(key, kind, to, message_id)
+        if there == "sent":
+            return {"message_id": message_id, "status": "existing"}
+        if there == "begun":  # by somebody who never said how it went
+            found = await self.sink.probe(message_id)
+            if found is UNKNOWN:
+                raise MailInDoubt("An earlier attempt at this mail was begun and nobody knows how it went.")
+            if found is not NOT_DONE:
+                await self._mark(key)
+                return dict(found)
+        try:
+            receipt = await self.sink.send(raw, self.envelope_from, [to])
+        except ToolError:
+            await self._forget(key)
+            raise
+        await self._mark(key)
+        return dict(receipt)
+
+    async def probe(self, **args: Any) -> Any:
+        """What became of a mail that is in doubt."""
+        key = reply_key(args.get("source", ""), args.get("kind", "answer"))
+        message_id = message_id_for(key, self.envelope_domain)
+        state = await self._state(key)
+        if state == "sent":
+            return {"message_id": message_id, "status": "existing"}
+        found = await self.sink.probe(message_id)
+        if found is NOT_DONE:
+            await self._forget(key)
+        elif found is not UNKNOWN:
+            await self._mark(key)
+        return found
+
+    @property
+    def envelope_domain(self) -> str:
+        """The domain of our own message ids."""
+        return parseaddr(self.sender)[1].rpartition("@")[2]
+
+    # -- what is written down -------------------------------------------------------------------------------
+
+    async def _begin(self, key: str, kind: str, to: str, message_id: str) -> str | None:
+        """Write down that a mail is about to be sent; gives how it stood before, None when it is new."""
+
+        def work(connection: sqlite3.Connection) -> str | None:
+            row = connection.execute("SELECT state FROM replies WHERE key = ?", (key,)).fetchone()
+            if row is not None:
+                return str(row[0])
+            connection.execute(
+                "INSERT INTO replies VALUES (?, ?, ?, ?, 'begun', ?)",
+                (key, kind, _hash(to), message_id, self._now().timestamp()),
+            )
+            return None
+
+        try:
+            return await self._database.write(work)
+        except DatabaseError as error:
+            raise ToolError(error.code, error.message, transient=error.transient) from error
+
+    async def _state(self, key: str) -> str | None:
+        def work(connection: sqlite3.Connection) -> str | None:
+            row = connection.execute("SELECT state FROM replies WHERE key = ?", (key,)).fetchone()
+            return None if row is None else str(row[0])
+
+        return await self._database.read(work)
+
+    async def _mark(self, key: str) -> None:
+        await self._database.write(
+            lambda connection: connection.execute("UPDATE replies SET state = 'sent' WHERE key = ?", (key,))
+        )
+
+    async def _forget(self, key: str) -> None:
+        await self._database.write(
+            lambda connection: connection.execute(
+                "DELETE FROM replies WHERE key = ? AND state = 'begun'", (key,)
+            )
+        )
+
+
+def reply_key(source: str, kind: str) -> str:
+    """What an answer is known by: the mail it answers, and its kind."""
+    return hashlib.sha256(f"{source}\n{kind}".encode()).hexdigest()
+
+
+def _hash(address: str) -> str:
+    return hashlib.sha256(address.strip().casefold().encode()).hexdigest()[:32]
+
+
+def send_email_tool(
+    replies: Replies,
+    *,
+    given: Callable[[StepContext], Mapping[str, Any]] | None = None,
+    retry: RetryPolicy = USUAL,
+    breaker: BreakerPolicy | None = None,
+) -> Tool:
+    """The effect `send_email`.
+
+    The run gives which mail is answered (`source`), its id, references and language; no agent can.
+    """
+    return Tool(
+        "send_email",
+        replies.send,
+        "effect",
+        probe=replies.probe,
+        retry=retry,
+        breaker=breaker,
+        private=True,
+        given=given,
+        description="Send one mail to the customer, in answer to the mail at hand.",
+        arguments=ARGUMENTS,
+    )

@@ -1,0 +1,405 @@
+"""Everything wrong with a playbook, all at once: file, line, code, and the nearest right name.
+
+What is wrong with one file by itself comes from `reading`; here its files are held against each other, the
+registered functions and the templates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from detent.engine.tools import Tool
+from detent.flows.playbook.folder import Manifest, PlaybookFolder
+from detent.flows.playbook.instruction import (
+    DONE,
+    ENDS,
+    EffectDeclaration,
+    InstructionFile,
+    folded,
+)
+from detent.flows.playbook.playbook import Playbook, read_playbook
+from detent.flows.playbook.problems import Problem
+from detent.flows.playbook.reading import BODY_ARGUMENT
+from detent.flows.playbook.registry import Given, Names, Registry
+from detent.flows.playbook.templates import LANGUAGE, TemplateSet, placeholders
+from detent.kernel.autonomy import StepMode
+from detent.kernel.errors import ConfigurationError, nearest
+
+
+def check_playbook(
+    folder: str | Path | PlaybookFolder,
+    *,
+    tools: Collection[str] = (),
+    handlers: Given = None,
+    validators: Given = None,
+    overlays: Sequence[str | Path | PlaybookFolder] = (),
+    agents: Iterable[str] = (),
+    arguments: Mapping[str, Any] | None = None,
+    language: str | None = None,
+    strict: bool = False,
+) -> list[Problem]:
+    """Everything wrong with a folder, in order of place. Warnings are marked; with `strict` they are errors.
+
+    `tools` are the registered functions: names, or tools by name, whose kinds are then checked as well. What
+    the manifest's modules hold is added to them.
+    """
+    playbook, problems = read_playbook(folder, overlays=overlays, language=language)
+    given: dict[str, Tool | None] = dict(tools) if isinstance(tools, Mapping) else dict.fromkeys(tools)
+    names = Names(playbook, [one for one in given.values() if isinstance(one, Tool)], handlers, validators)
+    known: dict[str, Tool | None] = {**given, **names.tools}
+    problems += names.problems
+    problems += problems_of(
+        playbook, known, names.handlers, names.validators, agents=agents,
+        usual={**playbook.manifest.arguments, **(arguments or {})},
+    )  # fmt: skip
+    if strict:
+        problems = [problem._replace(warning=False) for problem in problems]
+    return sorted(problems, key=lambda one: (one.path, one.line, one.code))
+
+
+def problems_of(
+    playbook: Playbook,
+    tools: Mapping[str, Tool | None],
+    handlers: Registry,
+    validators: Registry,
+    *,
+    agents: Iterable[str] = (),
+    usual: Mapping[str, Any] | None = None,
+) -> list[Problem]:
+    """What is wrong between the files of a playbook, and between them and what is registered."""
+    return _Check(playbook, tools, handlers, validators, set(agents), usual or {}).problems()
+
+
+def redirect_of(manifest: Manifest) -> EffectDeclaration | None:
+    """The effect a degraded run leaves behind, as the manifest declares it."""
+    if manifest.redirect is None:
+        return None
+    ((function, said),) = manifest.redirect.items()
+    template = said.get("template")
+    templates = template if isinstance(template, dict) else {BODY_ARGUMENT: template} if template else {}
+    args = {key: value for key, value in said.items() if key != "template"}
+    return EffectDeclaration(function, args, templates, place="redirect")
+
+
+class _Check:
+    """One look at a playbook."""
+
+    def __init__(
+        self,
+        playbook: Playbook,
+        tools: Mapping[str, Tool | None],
+        handlers: Registry,
+        validators: Registry,
+        agents: set[str],
+        usual: Mapping[str, Any],
+    ) -> None:
+        self.playbook = playbook
+        self.tools = tools
+        self.handlers = handlers
+        self.validators = validators
+        self.agents = agents
+        self.usual = usual
+        self.found: list[Problem] = []
+        self.files = playbook.loader.files()
+        self.used: set[tuple[str, str | None]] = set()
+        """Templates some step uses: base and variant."""
+
+    def wrong(
+        self, step: InstructionFile, code: str, way: Sequence[str | int], message: str, warning: bool = False
+    ) -> None:
+        shown = self.playbook.loader.shown(self.files.get(step.id, step.path))
+        self.found.append(Problem(shown, step.line(*way), code, message, warning))
+
+    def in_manifest(self, code: str, key: str, message: str) -> None:
+        playbook = self.playbook
+        self.found.append(Problem(playbook.manifest_shown, playbook.manifest.line(key), code, message))
+
+    def problems(self) -> list[Problem]:
+        """All of them."""
+        self.names()
+        for step in self.playbook.steps.values():
+            self.targets(step)
+            self.shadows(step)
+            self.functions(step)
+            self.handler(step)
+            self.placeholders(step)
+        self.ways()
+        self.redirect()
+        self.unused_templates()
+        return self.found
+
+    # -- names and ways -------------------------------------------------------------------------------------
+
+    def names(self) -> None:
+        """P11: everything steps go by is theirs alone."""
+        taken: dict[str, str] = {folded(end): end for end in ENDS}
+        for step in self.playbook.steps.values():
+            for name in step.names:
+                owner = taken.setdefault(folded(name), step.id)
+                if owner == step.id or (owner in ENDS and folded(name) == folded(step.id)):
+                    continue  # the latter was told when the file was read
+                written = name in step.aliases
+                way = ("aliases", step.aliases.index(name)) if written else ("name",)
+                what = "the name of an end" if owner in ENDS else f"a name of step '{owner}', too"
+                self.wrong(step, "P11", way, f"'{name}' is {what}. Give it another name.")
+
+    def targets(self, step: InstructionFile) -> None:
+        """P10: what follows is a step."""
+        there = [*self.files, *ENDS]
+        for index, edge in enumerate(step.next):
+            if folded(edge.to) in self.playbook.aliases:
+                continue
+            hint = nearest(edge.to, there)
+            names = "" if hint and len(there) > 30 else f" Steps: {', '.join(there)}."
+            message = f"next names '{edge.to}', which is no step here.{hint}{names}"
+            self.wrong(step, "P10", ("next", index, "to"), message)
+
+    def shadows(self, step: InstructionFile) -> None:
+        """P18: an edge that can never be taken, as one without condition stands before it."""
+        always: list[str] = []
+        for index, edge in enumerate(self.playbook.edges[step.id]):
+            before = always[0] if step.declarative and always else edge.to if edge.to in always else None
+            if before is not None:
+                message = (
+                    f"the edge to '{edge.to}' is never taken: the one to '{before}' before it always holds."
+                )
+                self.wrong(step, "P18", ("next", index), message)
+            if edge.when is None:
+                always.append(edge.to)
+
+    def ways(self) -> None:
+        """P12 and P13: every step can be reached, and can reach the end.
+
+        A file that cannot be read is taken to lead to whatever it mentions, a misspelt target to what it
+        looks like, so that one mistake is told once.
+        """
+        playbook = self.playbook
+        there = list(self.files)
+        edges: dict[str, set[str]] = {}
+        unclear: set[str] = set()
+        for name, text in playbook.texts.items():
+            edges[name] = {other for other in there if other in text}
+            unclear.add(name)
+        for step in playbook.steps.values():
+            row = edges[step.id] = set()
+            for edge in playbook.edges[step.id]:
+                if edge.to in there or edge.to in ENDS:
+                    row.add(edge.to)
+                else:
+                    close = get_close_matches(edge.to, there, n=1, cutoff=0.5)
+                    row.update(close)
+                    unclear.add(step.id)
+            if len(step.next) < _items(step):  # some item could not be read
+                unclear.add(step.id)
+        if playbook.start not in edges:
+            return
+        reached = _reach({playbook.start}, edges)
+        back: dict[str, set[str]] = {}
+        for name, row in edges.items():
+            for to in row:
+                back.setdefault(to, set()).add(name)
+        leave = _reach({DONE, *unclear, *(one for one, row in edges.items() if not row)}, back)
+        for step in playbook.steps.values():
+            if step.id not in reached:
+                message = f"the step cannot be reached from the start, '{playbook.start}'."
+                self.wrong(step, "P12", ("name",), message)
+            elif step.id not in leave:
+                self.wrong(step, "P13", ("next",), f"there is no way from here to {DONE}.")
+
+    # -- functions and handlers -----------------------------------------------------------------------------
+
+    def functions(self, step: InstructionFile) -> None:
+        """P14: functions are registered, declared, and of the right kind."""
+        for index, declared in enumerate(step.available_functions):
+            if declared.name not in self.tools:
+                known = ", ".join(sorted(self.tools)) or "none"
+                message = f"there is no function '{declared.name}'.{nearest(declared.name, self.tools)}"
+                self.wrong(step, "P14", ("available_functions", index), f"{message} Functions: {known}.")
+        for call in step.call:
+            self.uses(step, call.function, call.place, "query", call.args)
+        for effect in step.effects:
+            args = {**dict.fromkeys(effect.templates, ""), **effect.args}
+            self.uses(step, effect.function, effect.place, "effect", args)
+        for key, target in step.text_fields.items():
+            function = target.rpartition(".")[0]
+            if step.function(function) is None:
+                names = [one.name for one in step.available_functions]
+                message = (
+                    f"'{function}' is none of this step's available_functions.{nearest(function, names)}"
+                )
+                self.wrong(step, "P14", ("text_fields", key), message)
+
+    def uses(
+        self, step: InstructionFile, function: str, place: str, kind: str, args: Mapping[str, Any]
+    ) -> None:
+        """A function used by `call` or `effects`."""
+        way = (f"{place}.{function}", place, place.split(".")[0])
+        line_way = next((one for one in way if one in step.line_of), way[-1])
+        if step.function(function) is None:
+            names = [one.name for one in step.available_functions]
+            message = f"'{function}' is none of this step's available_functions.{nearest(function, names)}"
+            self.wrong(step, "P14", (line_way,), message)
+            return
+        tool = self.tools.get(function)
+        if tool is None:
+            return
+        if tool.kind != kind:
+            used = "call asks queries" if kind == "query" else "effects are no queries"
+            self.wrong(step, "P14", (line_way,), f"'{function}' is a {tool.kind}; {used}.")
+            return
+        usual = self.usual.get(function, {}) if kind == "effect" else {}
+        if callable(usual):
+            return  # what it gives is known only in a run
+        try:
+            tool.check({**usual, **args})
+        except ConfigurationError as error:
+            self.wrong(step, "P14", (line_way,), str(error))
+
+    def handler(self, step: InstructionFile) -> None:
+        """P16: somebody can perform it."""
+        if step.handler is not None:
+            found = self.handlers.find(step.handler)
+            if isinstance(found, str):
+                self.wrong(step, "P16", ("handler",), f"the handler cannot be used: {found}")
+        elif not step.declarative:
+            agent = step.mode is StepMode.AGENT or step.id in self.agents
+            if agent:
+                message = "an agent performs it and there is no handler to fall back on."
+                self.wrong(step, "W01", ("mode",), message, warning=True)
+            elif step.mode is not None or "mode" not in step.line_of:  # else what it means is not clear
+                message = "has no handler: say `handler`, or `call` and `effects`, or `mode: agent`."
+                self.wrong(step, "P16", ("name",), message)
+        if step.validator is not None:
+            found = self.validators.find(step.validator)
+            if isinstance(found, str):
+                self.wrong(step, "P16", ("validator",), f"the validator cannot be used: {found}")
+
+    # -- templates ------------------------------------------------------------------------------------------
+
+    def placeholders(self, step: InstructionFile) -> None:
+        """P17: templates are there, and what is put into them is the step's to use."""
+        for way, value in step.values():
+            for one in placeholders(value):
+                earlier = self.earlier(step, str(way[0])) if str(way[0]).startswith("effects") else ()
+                self.placeholder(step, one.key, way, one.alone, earlier)
+        for effect in step.effects:
+            earlier = self.earlier(step, effect.place)
+            for name in effect.templates.values():
+                variants = [None, *(one.name for one in step.variant)]
+                for text, file in self.texts(step, name, variants, effect.place):
+                    for one in placeholders(text):
+                        self.placeholder(
+                            step, one.key, (effect.place,), False, earlier, f"{file}, line {one.line}: "
+                        )
+
+    def earlier(self, step: InstructionFile, place: str) -> tuple[str, ...]:
+        """Functions of the effects that stand before one."""
+        places = [one.place for one in step.effects]
+        return tuple(one.function for one in step.effects[: places.index(place)]) if place in places else ()
+
+    def placeholder(
+        self,
+        step: InstructionFile,
+        key: str,
+        way: Sequence[str | int],
+        alone: bool,
+        earlier: Sequence[str],
+        where: str = "",
+    ) -> None:
+        if any(key == name or key.startswith(f"{name}.") for name in earlier):
+            if not alone:
+                message = f"{where}{{{{{key}}}}} is known only later, so it must be the whole argument."
+                self.wrong(step, "P17", way, message)
+            return
+        known = [*step.needs, *step.outputs, *(call.into for call in step.call)]
+        if key == LANGUAGE or any(key == one or key.startswith(f"{one}.") for one in known):
+            return
+        message = f"{where}{{{{{key}}}}} is not in the step's needs or outputs.{nearest(key, known)}"
+        self.wrong(step, "P17", way, message)
+
+    def texts(
+        self, step: InstructionFile | None, name: str, variants: Iterable[str | None], place: str
+    ) -> list[tuple[str, str]]:
+        """The texts of a template in all its variants and languages; what is missing is told."""
+        templates: TemplateSet = self.playbook.templates
+        base = templates.base(name)
+
+        def missing(message: str) -> None:
+            if step is None:
+                self.in_manifest("P17", "redirect", message)
+            else:
+                self.wrong(step, "P17", (f"{place}.template", place), message)
+
+        if base is None:
+            known = sorted({one.base for one in templates})
+            missing(f"there is no template '{name}'.{nearest(name, known)}")
+            return []
+        found: list[tuple[str, str]] = []
+        for variant in variants:
+            self.used.add((base, variant))
+            for language in templates.languages():
+                template = templates.get(base, variant, language)
+                if template is None:
+                    file = ".".join(part for part in (base, variant, language, "txt") if part)
+                    missing(f"there is no template file '{file}'.")
+                    continue
+                try:
+                    found.append((templates.text(template), template.path.name))
+                except UnicodeDecodeError as error:
+                    missing(f"template '{template.path.name}' is not UTF-8 text (byte {error.start}).")
+        return found
+
+    def redirect(self) -> None:
+        """The manifest's redirect names a function and a template that are there."""
+        declared = redirect_of(self.playbook.manifest)
+        if declared is None:
+            return
+        if declared.function not in self.tools:
+            hint = nearest(declared.function, self.tools)
+            self.in_manifest("P14", "redirect", f"there is no function '{declared.function}'.{hint}")
+        elif (tool := self.tools[declared.function]) is not None and tool.kind != "effect":
+            self.in_manifest("P14", "redirect", f"'{declared.function}' is a query; a redirect is an effect.")
+        for name in declared.templates.values():
+            self.texts(None, name, [None], "redirect")
+
+    def unused_templates(self) -> None:
+        """W02: a template nobody asks for."""
+        loader = self.playbook.loader
+        python = any(step.handler is not None for step in self.playbook.steps.values())
+        for template in self.playbook.templates:
+            used = (template.base, template.variant) in self.used
+            # Handlers in Python may use the templates of their steps without saying so.
+            if used or (python and self._of_python(template.base)):
+                continue
+            shown = next(
+                (
+                    one.shown(template.path)
+                    for one in loader.folders
+                    if template.path.is_relative_to(one.root)
+                ),
+                template.path.as_posix(),
+            )
+            self.found.append(Problem(shown, 1, "W02", "no step uses this template.", warning=True))
+
+    def _of_python(self, base: str) -> bool:
+        steps = self.playbook.steps
+        mine = [name for name in steps if name == base or name.startswith(f"{base}-")]
+        return any(steps[name].handler is not None for name in mine)
+
+
+def _items(step: InstructionFile) -> int:
+    """How many items `next` has as written, those that could not be used included."""
+    return sum(key.startswith("next.") and key.count(".") == 1 for key in step.line_of)
+
+
+def _reach(start: set[str], edges: Mapping[str, Collection[str]]) -> set[str]:
+    seen, todo = set(start), list(start)
+    while todo:
+        for to in edges.get(todo.pop(), ()):
+            if to not in seen:
+                seen.add(to)
+                todo.append(to)
+    return seen

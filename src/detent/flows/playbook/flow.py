@@ -1,0 +1,181 @@
+"""From a folder of step files to a flow: checked, durable, and not gone on with when its files changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from detent.engine.context import StepContext
+from detent.engine.flow import Flow
+from detent.engine.step import Handler, Step, Validator
+from detent.engine.tools import Tool
+from detent.flows.playbook.checking import problems_of, redirect_of
+from detent.flows.playbook.declared import DeclaredHandler, EffectWriter
+from detent.flows.playbook.folder import PlaybookFolder
+from detent.flows.playbook.instruction import ENDS, FAILED, Edge
+from detent.flows.playbook.playbook import Playbook, read_playbook
+from detent.flows.playbook.problems import PlaybookError
+from detent.flows.playbook.registry import Names
+from detent.flows.playbook.steps import Contract, StepWork, engine_step, missing_step
+from detent.flows.playbook.table import machine_of
+from detent.kernel.budget import Budget
+from detent.kernel.errors import ConfigurationError
+from detent.kernel.policy import USUAL, RetryPolicy
+
+MAX_STEPS = "max_steps"
+"""Reason of a run that made too many steps."""
+EVERY = "*"
+"""Stands for every step, where contracts are given."""
+
+
+class PlaybookFlow(Flow):
+    """A flow made of a playbook; `playbook` is what its files say."""
+
+    playbook: Playbook
+    max_steps: int
+
+    def read_input(self, data: Any) -> dict[str, Any]:
+        """The data a run starts with, checked against the manifest's schema if it has one."""
+        plain = super().read_input(data)
+        schema = self.playbook.manifest.input
+        if schema is not None:
+            from detent.engine.schemas import misfits
+
+            if wrong := misfits(plain, schema):
+                raise ConfigurationError(
+                    f"The input does not fit playbook '{self.name}': {'; '.join(wrong)}."
+                )
+        return plain
+
+
+def playbook_flow(
+    folder: str | Path | PlaybookFolder,
+    *,
+    tools: Iterable[Tool] = (),
+    handlers: Mapping[str, Handler] | Callable[[str], Handler | None] | None = None,
+    validators: Mapping[str, Validator] | Callable[[str], Validator | None] | None = None,
+    contracts: Mapping[str, Contract] | None = None,
+    arguments: Mapping[str, Callable[[StepContext], Mapping[str, Any]]] | None = None,
+    protocol: Mapping[str, Any] | None = None,
+    overlays: Sequence[str | Path | PlaybookFolder] = (),
+    agents: Iterable[str] = (),
+    max_steps: int | None = None,
+    retry: RetryPolicy = USUAL,
+    timeout: float | None = None,
+    name: str | None = None,
+    language: str | None = None,
+    strict: bool = False,
+    check: bool = True,
+) -> PlaybookFlow:
+    """The flow a playbook's folder describes; `PlaybookError` lists everything wrong with it.
+
+    `handlers` and `validators` are looked up by the names step files use. `contracts` by step id (or `*`)
+    are further rules for agents' answers, kept at every level. `arguments` by function give what effects
+    have when the file says nothing else. `protocol` adds output lines to the manifest's. `agents` are steps
+    that settings give to agents, so that they need no handler. `retry` and `timeout` hold where a file gives
+    no hint. Without `check`, a step whose file is missing ends the run degraded instead.
+    """
+    playbook, problems = read_playbook(folder, overlays=overlays, language=language, protocol=protocol)
+    found = Names(playbook, tools, handlers, validators)
+    problems += found.problems
+    if check:
+        problems += problems_of(
+            playbook, found.tools, found.handlers, found.validators, agents=agents,
+            usual={**playbook.manifest.arguments, **(arguments or {})},
+        )  # fmt: skip
+        errors = [problem for problem in problems if strict or not problem.warning]
+        if errors:
+            raise PlaybookError(f"Playbook '{name or playbook.manifest.name}'", errors)
+    maker = _Maker(playbook, found, contracts or {}, arguments or {}, retry, timeout)
+    limit = max_steps if max_steps is not None else playbook.manifest.max_steps
+    steps, edges = maker.steps(), maker.edges()
+    machine = machine_of(name or playbook.manifest.name, playbook.manifest.version, playbook.start, edges)
+    flow = PlaybookFlow(
+        machine,
+        {state: steps[state] for state in machine.states if state not in ENDS},
+        name=name or playbook.manifest.name,
+        tools=found.tools.values(),
+        budget=Budget(steps=limit),
+        exhausted={"steps": FAILED},
+        exhausted_reasons={"steps": MAX_STEPS},
+        extra=playbook.fingerprint_parts(),
+    )
+    flow.playbook = playbook
+    flow.max_steps = limit
+    return flow
+
+
+class _Maker:
+    """Makes the engine's steps."""
+
+    def __init__(
+        self,
+        playbook: Playbook,
+        names: Names,
+        contracts: Mapping[str, Contract],
+        arguments: Mapping[str, Any],
+        retry: RetryPolicy,
+        timeout: float | None,
+    ) -> None:
+        self.playbook = playbook
+        self.names = names
+        self.contracts = contracts
+        self.retry = retry
+        self.timeout = timeout
+        self.writer = EffectWriter(playbook.templates, {**playbook.manifest.arguments, **arguments})
+        unknown = [one for one in contracts if one != EVERY and one not in playbook.steps]
+        if unknown:
+            raise ConfigurationError(f"There is no step '{unknown[0]}' to keep a contract.")
+
+    def edges(self) -> dict[str, Sequence[Edge]]:
+        """Every step's edges; a step whose file is missing leads nowhere by itself."""
+        there: dict[str, Sequence[Edge]] = dict(self.playbook.edges)
+        for name in self._missing():
+            there[name] = ()
+        return there
+
+    def steps(self) -> dict[str, Step]:
+        """Every step."""
+        made = {step: self._step(step) for step in self.playbook.steps}
+        folder = self.playbook.loader.folder
+        for name in self._missing():
+            made[name] = missing_step(name, folder.shown(folder.steps / f"{name}.md"))
+        return made
+
+    def _missing(self) -> list[str]:
+        named = [edge.to for row in self.playbook.edges.values() for edge in row]
+        known = {*self.playbook.steps, *ENDS}
+        return [name for name in dict.fromkeys([self.playbook.start, *named]) if name and name not in known]
+
+    def _step(self, name: str) -> Step:
+        playbook, step = self.playbook, self.playbook.steps[name]
+        edges = playbook.edges[name]
+        inner: Handler | None = None
+        if step.handler is not None:
+            found = self.names.handlers.find(step.handler)
+            if isinstance(found, str):
+                raise ConfigurationError(f"Step '{name}': {found}")
+            inner = found
+        elif step.declarative:
+            inner = DeclaredHandler(step, edges, self.writer)
+        validator: Validator | None = None
+        if step.validator is not None:
+            found = self.names.validators.find(step.validator)
+            if isinstance(found, str):
+                raise ConfigurationError(f"Step '{name}': {found}")
+            validator = found
+        work = StepWork(
+            step,
+            edges,
+            inner=inner,
+            aliases=playbook.aliases,
+            lines=playbook.output_lines(step),
+            tools=self.names.tools,
+            writer=self.writer,
+            redirect=redirect_of(playbook.manifest),
+            contracts=[self.contracts[key] for key in (EVERY, name) if key in self.contracts],
+        )
+        return engine_step(
+            work, validator=validator, retry=self.retry, timeout=self.timeout, shown=playbook.shown(step)
+        )

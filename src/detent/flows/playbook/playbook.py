@@ -1,0 +1,160 @@
+"""A playbook in memory: its manifest, its steps with overlays laid over them, its templates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from detent.flows.playbook.folder import (
+    MANIFEST,
+    Manifest,
+    OutputLine,
+    PlaybookFolder,
+    output_line,
+    read_manifest,
+)
+from detent.flows.playbook.instruction import Edge, InstructionFile, folded
+from detent.flows.playbook.loading import InstructionLoader, read_cached
+from detent.flows.playbook.problems import Problem
+from detent.flows.playbook.protocol import BODY
+from detent.flows.playbook.table import aliases_of, canonical_edges
+from detent.flows.playbook.templates import TemplateSet
+from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.plain import digest, to_plain
+
+LANGUAGE = "en"
+
+
+@dataclass(frozen=True)
+class Playbook:
+    """Everything a folder says."""
+
+    loader: InstructionLoader
+    manifest: Manifest
+    steps: Mapping[str, InstructionFile]
+    """By id, in order of their names; those that could not be read at all are not there."""
+    texts: Mapping[str, str]
+    """Step files that could not be read, as they are, by id."""
+    start: str
+    aliases: Mapping[str, str]
+    """Everything steps and ends go by, folded."""
+    edges: Mapping[str, tuple[Edge, ...]]
+    """With canonical targets."""
+    templates: TemplateSet
+    lines: tuple[OutputLine, ...]
+    """Output lines of agents' replies beyond the usual ones."""
+
+    def shown(self, step: InstructionFile) -> str:
+        """A step's file as people are told about it."""
+        return self.loader.shown(self.loader.files().get(step.id, step.path))
+
+    @property
+    def manifest_shown(self) -> str:
+        """The manifest as people are told about it."""
+        return self.loader.folder.shown(self.loader.folder.root / MANIFEST)
+
+    def output_lines(self, step: InstructionFile) -> tuple[OutputLine, ...]:
+        """The lines an agent may answer this step with, beyond the usual ones."""
+        known = {line.key: line for line in self.lines}
+        found = [line for line in self.lines if line.sets in step.outputs or line.key in step.text_fields]
+        found += [
+            OutputLine(key, "", "line", "handler")
+            for key in step.text_fields
+            if key not in known and key != BODY
+        ]
+        return tuple(found)
+
+    def fingerprint_parts(self) -> dict[str, str]:
+        """Per step file, a mark that changes with what it means for a run: edges, functions, text."""
+        return {f"steps/{step.id}.md": _mark(step, self.edges[step.id]) for step in self.steps.values()}
+
+
+def _mark(step: InstructionFile, edges: Sequence[Edge]) -> str:
+    return digest(
+        to_plain(
+            {
+                "edges": [[edge.to, edge.when, edge.reason] for edge in edges],
+                "functions": [[one.name, one.parameters, one.into] for one in step.available_functions],
+                "needs": step.needs,
+                "handler": step.handler,
+                "call": [[one.function, one.args, one.into, one.when, one.otherwise] for one in step.call],
+                "effects": [
+                    [one.function, one.args, one.templates, one.into, one.when] for one in step.effects
+                ],
+                "variant": [[one.name, one.when] for one in step.variant],
+                "body": digest(step.body),
+            }
+        ),
+        16,
+    )
+
+
+def read_playbook(
+    folder: str | Path | PlaybookFolder,
+    *,
+    overlays: Sequence[str | Path | PlaybookFolder] = (),
+    language: str | None = None,
+    protocol: Mapping[str, Any] | None = None,
+) -> tuple[Playbook, list[Problem]]:
+    """Read a folder, and what is wrong with its files one by one."""
+    loader = InstructionLoader(folder, overlays)
+    manifest, problems = read_manifest(loader.folder)
+    for one in loader.folders:
+        if not one.steps.is_dir():
+            problems.append(Problem(one.shown(one.steps), 1, "P01", "there is no such folder."))
+    steps: dict[str, InstructionFile] = {}
+    texts: dict[str, str] = {}
+    for stem, path in loader.files().items():
+        read = read_cached(path)
+        if read is None:
+            continue
+        problems += read.shown(loader.shown(path)).problems
+        if read.instruction is not None:
+            steps[stem] = replace(read.instruction, path=path)
+        else:
+            texts[stem] = read.text
+    if not steps and not texts and not problems:
+        where = loader.folder.shown(loader.folder.steps)
+        problems.append(
+            Problem(where, 1, "P01", "there is no step file (`<number>-<what-it-does>.md`) in it.")
+        )
+    ordered = list(steps.values())
+    aliases = aliases_of(ordered)
+    for stem in texts:
+        aliases.setdefault(folded(stem), stem)
+    start = next(iter([*sorted([*steps, *texts])]), "")
+    if manifest.start is not None:
+        named = aliases.get(folded(manifest.start))
+        if named is None or named not in {*steps, *texts}:
+            shown = loader.folder.shown(loader.folder.root / MANIFEST)
+            message = f"start names '{manifest.start}', and there is no such step file."
+            message += nearest(manifest.start, [*steps, *texts])
+            problems.append(Problem(shown, manifest.line("start"), "P01", message))
+            start = manifest.start
+        else:
+            start = named
+    playbook = Playbook(
+        loader,
+        manifest,
+        steps,
+        texts,
+        start,
+        aliases,
+        {step.id: canonical_edges(step, aliases) for step in ordered},
+        TemplateSet((one.templates for one in loader.folders), language or manifest.language or LANGUAGE),
+        _lines(manifest, protocol),
+    )
+    return playbook, problems
+
+
+def _lines(manifest: Manifest, protocol: Mapping[str, Any] | None) -> tuple[OutputLine, ...]:
+    """The manifest's output lines, and over them an application's."""
+    found = {line.key: line for line in manifest.protocol}
+    for key, said in (protocol or {}).items():
+        line = output_line(key, said)
+        if isinstance(line, str):
+            raise ConfigurationError(f"Output line '{key}': {line}")
+        found[line.key] = line
+    return tuple(found.values())

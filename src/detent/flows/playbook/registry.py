@@ -1,0 +1,106 @@
+"""Finds what step files and manifests name: handlers, validators, and the tools of modules."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+from detent.engine.tools import Tool
+from detent.flows.playbook.folder import INSTRUCTIONS
+from detent.flows.playbook.playbook import Playbook
+from detent.flows.playbook.problems import Problem
+from detent.kernel.errors import nearest
+
+Given: TypeAlias = Mapping[str, Callable[..., Any]] | Callable[[str], Callable[..., Any] | None] | None
+"""Functions by registered name, or a function that finds them."""
+
+
+class Registry:
+    """Functions by name: given ones, those of a manifest's modules, `package.module:function`."""
+
+    def __init__(self, given: Given = None, modules: Iterable[ModuleType] = ()) -> None:
+        self._given = given
+        self._modules = tuple(modules)
+
+    def find(self, name: str) -> Callable[..., Any] | str:
+        """The function of a name, or why there is none."""
+        if isinstance(self._given, Mapping):
+            found: Any = self._given.get(name)
+        else:
+            found = self._given(name) if self._given is not None else None
+        if callable(found):
+            return found  # type: ignore[no-any-return]
+        if ":" in name:
+            module_name, _, function = name.partition(":")
+            module = imported(module_name)
+            if isinstance(module, str):
+                return module
+            found = module
+            for part in function.split("."):
+                found = getattr(found, part, None)
+            return found if callable(found) else f"module '{module_name}' has no function '{function}'."
+        for module in self._modules:
+            found = getattr(module, name, None)
+            if callable(found) and not isinstance(found, type):
+                return found  # type: ignore[no-any-return]
+        known = list(self._given) if isinstance(self._given, Mapping) else []
+        there = f" Registered: {', '.join(sorted(known))}." if known else ""
+        return f"nothing is registered as '{name}'.{nearest(name, known)}{there}"
+
+
+def imported(name: str) -> ModuleType | str:
+    """A module, or why it cannot be imported."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or name
+        where = "" if missing == name else f" (needed by '{name}')"
+        return f"there is no module '{missing}'{where}."
+    except (Exception, SystemExit) as error:
+        return f"module '{name}' cannot be imported: {type(error).__name__}: {error}."
+
+
+def reachable(folder: Path) -> None:
+    """Let modules beside a playbook be imported; those installed go first."""
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
+def tools_of(module: ModuleType) -> list[Tool]:
+    """The tools a module defines."""
+    found = [value for value in vars(module).values() if isinstance(value, Tool)]
+    return list({id(tool): tool for tool in found}.values())
+
+
+class Names:
+    """What the names in a playbook mean: what was given, and what the manifest's modules hold."""
+
+    def __init__(
+        self, playbook: Playbook, tools: Iterable[Tool], handlers: Given = None, validators: Given = None
+    ) -> None:
+        manifest, shown = playbook.manifest, playbook.manifest_shown
+        self.problems: list[Problem] = []
+        self.tools: dict[str, Tool] = {tool.name: tool for tool in tools}
+        root = playbook.loader.folder.root
+        if manifest.tools or manifest.handlers:
+            reachable(root.parent if root.name == INSTRUCTIONS else root)
+        for name in manifest.tools:
+            module = imported(name)
+            if isinstance(module, str):
+                self.problems.append(Problem(shown, manifest.line("tools"), "P14", module))
+                continue
+            for tool in tools_of(module):
+                self.tools.setdefault(tool.name, tool)
+        modules: list[ModuleType] = []
+        for name in manifest.handlers:
+            module = imported(name)
+            if isinstance(module, str):
+                self.problems.append(Problem(shown, manifest.line("handlers"), "P16", module))
+            else:
+                modules.append(module)
+        self.handlers = Registry(handlers, modules)
+        self.validators = Registry(validators, modules)

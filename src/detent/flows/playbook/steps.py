@@ -1,0 +1,397 @@
+"""The engine's step for each step file: handler, what agents get, and what either side's answer becomes."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from detent.engine.context import BesideContext, StepContext, call
+from detent.engine.executor import OutputSchemaValidationError
+from detent.engine.outcome import Effect, Outcome, Receipt, additions
+from detent.engine.step import Handler, Proposal, Step, Validator
+from detent.engine.tools import Tool
+from detent.flows.playbook.declared import NO_EDGE, DeclaredHandler, EffectWriter, first_edge, received
+from detent.flows.playbook.folder import OutputLine
+from detent.flows.playbook.instruction import (
+    DEGRADED,
+    FAILED,
+    Edge,
+    EffectDeclaration,
+    InstructionFile,
+    folded,
+)
+from detent.flows.playbook.prompting import LineDialect, Said
+from detent.flows.playbook.protocol import BODY, Reply
+from detent.flows.playbook.templates import filled, placeholders, values_of
+from detent.kernel import log
+from detent.kernel.autonomy import FallbackReason
+from detent.kernel.errors import DetentError, InvalidTransitionError, name_of
+from detent.kernel.guards import dig, when
+from detent.kernel.plain import copied, decode
+from detent.kernel.policy import RetryPolicy
+from detent.kernel.step_config import StepConfig
+
+INVALID_ROUTE = "invalid_route"
+STEP_FAILED = "step_failed"
+EFFECT_FAILED = "effect_failed"
+STEP_NOT_FOUND = "step_not_found"
+
+Contract = Callable[[StepContext, Outcome, Reply], Iterable[str] | Awaitable[Iterable[str]]]
+"""What else an agent's answer must keep at every level: the outcome it would have, and what is wrong with it.
+
+Each problem says what would have been right, and repeats nothing the agent said.
+"""
+
+_ABSENT = object()
+_INVALID = (FallbackReason.SCHEMA_VIOLATION, FallbackReason.VALIDATION_FAILURE)
+
+
+class StepWork:
+    """One step file at work."""
+
+    def __init__(
+        self,
+        step: InstructionFile,
+        edges: Sequence[Edge],
+        *,
+        inner: Handler | None,
+        aliases: Mapping[str, str],
+        lines: Sequence[OutputLine],
+        tools: Mapping[str, Tool],
+        writer: EffectWriter,
+        redirect: EffectDeclaration | None = None,
+        contracts: Sequence[Contract] = (),
+    ) -> None:
+        self.step = step
+        self.edges = tuple(edges)
+        self.inner = inner
+        """The handler that decides; None when only an agent can."""
+        self.aliases = aliases
+        self.lines = tuple(lines)
+        self.tools = tools
+        self.writer = writer
+        self.redirect = redirect
+        self.contracts = tuple(contracts)
+        self.allowed = tuple(dict.fromkeys(edge.to for edge in edges))
+
+    # -- what it works on -----------------------------------------------------------------------------------
+
+    async def inputs(self, ctx: StepContext) -> dict[str, Any]:
+        """Exactly the keys in `needs`; one that is missing is left out, and said."""
+        await ctx.unfold()
+        found: dict[str, Any] = {}
+        for key in self.step.needs:
+            value = dig(ctx.data, key, _ABSENT)
+            if value is _ABSENT or value is None:
+                _missing(ctx, self.step.id, key)
+            else:
+                found[key] = copied(value.__plain__() if hasattr(value, "__plain__") else value)
+        return found
+
+    # -- the handler ----------------------------------------------------------------------------------------
+
+    def handler(self) -> Handler:
+        """The function the engine calls."""
+        inner = self.inner if self.inner is not None else undecided
+
+        async def perform(ctx: StepContext) -> Outcome:
+            if ctx.fallback is None and ctx.attempt == 1 and not isinstance(ctx, BesideContext):
+                await self.inputs(ctx)  # says what is missing
+            await ctx.unfold()
+            return self.settled(ctx, Outcome.of(await call(inner, False, ctx)))
+
+        perform.__wrapped__ = inner  # type: ignore[attr-defined]
+        perform.__name__ = getattr(inner, "__name__", self.step.id)
+        return perform
+
+    def settled(self, ctx: StepContext, outcome: Outcome) -> Outcome:
+        """A handler's outcome with its next step named, and what belongs to that step."""
+        if outcome.hold is not None or outcome.end is not None or outcome.event is not None:
+            return outcome
+        wanted = [Effect.of(effect) for effect in (*ctx.proposed, *outcome.effects)]
+        failure = ctx.failure
+        if failure is not None and any(one.identity(self.step.id) in failure["failed"] for one in wanted):
+            ctx.proposed = ()  # it asks again for what failed for good: it has no other way
+            return Outcome(FAILED, reason=EFFECT_FAILED)
+        data = self._after(ctx, outcome)
+        to = self._named(outcome)
+        reason = outcome.reason
+        if to is None:
+            edge = first_edge(self.edges, data)
+            if edge is None and _waits(outcome):
+                return outcome  # conditions on receipts are judged when those are there
+            to = edge.to if edge is not None else DEGRADED
+            if edge is None and reason is None:
+                reason = NO_EDGE
+        outcome = outcome._replace(next=to, reason=reason if reason is not None else self._label(to, data))
+        if to == DEGRADED:
+            self._redirected(ctx, data)
+        return outcome
+
+    def _named(self, outcome: Outcome) -> str | None:
+        """The step a handler names; an error tells who named it and what may follow."""
+        if outcome.next is None:
+            return None
+        name = name_of(outcome.next)
+        name = self.aliases.get(folded(name), name)
+        may = (*self.allowed, DEGRADED, FAILED)
+        if name not in may:
+            who = self.step.handler or "its declarations"
+            raise InvalidTransitionError(
+                self.step.id, name, tuple(dict.fromkeys(may)),
+                f"Handler '{who}' of step '{self.step.id}' named it; the step's `next` does not.",
+            )  # fmt: skip
+        return name
+
+    def _label(self, to: str, data: Mapping[str, Any]) -> str | None:
+        """The label of the edge taken, where values are to be put into it; else the table has it."""
+        for edge in self.edges:
+            if edge.to == to and (edge.when is None or when(edge.when)(data)):
+                if edge.reason is None or not any(placeholders(edge.reason)):
+                    return None
+                return str(filled(edge.reason, values_of(data), f"step {self.step.id}, next"))
+        return None
+
+    def _after(self, ctx: StepContext, outcome: Outcome) -> Mapping[str, Any]:
+        """Data as it will be."""
+        changes = dict(outcome.set)
+        for key, items in additions(outcome.append).items() if outcome.append else ():
+            there = changes.get(key, ctx.data.get(key)) or []
+            changes[key] = [*there, *items]
+        return ChainMap(changes, ctx.data)  # type: ignore[arg-type]
+
+    def _redirected(self, ctx: StepContext, data: Mapping[str, Any]) -> None:
+        """Propose the one effect a degraded run leaves behind, unless that is what failed."""
+        if self.redirect is None:
+            return
+        tool = self.redirect.function
+        try:
+            args = self.writer.args(ctx, self.redirect, (), data, {}, "redirect")
+            self.tools[tool].check(args)
+        except (DetentError, KeyError, TypeError, ValueError) as error:
+            log.warning(
+                "redirect.skipped", run_id=ctx.run_id, step=self.step.id, function=tool,
+                error=type(error).__name__,
+            )  # fmt: skip
+            return
+        failed = ctx.failure["failed"] if ctx.failure is not None else ()
+        if Effect(tool, args).identity(self.step.id) not in failed:
+            ctx.propose(tool, **args)
+
+    # -- an agent's answer ----------------------------------------------------------------------------------
+
+    async def conclude(self, ctx: StepContext, said: Any) -> Outcome:
+        """The outcome of a reply: its data laid over what code finds, its words in the handler's effects."""
+        await ctx.unfold()
+        if not isinstance(said, Said):
+            return Outcome.of(said)
+        if said.problems:
+            raise self._refused(ctx, said.problems)
+        own, proposals = await self._own(ctx)
+        changes = dict(own.set)
+        problems: list[str] = []
+        if said.effects:
+            effects: tuple[Effect, ...] = said.effects
+            keys = self._same_function(proposals, effects)
+            outcome_effects: tuple[Effect, ...] = ()
+        else:
+            effects = self._in_their_words(proposals, said.reply, problems)
+            pairs = zip(proposals, effects, strict=True)
+            keys = {old.identity(self.step.id): new.identity(self.step.id) for old, new in pairs}
+            outcome_effects = effects
+        changes = _repointed(changes, keys)
+        changes |= await self._answered(ctx, effects)
+        changes |= said
+        outcome = Outcome(said.reply.next_step, set=changes, effects=outcome_effects)
+        data = self._after(ctx, outcome)
+        problems += self._condition(said.reply.next_step, data)
+        if not problems:
+            whole = outcome._replace(effects=effects)
+            for contract in self.contracts:
+                problems += [str(one) for one in await call(contract, False, ctx, whole, said.reply)]
+        if problems:
+            raise self._refused(ctx, problems)
+        return outcome._replace(reason=self._label(said.reply.next_step or "", data))
+
+    async def _own(self, ctx: StepContext) -> tuple[Outcome, tuple[Effect, ...]]:
+        """What the step's own code would do on the same data: what it sets, and what it proposes."""
+        if self.inner is None:
+            return Outcome(), ()
+        outcome = Outcome.of(await call(self.inner, False, ctx))
+        proposals = tuple(Effect.of(one) for one in (*ctx.proposed, *outcome.effects))
+        ctx.proposed = ()
+        if outcome.hold is not None or self._named(outcome) in (DEGRADED, FAILED):
+            proposals = ()
+        return outcome, proposals
+
+    def _in_their_words(
+        self, proposals: Sequence[Effect], reply: Reply, problems: list[str]
+    ) -> tuple[Effect, ...]:
+        """The handler's effects with the arguments `text_fields` names taken from the reply."""
+        effects = list(proposals)
+        for key, target in self.step.text_fields.items():
+            function, _, argument = target.rpartition(".")
+            said = reply.body if key == BODY else reply.outputs.get(key)
+            places = [index for index, one in enumerate(effects) if one.tool == function]
+            if said is None and (places or self.inner is None):
+                problems.append(f"{key} is missing. Say it, or call {function}.")
+            elif said is not None and not places and self.inner is None:
+                problems.append(f"{key} cannot be used here. Call {function}.")
+            elif said is not None:
+                for index in places:
+                    one = effects[index]
+                    effects[index] = replace(one, args={**one.args, argument: said})
+        return tuple(effects)
+
+    def _same_function(self, proposals: Sequence[Effect], effects: Sequence[Effect]) -> dict[str, str]:
+        """For each effect of the handler, the agent's effect whose receipt stands in for its receipt."""
+        there = {one.tool: one.identity(self.step.id) for one in effects}
+        return {one.identity(self.step.id): there[one.tool] for one in proposals if one.tool in there}
+
+    async def _answered(self, ctx: StepContext, effects: Sequence[Effect]) -> dict[str, Any]:
+        """What declared functions give to the data, by their `into`."""
+        found: dict[str, Any] = {}
+        for declared in self.step.available_functions:
+            if not declared.into:
+                continue
+            for line in ctx.looked:
+                if line["tool"] == declared.name:
+                    answer = await _kept(ctx, line["answer"])
+                    found |= {
+                        key: dig(answer, path) if path else answer for key, path in declared.into.items()
+                    }
+            for effect in effects:
+                if effect.tool == declared.name:
+                    found |= received(declared.into, Receipt(effect.identity(self.step.id)))
+        return found
+
+    def _condition(self, to: str | None, data: Mapping[str, Any]) -> list[str]:
+        """An edge may be taken only while its condition holds, whoever wants to."""
+        open_to = [edge.to for edge in self.edges if edge.when is None or when(edge.when)(data)]
+        if to in open_to:
+            return []
+        names = ", ".join(dict.fromkeys(open_to)) or "none"
+        return [f"NEXT_STEP names a step whose condition does not hold on the data. Allowed now: {names}"]
+
+    def _refused(self, ctx: StepContext, problems: Iterable[str]) -> OutputSchemaValidationError:
+        log.error("step.invalid_route", run_id=ctx.run_id, step=self.step.id, allowed=list(self.allowed))
+        return OutputSchemaValidationError(self.step.id, "the protocol", list(problems)[:20])
+
+
+def engine_step(
+    work: StepWork,
+    *,
+    validator: Validator | None,
+    retry: RetryPolicy,
+    timeout: float | None,
+    shown: str,
+) -> Step:
+    """The engine's step of a step file."""
+    step = work.step
+    functions = [one for one in step.available_functions if one.name in work.tools]
+    offers = {
+        one.name: replace(
+            work.tools[one.name],
+            description=one.description or work.tools[one.name].description,
+            arguments=one.parameters if one.parameters is not None else work.tools[one.name].schema,
+        )
+        for one in functions
+        if one.description is not None
+    }
+    declared = work.inner if isinstance(work.inner, DeclaredHandler) else None
+    attempts = replace(retry, max_attempts=step.max_attempts or retry.max_attempts)
+    limit = step.timeout_s if step.timeout_s is not None else timeout
+    hints = StepConfig(mode=step.mode, autonomy=step.autonomy, timeout=limit, retry_policy=attempts)
+    if validator is None and work.inner is None:
+        validator = _kept_the_contract
+    return Step(
+        step.id,
+        work.handler(),
+        step.description,
+        timeout=limit,
+        retry=attempts,
+        effects=tuple(one.name for one in functions if work.tools[one.name].kind == "effect"),
+        queries=tuple(one.name for one in functions if work.tools[one.name].kind == "query"),
+        metadata={"file": shown, "version": step.version},
+        inputs=work.inputs,
+        conclude=work.conclude,
+        next=work.allowed,
+        validator=validator,
+        names_next=True,
+        dialect=LineDialect(step, work.allowed, work.aliases, work.lines, declared),
+        hints=hints,
+        reserve=(work.redirect.function,) if work.redirect is not None else (),
+        offers=offers,
+    )
+
+
+def missing_step(name: str, shown: str) -> Step:
+    """Stands for a step whose file is not there: the run ends, degraded, and says so."""
+
+    async def not_found(ctx: StepContext) -> Outcome:
+        log.error("step.missing_file", run_id=ctx.run_id, step=name, path=shown)
+        return Outcome(DEGRADED, reason=STEP_NOT_FOUND)
+
+    return Step(name, not_found, effects=(), queries=(), metadata={"file": shown})
+
+
+async def undecided(ctx: StepContext) -> Outcome:
+    """The handler of a step that has none: an agent should have decided, and did not."""
+    if ctx.forgiven:
+        return Outcome(FAILED, reason=EFFECT_FAILED)
+    if ctx.fallback in _INVALID or ctx.failure is not None:  # it proposes nothing but a redirect
+        return Outcome(DEGRADED, reason=INVALID_ROUTE)
+    return Outcome(FAILED, reason=STEP_FAILED)
+
+
+def _kept_the_contract(inputs: Mapping[str, Any], proposal: Proposal) -> bool:
+    """Where there is nothing to compare with, what keeps the contract passes."""
+    return True
+
+
+def _missing(ctx: StepContext, step: str, key: str) -> None:
+    log.warning("step.context_missing", run_id=ctx.run_id, step=step, key=key)
+
+
+def _waits(outcome: Outcome) -> bool:
+    """Whether data it sets is known only once its effects are performed."""
+    return any(_receipts(value) for value in outcome.set.values())
+
+
+def _receipts(value: Any) -> bool:
+    if isinstance(value, Receipt):
+        return True
+    if isinstance(value, Mapping):
+        return any(_receipts(item) for item in value.values())
+    return isinstance(value, list | tuple) and any(_receipts(item) for item in value)
+
+
+def _repointed(changes: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
+    """Data whose receipts are those of other effects; what refers to one that is not made is left out."""
+    found: dict[str, Any] = {}
+    for key, value in changes.items():
+        try:
+            found[key] = _moved(value, keys)
+        except KeyError:
+            continue
+    return found
+
+
+def _moved(value: Any, keys: Mapping[str, str]) -> Any:
+    if isinstance(value, Receipt):
+        return Receipt(keys[value.key], value.path)
+    if isinstance(value, Mapping):
+        return {key: _moved(item, keys) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_moved(item, keys) for item in value]
+    return value
+
+
+async def _kept(ctx: StepContext, answer: Any) -> Any:
+    """A query's answer as it was, wherever it is kept."""
+    if isinstance(answer, Mapping) and isinstance(answer.get("$blob"), str):
+        raw = await ctx.kept(answer)
+        return None if raw is None else decode(raw)
+    return answer

@@ -1,0 +1,252 @@
+"""Playbooks held against themselves: every code has a folder that triggers it."""
+
+from __future__ import annotations
+
+import pytest
+
+from detent.flows.playbook.checking import check_playbook
+from detent.flows.playbook.flow import playbook_flow
+from detent.flows.playbook.problems import PlaybookError
+from tests.flows.playbook.bench import World, step_file, write
+
+FIRST = step_file("01-a", call="[]", next="[02-b]")
+LAST = step_file("02-b", call="[]")
+MAIL = "[send_email]"
+
+FOLDERS = {
+    "P01": ({"playbook.yaml": "start: 03-c\n", "01-a": FIRST, "02-b": LAST}, "p/playbook.yaml", 1),
+    "P02": ({"01-a": FIRST, "02-b": "no front matter"}, "p/steps/02-b.md", 1),
+    "P03": ({"01-a": FIRST, "02-b": "---\nname: [\n---\nx"}, "p/steps/02-b.md", 2),
+    "P04": ({"01-a": FIRST, "02-b": step_file("02-b", call="[]", version="")}, "p/steps/02-b.md", 1),
+    "P05": ({"01-a": FIRST, "02-b": step_file("02-b", call="[]", hendler="x")}, "p/steps/02-b.md", 7),
+    "P06": ({"01-a": FIRST, "02-b": step_file("02-b", call="[]", needs="x")}, "p/steps/02-b.md", 7),
+    "P07": ({"01-a": FIRST, "02-b": step_file("02-c", call="[]")}, "p/steps/02-b.md", 2),
+    "P08": ({"01-a": FIRST, "02-b": step_file("02-b", call="[]", version="one")}, "p/steps/02-b.md", 4),
+    "P09": ({"01-a": FIRST, "02-b": step_file("02-b", call="[]", body="")}, "p/steps/02-b.md", 7),
+    "P10": ({"01-a": step_file("01-a", call="[]", next="[02-bb]"), "02-b": LAST}, "p/steps/01-a.md", 5),
+    "P11": ({"01-a": FIRST, "02-b": step_file("02-b", call="[]", aliases="[A]")}, "p/steps/02-b.md", 7),
+    "P12": ({"01-a": FIRST, "02-b": LAST, "03-c": step_file("03-c", call="[]")}, "p/steps/03-c.md", 2),
+    "P13": ({"01-a": step_file("01-a", call="[]", next="[{to: 02-b, when: {x: 1}}, DONE]"),
+             "02-b": step_file("02-b", call="[]", next="[02-b]")}, "p/steps/02-b.md", 5),
+    "P14": ({"01-a": FIRST, "02-b": step_file("02-b", call="[]", available_functions="[send_mail]")},
+            "p/steps/02-b.md", 7),
+    "P15": ({"01-a": FIRST, "02-b": step_file("02-b", call="[]", available_functions="[{name: lookup}]")},
+            "p/steps/02-b.md", 7),
+    "P16": ({"01-a": FIRST, "02-b": step_file("02-b")}, "p/steps/02-b.md", 2),
+    "P17": ({"01-a": FIRST, "02-b": step_file(
+        "02-b", available_functions=MAIL, effects="{send_email: {to: x, template: nix}}")},
+        "p/steps/02-b.md", 7),
+    "P18": ({"01-a": step_file("01-a", call="[]", next="[02-b, {to: DONE, when: {x: 1}}]"), "02-b": LAST},
+            "p/steps/01-a.md", 5),
+    "P19": ({"01-a": FIRST, "02-b": step_file("02-b", call="[]", next="[{to: DONE, when: []}]")},
+            "p/steps/02-b.md", 5),
+    "P20": ({"01-a": FIRST, "02-b": step_file("02-b", call="[]", mode="robot")}, "p/steps/02-b.md", 7),
+}  # fmt: skip
+
+
+def check(folder, **options):
+    tools = {tool.name: tool for tool in World().tools()}
+    return check_playbook(folder, tools=tools, **options)
+
+
+@pytest.mark.parametrize("code", FOLDERS)
+def test_every_code_has_a_folder_that_triggers_it_and_nothing_else(tmp_path, code):
+    """W-10."""
+    files, path, line = FOLDERS[code]
+    found = check(write(tmp_path / "p", files))
+    assert [(one.path, one.line, one.code) for one in found] == [(path, line, code)]
+
+
+def test_the_two_files_the_folders_are_made_of_are_fine(tmp_path):
+    assert check(write(tmp_path / "p", {"01-a": FIRST, "02-b": LAST})) == []
+
+
+def test_five_faults_are_reported_at_once(tmp_path, world):
+    """W-10: sorted by place, and the flow is refused with all of them."""
+    folder = write(
+        tmp_path / "p",
+        {
+            "01-a": step_file("01-a", call="[]", next="[02-bb]", version="1"),
+            "02-b": step_file("02-b", next="[{to: 03-c, when: {x: {}}}]", mode="agnet"),
+            "03-c": "no front matter",
+        },
+    )
+    expected = [
+        ("p/steps/01-a.md", 4, "P08"),
+        ("p/steps/01-a.md", 5, "P10"),
+        ("p/steps/02-b.md", 5, "P19"),
+        ("p/steps/02-b.md", 6, "P20"),
+        ("p/steps/03-c.md", 1, "P02"),
+    ]
+    assert [(one.path, one.line, one.code) for one in check(folder)] == expected
+    with pytest.raises(PlaybookError) as caught:
+        playbook_flow(folder, tools=world.tools())
+    assert [(one.path, one.line, one.code) for one in caught.value.problems] == expected
+    assert caught.value.exit_code == 2
+    assert str(caught.value.problems[1]) in str(caught.value)
+
+
+def test_a_misspelt_step_is_told_with_the_nearest_and_all_of_them(tmp_path):
+    """The line as the specification prints it."""
+    folder = write(
+        tmp_path / "instructions",
+        {
+            "02-check": step_file("02-check", call="[]", next="\n  - {to: 03-valid, reason: covered}"),
+            "03a-valid-case": step_file("03a-valid-case", call="[]"),
+        },
+    )
+    (problem,) = check(folder)
+    assert str(problem) == (
+        "instructions/steps/02-check.md:6: P10 next names '03-valid', which is no step here. "
+        "Did you mean '03a-valid-case'? Steps: 02-check, 03a-valid-case, DONE, graceful-degradation, FAILED."
+    )
+
+
+def test_a_folder_that_is_not_there_and_one_without_steps(tmp_path):
+    assert [one.code for one in check(tmp_path / "nowhere")] == ["P01"]
+    (tmp_path / "steps").mkdir()
+    assert [one.code for one in check(tmp_path)] == ["P01"]
+    folder = write(tmp_path / "p", {"01-a": FIRST, "02-b": LAST})
+    assert [one.code for one in check(folder, overlays=[tmp_path / "gone"])] == ["P01"]
+
+
+def test_files_may_lie_right_in_the_folder_or_below_instructions(tmp_path):
+    flat = {f"{name}.md": text for name, text in (("01-a", FIRST), ("02-b", LAST))}
+    assert check(write(tmp_path / "flat", {f"./{name}": text for name, text in flat.items()})) == []
+    deep = {f"instructions/steps/{name}": text for name, text in flat.items()}
+    assert check(write(tmp_path / "deep", deep)) == []
+
+
+class TestBetweenFiles:
+    def one(self, tmp_path, files, **options):
+        return [(one.code, one.message) for one in check(write(tmp_path / "p", files), **options)]
+
+    def test_two_steps_with_the_same_name_behind_their_numbers_collide(self, tmp_path):
+        files = {"01-a": step_file("01-a", call="[]", next="[02-a]"), "02-a": step_file("02-a", call="[]")}
+        ((code, message),) = self.one(tmp_path, files)
+        assert code == "P11"
+        assert "'a' is a name of step '01-a', too" in message
+
+    def test_the_names_of_ends_are_taken(self, tmp_path):
+        files = {"01-a": FIRST, "02-b": step_file("02-b", call="[]", aliases="[done]")}
+        assert self.one(tmp_path, files) == [("P11", "'done' is the name of an end. Give it another name.")]
+
+    def test_a_handler_may_choose_among_edges_without_conditions(self, tmp_path):
+        files = {"01-a": step_file("01-a", handler="h", next="[02-b, DONE]"), "02-b": LAST}
+        assert self.one(tmp_path, files, handlers={"h": print}) == []
+
+    def test_a_function_that_is_used_must_be_declared(self, tmp_path):
+        files = {"01-a": FIRST, "02-b": step_file("02-b", effects="{send_email: {to: x, body: y}}")}
+        ((code, message),) = self.one(tmp_path, files)
+        assert code == "P14"
+        assert "none of this step's available_functions" in message
+
+    def test_a_query_is_no_effect_and_an_effect_no_query(self, tmp_path):
+        files = {
+            "01-a": step_file(
+                "01-a", next="[02-b]", available_functions=MAIL, call="{send_email: {}, into: x}"
+            ),
+            "02-b": step_file("02-b", available_functions="[lookup]", effects="{lookup: {}}"),
+        }
+        assert [code for code, _ in self.one(tmp_path, files)] == ["P14", "P14"]
+
+    def test_arguments_a_function_does_not_take_are_told(self, tmp_path):
+        mail = "{send_email: {to: x, body: y, colour: red}}"
+        files = {"01-a": FIRST, "02-b": step_file("02-b", available_functions=MAIL, effects=mail)}
+        ((code, message),) = self.one(tmp_path, files)
+        assert code == "P14"
+        assert "colour" in message
+
+    def test_text_fields_name_a_declared_function(self, tmp_path):
+        files = {"01-a": FIRST, "02-b": step_file("02-b", call="[]", text_fields="{BODY: send_email.body}")}
+        assert [code for code, _ in self.one(tmp_path, files)] == ["P14"]
+
+    def test_a_handler_that_cannot_be_found_is_told_with_the_nearest(self, tmp_path):
+        files = {"01-a": FIRST, "02-b": step_file("02-b", handler="finnish")}
+        ((code, message),) = self.one(tmp_path, files, handlers={"finish": print})
+        assert code == "P16"
+        assert "Did you mean 'finish'?" in message
+
+    @pytest.mark.parametrize(
+        ("handler", "words"),
+        [
+            ("no.such.module:f", "there is no module 'no'"),
+            ("json:no_such", "module 'json' has no function 'no_such'"),
+        ],
+    )
+    def test_a_handler_that_cannot_be_imported_is_told(self, tmp_path, handler, words):
+        files = {"01-a": FIRST, "02-b": step_file("02-b", handler=handler)}
+        ((code, message),) = self.one(tmp_path, files)
+        assert code == "P16"
+        assert words in message
+
+    def test_a_placeholder_the_step_has_no_right_to_is_told_with_its_template(self, tmp_path):
+        mail = "{send_email: {to: '{{mail.to}}', template: b}}"
+        files = {
+            "01-a": FIRST,
+            "02-b": step_file("02-b", needs="[mail.to]", available_functions=MAIL, effects=mail),
+            "templates/b.en.txt": "Hello\n{{mail.from}}",
+        }
+        ((code, message),) = self.one(tmp_path, files)
+        assert code == "P17"
+        assert message.startswith("b.en.txt, line 2: {{mail.from}} is not in the step's needs or outputs.")
+
+    def test_every_variant_is_there_in_every_language(self, tmp_path):
+        mail = "{send_email: {to: x, template: b}}"
+        files = {
+            "01-a": FIRST,
+            "02-b": step_file("02-b", variant="{short: {x: 1}}", available_functions=MAIL, effects=mail),
+            "templates/b.en.txt": "Long.",
+            "templates/b.pl.txt": "Długo.",
+            "templates/b.short.en.txt": "Short.",
+        }
+        assert self.one(tmp_path, files) == [("P17", "there is no template file 'b.short.pl.txt'.")]
+
+    def test_a_receipt_is_a_whole_argument(self, tmp_path):
+        ticket = (
+            "{create_ticket: {serial: x}, send_email: {to: x, body: 'It is {{create_ticket.ticket_id}}.'}}"
+        )
+        functions = "[create_ticket, send_email]"
+        files = {"01-a": FIRST, "02-b": step_file("02-b", available_functions=functions, effects=ticket)}
+        ((code, message),) = self.one(tmp_path, files)
+        assert code == "P17"
+        assert "known only later" in message
+
+    def test_the_redirect_names_what_is_there(self, tmp_path):
+        files = {"playbook.yaml": "redirect: sorry\n", "01-a": FIRST, "02-b": LAST}
+        assert self.one(tmp_path, files) == [("P17", "there is no template 'sorry'.")]
+
+    def test_a_manifest_has_known_keys_of_the_right_kind(self, tmp_path):
+        manifest = "nmae: x\nmax_steps: none\ninput: {type: 5}\nprotocol: {BODY: x}\ntools: [no.such]\n"
+        files = {"playbook.yaml": manifest, "01-a": FIRST, "02-b": LAST}
+        assert [code for code, _ in self.one(tmp_path, files)] == ["P05", "P06", "P15", "P06", "P14"]
+
+    def test_conditions_and_templates_of_an_overlay_are_checked_with_the_whole(self, tmp_path):
+        write(tmp_path / "p", {"01-a": FIRST, "02-b": LAST})
+        more = write(tmp_path / "more", {"03-c": step_file("03-c", call="[]")})
+        found = check(tmp_path / "p", overlays=[more])
+        assert [(one.path, one.code) for one in found] == [("more/steps/03-c.md", "P12")]
+
+
+class TestWarnings:
+    def test_warnings_keep_nothing_from_running_unless_somebody_is_strict(self, tmp_path, world):
+        """W01 no handler in agent mode, W02 unused template, W03 snake case."""
+        folder = write(
+            tmp_path / "p",
+            {
+                "01-a_b": step_file("01-a_b", mode="agent", next="[02-b]"),
+                "02-b": LAST,
+                "templates/old.en.txt": "?",
+            },
+        )
+        found = check(folder)
+        assert [(one.code, one.warning) for one in found] == [("W03", True), ("W01", True), ("W02", True)]
+        assert playbook_flow(folder, tools=world.tools()).name == "p"
+        assert not any(one.warning for one in check(folder, strict=True))
+        with pytest.raises(PlaybookError):
+            playbook_flow(folder, tools=world.tools(), strict=True)
+
+    def test_a_step_that_settings_give_to_an_agent_needs_no_handler(self, tmp_path):
+        folder = write(tmp_path / "p", {"01-a": FIRST, "02-b": step_file("02-b")})
+        assert [one.code for one in check(folder)] == ["P16"]
+        assert [one.code for one in check(folder, agents=["02-b"])] == ["W01"]

@@ -112,6 +112,7 @@ def warranty_flow(
     settings: WarrantySettings,
     tools: Iterable[Tool],
     *,
+    desk: Desk | None = None,
     agents: Iterable[str] = (),
     overlay: Sequence[str] = (),
     folder: str | Path | None = None,
@@ -122,7 +123,7 @@ def warranty_flow(
     `agents` are the steps that settings give to agents; `overlay` names overlays beyond the settings';
     `folder` takes the step files from elsewhere.
     """
-    desk = Desk(settings, WORDS.extended(settings.warranty.words))
+    desk = desk or Desk(settings, WORDS.extended(settings.warranty.words))
     rules = Rules(desk)
     limits = settings.orchestration
     flow = playbook_flow(

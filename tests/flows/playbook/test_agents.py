@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from detent.engine.context import kept_beside
 from detent.engine.engine import Engine
 from detent.engine.step import Verdict
 from detent.flows.playbook.flow import playbook_flow
-from detent.flows.playbook.history import response_text, visits
+from detent.flows.playbook.history import blobs_of, response_text, visits
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
 from detent.testing.clock import HandClock
@@ -149,6 +150,22 @@ class TestTwoModes:
             settings = script({"01-read": [f"NUMBER: {number}\nNEXT_STEP: look"]}, autonomy="collaborator")
             _, entries = await drive(flow, mail("A-1 leaks"), dispatch=settings)
             assert visits(entries)[0].fallback == fallback
+
+
+async def test_what_lies_beside_the_journal_is_part_of_the_history_while_it_is_kept(tmp_path, world):
+    """Private steps and tools: the journal has hashes, and the history has what they stand for."""
+    tools = [replace(tool, private=tool.kind == "effect") for tool in world.tools()]
+    flow = repairs(tmp_path, world, tools=tools)
+    for name, step in list(flow.steps.items()):
+        flow.replace(name, replace(step, private=True))
+    store = MemoryStore()
+    _, entries = await drive(flow, mail("A-1 leaks"), store=store, dispatch=script(TEXT))
+    bare = visits(entries)[-1]
+    assert bare.reply is None
+    assert set(bare.calls[0].arguments) == {"$blob", "size"}
+    whole = visits(entries, blobs=await blobs_of(store, entries))[-1]
+    assert whole.reply == "BODY: It is T1.\nNEXT_STEP: DONE"
+    assert whole.calls[0].arguments == {"to": "a@b.example", "body": "It is T1."}
 
 
 class TestWrongReplies:

@@ -87,7 +87,7 @@ class OutputLine:
     """A line of an agent's reply, beyond the usual ones, that sets a value."""
 
     key: str
-    """As the line begins: `SERIAL`."""
+    """As the line begins: `NUMBER`."""
     sets: str
     """Key of the data."""
     takes: str = "line"
@@ -243,7 +243,7 @@ class _Reading:
     def protocol(self) -> tuple[OutputLine, ...]:
         value = self.said.get("protocol", {})
         if not isinstance(value, dict):
-            self.wrong("P06", "protocol", "protocol maps output lines to keys: {SERIAL: serial_number}.")
+            self.wrong("P06", "protocol", "protocol maps output lines to keys: {NUMBER: order_number}.")
             return ()
         found: list[OutputLine] = []
         for key, said in value.items():
@@ -271,7 +271,7 @@ def output_line(key: str, said: Any) -> OutputLine | str:
     if isinstance(said, str) and said:
         return OutputLine(key.upper(), said)
     if not isinstance(said, Mapping) or not isinstance(said.get("sets"), str):
-        return "an output line sets a key: `SERIAL: serial_number`, or {sets, takes, absent}."
+        return "an output line sets a key: `NUMBER: order_number`, or {sets, takes, absent}."
     if unknown := [one for one in said if one not in ("sets", "takes", "absent")]:
         return f"unknown key '{unknown[0]}'. Known here: sets, takes, absent."
     takes, absent = said.get("takes", "line"), said.get("absent") or "null"

@@ -1,4 +1,8 @@
-"""What happened in a run, step by step, folded from its journal: the same whether or not it was resumed."""
+"""What happened in a run, step by step, folded from its journal: the same whether or not it was resumed.
+
+What lies beside the journal (private arguments, long answers, what agents said) is put in its place when it
+is handed along as `blobs`; else a reference to it stands there.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +27,11 @@ from detent.kernel.entries import (
 )
 from detent.kernel.errors import DetentError
 from detent.kernel.guards import dig
-from detent.kernel.plain import copied, digest
+from detent.kernel.plain import copied, decode, digest
 from detent.kernel.run import Run
 
 if TYPE_CHECKING:
+    from detent.engine.ports import Store
     from detent.flows.playbook.playbook import Playbook
 
 StepTuple: TypeAlias = tuple[str, dict[str, Any], dict[str, Any], str]
@@ -34,6 +39,11 @@ StepTuple: TypeAlias = tuple[str, dict[str, Any], dict[str, Any], str]
 
 CALLS = "function_calls"
 """Key of `output_data` that holds what functions were called with and gave."""
+
+AGENT = "agent/"
+"""Begins the keys under which agents' answers are kept."""
+
+Blobs: TypeAlias = Mapping[str, bytes]
 
 _ABSENT = object()
 
@@ -120,28 +130,52 @@ class StepVisit:
 
 
 def step_history(
-    entries: Iterable[Entry], *, playbook: Playbook | None = None, hashed: Collection[str] = ()
+    entries: Iterable[Entry],
+    *,
+    playbook: Playbook | None = None,
+    hashed: Collection[str] = (),
+    blobs: Blobs | None = None,
 ) -> list[StepTuple]:
     """One `(step_name, input_data, output_data, next_step)` per step, in order.
 
     With the playbook, `input_data` holds the step's `needs`; without it, all data. Keys in `hashed` are told
     by their hash alone.
     """
-    return [visit.as_tuple() for visit in visits(entries, playbook=playbook, hashed=hashed)]
+    found = visits(entries, playbook=playbook, hashed=hashed, blobs=blobs)
+    return [visit.as_tuple() for visit in found]
 
 
-def function_calls(entries: Iterable[Entry]) -> list[FunctionCall]:
+def function_calls(entries: Iterable[Entry], *, blobs: Blobs | None = None) -> list[FunctionCall]:
     """Every function called in a run, in order."""
-    return [call for visit in visits(entries) for call in visit.calls]
+    return [call for visit in visits(entries, blobs=blobs) for call in visit.calls]
+
+
+async def blobs_of(store: Store, entries: Iterable[Entry]) -> dict[str, bytes]:
+    """What lies beside a journal about its functions and agents, by hash; what was purged is not there."""
+    wanted: set[str] = set()
+    for entry in entries:
+        body = entry.body
+        if isinstance(body, Moved | Ended):
+            wanted |= _references(list(body.looked))
+        elif isinstance(body, Proposed):
+            wanted |= _references(body.effects)
+        elif isinstance(body, Recorded) and body.key.startswith(AGENT):
+            wanted |= _references(body.value)
+    found = {hash: await store.blob(hash) for hash in sorted(wanted)}
+    return {hash: raw for hash, raw in found.items() if raw is not None}
 
 
 def visits(
-    entries: Iterable[Entry], *, playbook: Playbook | None = None, hashed: Collection[str] = ()
+    entries: Iterable[Entry],
+    *,
+    playbook: Playbook | None = None,
+    hashed: Collection[str] = (),
+    blobs: Blobs | None = None,
 ) -> list[StepVisit]:
     """Every step that was done, in order. One that was only about to begin is none."""
     found: list[StepVisit] = []
     run = Run("")
-    here = _Visit()
+    here = _Visit(blobs or {})
     for entry in entries:
         body = entry.body
         if isinstance(body, Moved):
@@ -153,17 +187,17 @@ def visits(
                 found.append(here.over(body, inputs, copied(run.data)))
             else:
                 run.apply(entry)
-            here = _Visit()
+            here = _Visit(blobs or {})
             continue
         if isinstance(body, Reopened | Migrated) and body.state != run.state:
-            here = _Visit()
+            here = _Visit(blobs or {})
         if isinstance(body, Ended) and here.begun:
             needs = playbook.steps[run.state].needs if playbook and run.state in playbook.steps else None
             inputs = _inputs(run.data, needs, hashed)
             state = run.state
             run.apply(entry)
             found.append(here.ended(body, state, inputs, copied(run.data)))
-            here = _Visit()
+            here = _Visit(blobs or {})
             continue
         here.take(body)
         run.apply(entry)
@@ -174,6 +208,7 @@ def visits(
 class _Visit:
     """A step under way."""
 
+    blobs: Blobs
     calls: list[FunctionCall] = field(default_factory=list)
     effects: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Proposed ones by key."""
@@ -196,8 +231,9 @@ class _Visit:
             self.begun = True
             self.error = f"{body.error}: {body.message}"
         elif isinstance(body, Recorded):
-            if body.key.startswith("agent/") and isinstance(body.value, Mapping):
-                said = body.value.get("output")
+            if body.key.startswith(AGENT) and isinstance(body.value, Mapping):
+                record = {**body.value, **(_opened(body.value.get("kept") or {}, self.blobs))}
+                said = record.get("output")
                 self.reply = said if isinstance(said, str) else self.reply
         elif isinstance(body, EffectDone):
             self.receipts[body.key] = body.receipt
@@ -223,7 +259,7 @@ class _Visit:
         )
 
     def _call(self, key: str, tool: str, **facts: Any) -> None:
-        args = self.effects.get(key, {}).get("args", {})
+        args = _opened(self.effects.get(key, {}).get("args", {}), self.blobs)
         try:
             args = fill(args, self.receipts)
         except KeyError:  # it refers to an effect that did not happen
@@ -234,13 +270,11 @@ class _Visit:
         """Queries first, then effects: the order in which they came about."""
         queries = []
         for line in looked:
-            answer = line.get("answer")
+            answer, args = _opened(line.get("answer"), self.blobs), _opened(line["args"], self.blobs)
             error = answer.get("$error") if isinstance(answer, Mapping) else None
             result = None if error else copied(answer)
             queries.append(
-                FunctionCall(
-                    line["tool"], copied(line["args"]), result, error is None, error, None, attempt, step
-                )
+                FunctionCall(line["tool"], copied(args), result, error is None, error, None, attempt, step)
             )
         return (*queries, *self.calls)
 
@@ -264,6 +298,22 @@ class _Visit:
             attempts=body.attempt, error=body.error or self.error,
             calls=self._all(body.looked, state, body.attempt), reply=self.reply,
         )  # fmt: skip
+
+
+def _opened(value: Any, blobs: Blobs) -> Any:
+    """A value that may lie beside the journal."""
+    if isinstance(value, Mapping) and value.get("$blob") in blobs:
+        return decode(blobs[value["$blob"]])
+    return value
+
+
+def _references(value: Any) -> set[str]:
+    """Hashes of what a value refers to beside the journal."""
+    if isinstance(value, Mapping):
+        if isinstance(value.get("$blob"), str):
+            return {value["$blob"]}
+        return set().union(*(_references(item) for item in value.values()))
+    return set().union(*(_references(item) for item in value)) if isinstance(value, list) else set()
 
 
 def _inputs(data: Mapping[str, Any], needs: Sequence[str] | None, hashed: Collection[str]) -> dict[str, Any]:

@@ -204,7 +204,7 @@ class StepWork:
         changes = _repointed(changes, keys)
         changes |= await self._answered(ctx, effects)
         changes |= said
-        outcome = Outcome(said.reply.next_step, set=changes, effects=outcome_effects)
+        outcome = Outcome(said.reply.next_step, set=changes, append=own.append, effects=outcome_effects)
         data = self._after(ctx, outcome)
         problems += self._condition(said.reply.next_step, data)
         if not problems:

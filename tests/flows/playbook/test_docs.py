@@ -1,0 +1,27 @@
+"""The page about playbooks shows files that run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from detent.flows.playbook.folder import KEYS as MANIFEST_KEYS
+from detent.flows.playbook.reading import KEYS
+from tests.flows.playbook.bench import PARCELS
+
+PAGE = (Path(__file__).parents[3] / "docs" / "playbooks.md").read_text(encoding="utf-8")
+
+
+def test_every_file_shown_is_the_sample_that_the_tests_run():
+    shown = re.findall(r"^`([\w./-]+)`\n```\w+\n(.*?)\n```$", PAGE, re.DOTALL | re.MULTILINE)
+    assert {name for name, _ in shown} >= {f"steps/{path.name}" for path in PARCELS.glob("steps/*.md")}
+    for name, text in shown:
+        assert text == (PARCELS / name).read_text(encoding="utf-8").rstrip("\n"), name
+
+
+def test_every_key_and_every_code_is_explained():
+    for key in (*KEYS, *MANIFEST_KEYS):
+        assert f"`{key}`" in PAGE or key == "trigger", key
+    for number in range(1, 21):
+        assert f"P{number:02}" in PAGE
+    assert "# How step routing works" in PAGE

@@ -1,7 +1,7 @@
 """A mailbox sorted step by step: code by default, an agent where the settings say so, guards either way.
 
-The first step fills in a form. The conditions on the table read the form and choose where to go, whoever filled
-it in. Switch that step to an agent with one line of settings: `steps: {read: {mode: agent}}`.
+The first step fills in a form. The conditions on the table read the form and choose where to go, whoever
+filled it in. Switch that step to an agent with one line of settings: `steps: {read: {mode: agent}}`.
 """
 
 import re
@@ -45,7 +45,7 @@ async def read(ctx) -> Letter:
     found = re.search(r"\blx-\d{4}\b", text)
     fault = re.search(r"\b(broken|breaks|dead|does not|doesn't|stopped|fault)\b", text)
     bill = re.search(r"\b(invoice|bill|payment|paid)\b", text)
-    about = "fault" if fault else "invoice" if bill else "other"
+    about: Literal["fault", "invoice", "other"] = "fault" if fault else "invoice" if bill else "other"
     return Letter(about, found.group().upper() if found else None)
 
 

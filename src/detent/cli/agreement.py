@@ -182,9 +182,7 @@ async def _report(workspace: Workspace, wanted: _Wanted) -> tuple[list[StepFigur
         if not any(row.newest and row.could_be is not None for row in rows):
             return rows, []
         places = places_of(await workspace.known(store))
-        caps = {
-            name: step.max_autonomy for name, (_, step) in places.items() if step.max_autonomy is not None
-        }
+        caps = {name: step.cap for name, (_, step) in places.items() if step.cap is not None}
         rows = made.figures(held, caps)
         return rows, [
             _advise(workspace, row, row.could_be, places)

@@ -193,7 +193,7 @@ class _Book:
             "next": list(contract.next),
             "output": None if contract.output is None else to_plain(contract.output),
             "hard_contract": contract.hard is not None,
-            "max_autonomy": None if one.step.max_autonomy is None else one.step.max_autonomy.value,
+            "max_autonomy": None if one.step.cap is None else one.step.cap.value,
             "config": {
                 field: {
                     "value": plain.get(field),

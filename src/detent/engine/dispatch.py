@@ -16,6 +16,7 @@ from detent.engine import prompting
 from detent.engine.dialect import JSON, Dialect
 from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.executor import DISPATCH_AGENT
+from detent.engine.step import Example
 from detent.kernel import log
 from detent.kernel.autonomy import AutonomyLevel, StepMode, StepType
 from detent.kernel.errors import ConfigurationError
@@ -85,7 +86,9 @@ class Plan:
     @cached_property
     def instructions(self) -> str:
         """What an agent is told whatever the inputs are."""
-        return prompting.instructions(self.step.intent, self.config.prompt_extra, self.step.examples)
+        return prompting.instructions(
+            self.step.intent, self.config.prompt_extra, [Example(*one) for one in self.step.examples]
+        )
 
     @cached_property
     def prompt_fingerprint(self) -> str:
@@ -152,7 +155,7 @@ class Dispatcher:
             agent_name=DISPATCH_AGENT,
             model=settings.model,
             forced=forced,
-            max_autonomy=step.max_autonomy,
+            max_autonomy=step.cap,
             tools=(*(step.queries or ()), *(step.effects or ())),
             natural=StepMode.AGENT if step.step_type is StepType.AGENT else StepMode.DETERMINISTIC,
         )

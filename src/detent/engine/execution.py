@@ -479,8 +479,8 @@ class Execution:
             detail["series"] = self.series(model_id)
         if self.plan.agent:
             detail |= self.plan.resolved.to_plain()
-            if self.step.max_autonomy is not None:
-                detail["max_autonomy"] = self.step.max_autonomy.value
+            if self.step.cap is not None:
+                detail["max_autonomy"] = self.step.cap.value
         if asked is not None and asked.cuts:
             detail["cuts"] = list(asked.cuts)
         if judgement is not None and judgement.reasons:

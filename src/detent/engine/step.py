@@ -120,8 +120,9 @@ class Step:
     """Whether an agent names the next state; None: where the conditions on the table do not choose alone."""
     dialect: Dialect | None = None
     """How an agent is asked and understood; None asks for JSON."""
-    examples: tuple[Example, ...] = ()
-    max_autonomy: AutonomyLevel | None = None
+    examples: Sequence[Example | tuple[Any, ...]] = ()
+    """Worked examples: `(inputs, output)` or `(inputs, output, note)`."""
+    max_autonomy: AutonomyLevel | str | None = None
     """Advice: how far an agent should be trusted at most."""
     config: StepConfig | None = None
     """Its own layer of configuration, the strongest."""
@@ -161,6 +162,11 @@ class Step:
                 f"Step '{self.name}' is opaque: its output is known only after it was called. "
                 f"Say with `into` which key of the data takes it."
             )
+
+    @property
+    def cap(self) -> AutonomyLevel | None:
+        """The level advised at most."""
+        return None if self.max_autonomy is None else AutonomyLevel(self.max_autonomy)
 
     async def call(self, ctx: StepContext) -> Any:
         """Have the handler decide, whatever kind of function it is."""

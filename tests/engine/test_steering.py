@@ -391,7 +391,7 @@ async def ran(level: str, agent: Steadfast, places: Places | None = None, store:
             journal = await engine.store.entries("r1", 0, 1000)
             marks = [await engine.store.mark(f"autonomy/desk/{step}") for step in flow.steps]
             plans = {step: engine.dispatcher.plan(flow, step, run) for step in flow.steps}
-    levels = {step: plan.config.autonomy.value if plan.config.autonomy else "" for step, plan in plans.items()}
+    levels = {step: str(plan.config.to_plain()["autonomy"]) for step, plan in plans.items()}
     return Ran(run, journal, desk, agent, records, marks, levels)
 
 

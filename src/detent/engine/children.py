@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from detent.engine.dispatch import STEPS
 from detent.kernel.budget import Budget
 from detent.kernel.entries import ChildEnded
 from detent.kernel.errors import ConfigurationError
@@ -60,7 +61,7 @@ async def run_children(
     if any(not key or len(key) > 200 for key in keys):
         raise ConfigurationError("A child's key must have 1 to 200 characters.")
     engine = driver.engine
-    inherited = {**driver.run.config, **(config or {})}
+    inherited = {key: value for key, value in driver.run.config.items() if key != STEPS} | (config or {})
     gate = asyncio.Semaphore(limit) if limit else None
     results: dict[str, Child] = {}
     waiting: list[str] = []

@@ -112,6 +112,18 @@ class Contract:
         }
         return {**whole, "$defs": definitions} if definitions else whole
 
+    @cached_property
+    def _closed(self) -> Mapping[str, Any]:
+        """The soft contract, with no room for keys it does not name."""
+        return schemas.strictly(schemas.schema_of(self.soft))
+
+    @cached_property
+    def told(self) -> tuple[str, str | None]:
+        """What an agent is told of it: its shape, and what is allowed."""
+        from detent.engine import prompting
+
+        return prompting.contract_block(self), prompting.allowed_block(self)
+
     def read(self, answer: Any, proposed: Iterable[Effect] = ()) -> Proposal:
         """A parsed answer as a proposal; `OutputSchemaValidationError` when it breaks the hard contract.
 
@@ -140,7 +152,7 @@ class Contract:
         """Where an output departs from the soft contract."""
         if self.soft is None:
             return (), 0
-        wrong = schemas.misfits(to_plain(output), schemas.strictly(schemas.schema_of(self.soft)))
+        wrong = schemas.misfits(to_plain(output), self._closed)
         found = tuple(
             Discrepancy(place if place != "/" else "", _kind(what))
             for place, _, what in (line.partition(": ") for line in _without_receipts(wrong, output))

@@ -19,7 +19,7 @@ from detent.engine.executor import DISPATCH_AGENT
 from detent.engine.step import Example
 from detent.kernel import log
 from detent.kernel.autonomy import AutonomyLevel, StepMode, StepType
-from detent.kernel.errors import ConfigurationError
+from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import digest
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.step_config import UNSAID, Resolved, StepConfig, resolve
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 FORCE = "force_deterministic"
 """Key of a run's own configuration that switches agents off, for its children too."""
+STEPS = "steps"
+"""Key of a run's own configuration that says how its steps are performed, by name as the settings say it;
+stronger than they are, and not for its children."""
 
 
 @dataclass(frozen=True)
@@ -127,23 +130,28 @@ class Dispatcher:
 
     def __init__(self, settings: DispatchSettings | None = None) -> None:
         self.settings = settings or DispatchSettings()
-        self._plans: dict[tuple[str, str, bool], Plan] = {}
-        self._asks: dict[str, bool] = {}
+        self._plans: dict[tuple[str, str, bool, str], Plan] = {}
+        self._asks: dict[tuple[str, str], bool] = {}
         self._told: set[str] = set()
         """Flows whose doubtful settings have been pointed out."""
 
     def plan(self, flow: Flow, state: str, run: Run) -> Plan:
         """Who performs the step of a state in this run."""
         forced = self.settings.force_deterministic or bool(run.config and run.config.get(FORCE))
-        found = self._plans.get((flow.name, state, forced))
+        own = run.config.get(STEPS) if run.config else None
+        key = (flow.name, state, forced, digest(own, 16) if own else "")
+        found = self._plans.get(key)
         if found is None or found.flow is not flow:
-            found = self._plans[(flow.name, state, forced)] = self.plan_for(
-                flow, flow.step_for(state), forced
-            )
+            found = self._plans[key] = self.plan_for(flow, flow.step_for(state), forced, own)
         return found
 
-    def plan_for(self, flow: Flow, step: Step, forced: bool = False) -> Plan:
-        """What the layers of configuration make of a step; `StepConfigError` when they do not add up."""
+    def plan_for(
+        self, flow: Flow, step: Step, forced: bool = False, own: Mapping[str, Any] | None = None
+    ) -> Plan:
+        """What the layers of configuration make of a step; `StepConfigError` when they do not add up.
+
+        `own` is what a run says about its steps.
+        """
         settings = self.settings
         resolved = resolve(
             step.name,
@@ -158,6 +166,7 @@ class Dispatcher:
             max_autonomy=step.cap,
             tools=(*(step.queries or ()), *(step.effects or ())),
             natural=StepMode.AGENT if step.step_type is StepType.AGENT else StepMode.DETERMINISTIC,
+            run=_own(flow, step, own) if own else UNSAID,
         )
         config = resolved.config
         said = resolved.sources.get("max_retries", "default") != "default" or config.retry_policy is not None
@@ -171,12 +180,14 @@ class Dispatcher:
             timeout=config.timeout if handler and config.timeout is not None else step.timeout,
         )
 
-    def asks_agents(self, flow: Flow) -> bool:
-        """Whether some step of a flow is performed or shadowed by an agent."""
-        found = self._asks.get(flow.name)
+    def asks_agents(self, flow: Flow, run: Run | None = None) -> bool:
+        """Whether some step of a flow, in this run, is performed or shadowed by an agent."""
+        own = run.config.get(STEPS) if run is not None and run.config else None
+        key = (flow.name, digest(own, 16) if own else "")
+        found = self._asks.get(key)
         if found is None:
-            plans = [self.plan_for(flow, step) for step in flow.steps.values()]
-            found = self._asks[flow.name] = any(plan.agent or plan.config.shadow for plan in plans)
+            plans = [self.plan_for(flow, step, own=own) for step in flow.steps.values()]
+            found = self._asks[key] = any(plan.agent or plan.config.shadow for plan in plans)
         return found
 
     def executor(self, provider: str | None, made: dict[str, StepExecutor]) -> StepExecutor | str:
@@ -195,7 +206,10 @@ class Dispatcher:
     def check(self, flow: Flow, config: Mapping[str, Any], budget: Budget | None) -> None:
         """Before a run begins: what could never work, whatever its data."""
         forced = self.settings.force_deterministic or bool(config.get(FORCE))
-        plans = [self.plan_for(flow, step, forced) for step in flow.steps.values()]
+        own = config.get(STEPS)
+        if own:
+            _check_own(flow, own)
+        plans = [self.plan_for(flow, step, forced, own) for step in flow.steps.values()]
         if flow.name not in self._told and not self.settings.pointed_out:
             self._told.add(flow.name)
             for plan in plans:
@@ -237,6 +251,28 @@ def _inline(step: Step) -> StepConfig:
     if step.step_type is not StepType.GENERATE:
         return said
     return replace(said, mode=StepMode.AGENT, autonomy=AutonomyLevel.APPROVER)
+
+
+def _own(flow: Flow, step: Step, said: Mapping[str, Any]) -> StepConfig:
+    """What a run says about one of its steps."""
+    for key in (flow.qualified(step), step.name):
+        if key in said:
+            return StepConfig.read(said[key], where=f"the run's own configuration of '{key}'")
+    return UNSAID
+
+
+def _check_own(flow: Flow, said: Any) -> None:
+    """Raise unless what a run says about its steps is about steps it has."""
+    if not isinstance(said, Mapping):
+        raise ConfigurationError(f"`{STEPS}` of a run's configuration maps steps to how they are performed.")
+    known = [step.name for step in flow.steps.values()]
+    known += [flow.qualified(step) for step in flow.steps.values()]
+    for name in said:
+        if name not in known:
+            raise ConfigurationError(
+                f"The run is told how to perform '{name}', but flow '{flow.name}' has no such step."
+                f"{nearest(str(name), known)}"
+            )
 
 
 def check_price(plan: Plan, executor: StepExecutor) -> None:

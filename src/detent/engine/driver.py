@@ -276,7 +276,7 @@ class Driver:
         return (
             limit in SPENT
             and limit not in self.flow.exhausted
-            and self.engine.dispatcher.asks_agents(self.flow)
+            and self.engine.dispatcher.asks_agents(self.flow, self.run)
         )
 
     def short_of(self, cap: Budget | None = None) -> tuple[str, float, float] | None:
@@ -306,7 +306,8 @@ class Driver:
 
     def afford(self) -> None:
         """Raise `BudgetExceededError` before something is paid for that no budget covers any more."""
-        if self.cap is None and (not self.budgeted or not self.engine.dispatcher.asks_agents(self.flow)):
+        dispatcher = self.engine.dispatcher
+        if self.cap is None and not (self.budgeted and dispatcher.asks_agents(self.flow, self.run)):
             return  # a step passed the budget when it began, and may finish
         if (short := self.short_of(self.cap)) is not None:
             limit, used, of = short

@@ -501,7 +501,7 @@ class Engine:
             self._announce(run.id)
         last = entries[-1].body
         if type(last) is Moved:
-            if driver.telling:
+            if driver.telling and driver.flow.tells:
                 log.info(
                     "step.completed", run_id=run.id, step=last.frm, next=last.to,
                     ms=round(last.duration * 1000, 1), by=last.by, attempt=last.attempt,

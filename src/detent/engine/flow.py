@@ -63,6 +63,8 @@ class Flow:
         """What must be open while its runs are under way: connections to tool servers, say."""
         self.counts = counts
         """Which moves start a new iteration."""
+        self.tells = True
+        """The engine logs its steps as they are completed; False where its application does so itself."""
         self.exhausted = {limit: machine.state(state) for limit, state in (exhausted or {}).items()}
         """Where to go when a limit is reached: limit name to state."""
         self.exhausted_reasons = dict(exhausted_reasons or {})

@@ -73,6 +73,16 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
+class Text:
+    """A text with receipts in it, put together once they are known; may be used wherever a receipt may."""
+
+    parts: tuple[str | Receipt, ...]
+
+    def __plain__(self) -> dict[str, Any]:
+        return {"$text": [part if isinstance(part, str) else part.__plain__() for part in self.parts]}
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
     """A wait the step asks for. The run stays in its state; when answered, the step is asked again."""
 

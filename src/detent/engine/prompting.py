@@ -89,8 +89,9 @@ def build(
 ) -> Prompt:
     """The whole prompt of one attempt."""
     shown, cuts = cut(masked(inputs, secrets))
-    blocks = ["INPUTS\n" + _json(shown), contract_block(contract)]
-    if (allowed := allowed_block(contract)) is not None:
+    shape, allowed = contract.told
+    blocks = ["INPUTS\n" + _json(shown), shape]
+    if allowed is not None:
         blocks.append(allowed)
     blocks.append("ANSWER\n" + (ANSWER_TEXT if contract.text else ANSWER))
     if problems:

@@ -1,7 +1,7 @@
 """Stand-ins for receipts: values known only after an effect is performed, in data and in later effects.
 
-Only a `Receipt` object becomes a stand-in. Data that merely looks like one, from a customer's letter
-or a tool's answer, is written down as a literal and comes back as the data it is.
+Only a `Receipt` object, or a `Text` with some in it, becomes a stand-in. Data that merely looks like one,
+from a customer's letter or a tool's answer, is written down as a literal and comes back as the data it is.
 """
 
 from __future__ import annotations
@@ -10,25 +10,28 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from detent.engine.outcome import Receipt
+from detent.engine.outcome import Receipt, Text
 from detent.kernel.guards import dig
 from detent.kernel.plain import to_plain
 
 STAND_IN = "$receipt"
+TEXT = "$text"
+"""Pieces of a text, some of them stand-ins."""
 LITERAL = "$literal"
 """Wraps a mapping that must not be read as a stand-in or as one of these."""
+MARKS = frozenset({STAND_IN, TEXT, LITERAL})
 
 
 def written(value: Any, path: str = "") -> Any:
     """A value as a proposal holds it: plain, stand-ins as such, their look-alikes as literals."""
-    if isinstance(value, Receipt):
+    if isinstance(value, Receipt | Text):
         return value.__plain__()
     if is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
         inside = {key: written(item, f"{path}.{key}" if path else str(key)) for key, item in value.items()}
         plain: dict[str, Any] = to_plain(inside, path)
-        return {LITERAL: plain} if STAND_IN in plain or LITERAL in plain else plain
+        return {LITERAL: plain} if not MARKS.isdisjoint(plain) else plain
     if isinstance(value, list | tuple):
         return [written(item, f"{path}[{index}]") for index, item in enumerate(value)]
     return to_plain(value, path)
@@ -41,6 +44,8 @@ def receipts_in(value: Any) -> set[str]:
             return receipts_in(list(value[LITERAL].values()))
         if STAND_IN in value:
             return {str(value[STAND_IN]).partition(".")[0]}
+        if TEXT in value:
+            return receipts_in(value[TEXT])
         return set().union(*(receipts_in(item) for item in value.values()))
     return set().union(*(receipts_in(item) for item in value)) if isinstance(value, list) else set()
 
@@ -58,7 +63,14 @@ def fill(value: Any, receipts: Mapping[str, Any]) -> Any:
                 )
             receipt = receipts[key]
             return dig(receipt, path) if path else receipt
+        if TEXT in value:
+            return "".join(_said(fill(part, receipts)) for part in value[TEXT])
         return {name: fill(item, receipts) for name, item in value.items()}
     if isinstance(value, list):
         return [fill(item, receipts) for item in value]
     return value
+
+
+def _said(part: Any) -> str:
+    """A piece of a text; what the receipt of a skipped effect does not say is a dash."""
+    return "–" if part is None else str(part)

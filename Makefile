@@ -29,8 +29,8 @@ help: ## list the targets
 setup: $(DEV) ## make .venv with everything needed to work on detent
 	@echo "Ready: $(PY)"
 
-demo: $(CORE) ## run the example batch, with a worker killed half-way
-	$(PY) examples/demo/batch.py $(ARGS)
+demo: $(CORE) ## a mailbox answered step by step, with no model and no key
+	$(VENV)/bin/detent warranty demo $(ARGS)
 
 test: $(DEV) ## run the tests
 	$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)

@@ -55,7 +55,19 @@ def test_every_page_the_readme_links_to_exists():
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
-def test_the_demo_kills_its_worker_and_loses_nothing():
+def test_the_demo_answers_a_mailbox_with_no_model_and_no_key(tmp_path):
+    """W-68"""
+    done = subprocess.run(
+        [sys.executable, "-m", "detent", "warranty", "demo"],
+        capture_output=True, text=True, timeout=120, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    for words in ("01 → 02 → 03a → 05", "01 → 03d", "auto_submitted", "TKT-10001", "Bottleneck"):
+        assert words in done.stdout, done.stdout
+    assert not list(tmp_path.iterdir())  # whoever tries it finds nothing changed
+
+
+def test_the_batch_example_kills_its_worker_and_loses_nothing():
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples/demo/batch.py")], capture_output=True, text=True, timeout=120
     )

@@ -170,6 +170,11 @@ class _Call:
 
         player = chosen.suite.player(self.workspace.settings, chosen.folder)
         try:
+            take_agents = getattr(player, "take_agents", None)
+            if take_agents is not None:
+                from detent.runtime.dispatching import dispatch_settings
+
+                take_agents(dispatch_settings(self.workspace.settings, (), complete=False))
             return await self._play(chosen, player)
         finally:
             await close(player)

@@ -130,8 +130,13 @@ def _problems(error: Any) -> list[dict[str, str]]:
     """The problems an error stands for."""
     listed = getattr(getattr(error, "error", error), "problems", None)
     if listed and not isinstance(listed[0], str):
-        return [{"code": p.code, "where": p.where, "message": p.message} for p in listed]
+        return [{"code": p.code, "where": _where(p), "message": p.message} for p in listed]
     return [{"code": "", "where": "", "message": str(error)}]
+
+
+def _where(problem: Any) -> str:
+    """Where a problem stands: in a definition, or in a file of one."""
+    return problem.where if hasattr(problem, "where") else f"{problem.path}:{problem.line}"
 
 
 def _place(error: Any) -> str | None:

@@ -18,11 +18,13 @@ from detent.cli import (
     evals,
     flows,
     models,
+    playbook,
     reports,
     runs,
     shadow,
     starting,
     steps,
+    warranty,
 )
 
 
@@ -59,7 +61,8 @@ app = typer.Typer(
 )
 
 GROUPS = (
-    starting, driving, flows, steps, runs, reports, autonomy, shadow, answering, evals, models, doctor,
+    starting, driving, flows, steps, playbook, warranty, runs, reports, autonomy, shadow, answering, evals,
+    models, doctor,
 )  # fmt: skip
 for group in GROUPS:
     group.add(app)

@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from detent.cli import options
 
@@ -23,16 +24,45 @@ IN_FLIGHT = 5000
 """Runs of a batch that are made durable ahead of being through."""
 
 
+APPS = {"warranty": "detent.cli.warranty_run"}
+"""Applications that `run` hands over to: modules whose `run` is a command with options of its own."""
+
+
+class FlowOrApp(TyperCommand):
+    """The command `run`; where an application is named first, that application's own."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Read the command line."""
+        named = next((word for word in args if not word.startswith("-")), None)
+        if named not in APPS:
+            return super().make_context(info_name, args, parent, **extra)
+        from importlib import import_module
+
+        from typer.main import get_command
+
+        own = typer.Typer(add_completion=False, rich_markup_mode=None)
+        own.command(context_settings={"help_option_names": ["-h", "--help"]})(import_module(APPS[named]).run)
+        rest = [*args]
+        rest.remove(named)
+        return get_command(own).make_context(f"{info_name} {named}", rest, parent, **extra)
+
+
 def add(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    app.command(rich_help_panel="Start work")(run)
+    app.command(cls=FlowOrApp, rich_help_panel="Start work")(run)
 
 
 def run(
-    flow: Annotated[str, typer.Argument(metavar="FLOW", help="A flow's name, file.py, or file.py:name.")],
+    flow: Annotated[
+        str, typer.Argument(metavar="FLOW", help="A flow's name, file.py, file.py:name, or: playbook DIR.")
+    ],
+    folder: Annotated[str | None, typer.Argument(metavar="[DIR]", help="The folder of a playbook.")] = None,
     data: Annotated[
         str | None,
         typer.Option("--data", metavar="JSON", help="What to start from: JSON, @file, or - for stdin."),
+    ] = None,
+    input_: Annotated[
+        str | None, typer.Option("--input", metavar="FILE", help="What a playbook starts from: JSON or YAML.")
     ] = None,
     set_: options.Set = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", help="Tag the run. May be repeated.")] = None,
@@ -73,6 +103,16 @@ def run(
     from detent.cli.workspace import Workspace, run_async
     from detent.kernel.errors import ConfigurationError
 
+    if flow in APPS:
+        raise ConfigurationError(f"Name the application first, its options after it: detent run {flow} …")
+    if flow == "playbook":
+        from detent.cli.playbook import started_from
+
+        flow, data = started_from(folder, input_, data)
+    elif folder is not None or input_ is not None:
+        raise ConfigurationError(
+            "A folder and --input are for playbooks: detent run playbook DIR --input FILE"
+        )
     if batch is not None and (many is not None or data is not None):
         raise ConfigurationError("--batch says what each run starts from; leave out --data and --many.")
     start = read_data(data) if batch is None else read_batch(batch)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SOURCE = "source/"
-"""Marks in the store that say which file a flow was run from, so that it is found again."""
+"""Marks in the store that say which file or folder a flow was run from, so that it is found again."""
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
@@ -105,7 +105,7 @@ class Workspace:
             yield engine
 
     async def remember(self, store: Store, found: Found) -> None:
-        """Write down which file a flow was run from, if it came from a file."""
+        """Write down which file or folder a flow was run from, if it came from one."""
         if not is_path(found.place):
             return
         file = (self.settings.folder / found.place).resolve()
@@ -149,9 +149,10 @@ class Workspace:
         place, _ = await store.mark(SOURCE + name)
         folder = self.settings.folder.resolve()
         if not isinstance(place, str):
-            return {}
+            there = self.catalog.look(name)  # an application's flow is made when it is asked for
+            return {name: there} if there is not None else {}
         file = (folder / place).resolve()
-        if not file.is_relative_to(folder) or not file.is_file():
+        if not file.is_relative_to(folder) or not file.exists():
             return {}
         return self.catalog.add_file(place)
 

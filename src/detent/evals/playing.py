@@ -203,7 +203,8 @@ class Player(Protocol):
     """Turns a case into what happened.
 
     May also have: `orchestrators` (modes it can play; only `step` when absent), `model` (id of the model it
-    asks; None for none), `arms` (arms it knows) and `async close()`.
+    asks; None for none), `arms` (arms it knows), `take_agents(dispatch)` (told once which steps the project
+    gives to which agents: `DispatchSettings`) and `async close()`.
     """
 
     @property

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +22,19 @@ NAME = "detent"
 _standard = logging.getLogger(NAME)
 # A library that nobody asked to speak stays quiet, warnings included.
 _standard.addHandler(logging.NullHandler())
+
+
+_about: ContextVar[Mapping[str, Any]] = ContextVar("detent_log_about", default={})  # noqa: B039  never changed
+
+
+@contextmanager
+def about(**facts: Any) -> Iterator[None]:
+    """Everything said in this block, and by tasks begun in it, carries these facts."""
+    token = _about.set({**_about.get(), **facts})
+    try:
+        yield
+    finally:
+        _about.reset(token)
 
 
 def wants(level: int) -> bool:
@@ -65,6 +81,7 @@ def _configured_structlog() -> ModuleType | None:
 
 
 def _say(level: int, method: str, event: str, facts: dict[str, Any]) -> None:
+    facts = {**_about.get(), **facts}
     structlog = _configured_structlog()
     if structlog is not None:
         # A fresh logger each time, so that a later configuration, or one lent to a test, is heeded.

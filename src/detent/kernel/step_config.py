@@ -113,7 +113,7 @@ class StepConfig:
         values: dict[str, Any] = {}
         for key, value in said.items():
             name = str(key)
-            if name not in FIELDS and name != "model":
+            if name not in FIELDS and name not in ("model", *SYNONYMS):
                 hint = nearest(name, FIELDS) or f" Known here: {', '.join(FIELDS)}."
                 troubles.append((name, f"is no key of a step's configuration.{hint}"))
             elif value is not None:
@@ -124,6 +124,7 @@ class StepConfig:
             if "model_id" in values:
                 troubles.append(("model", "is the old name of model_id; say one of them."))
             values.setdefault("model_id", values.pop("model"))
+        troubles += _in_our_words(values)
         if "retry_policy" in values:
             deprecated.append(("retry_policy", "max_retries"))
         given = values.get("prompt_file")
@@ -186,6 +187,8 @@ class StepConfig:
 
 FIELDS = tuple(one.name for one in fields(StepConfig) if one.name not in ("prompt_text", "prompt_given"))
 """The keys of a step's configuration."""
+SYNONYMS = ("timeout_s", "max_attempts")
+"""Other ways of saying `timeout` and, counting the first try, `max_retries`."""
 EVERYWHERE = ("provider", "model_id", "temperature", "max_tokens")
 """Fields that all four layers supply; the others come from the first two."""
 _THESE = ", ".join(EVERYWHERE)
@@ -206,6 +209,24 @@ def _placed(where: Where) -> Callable[[str], str]:
         return f"{place}: " if place else ""
 
     return at
+
+
+def _in_our_words(values: dict[str, Any]) -> list[Trouble]:
+    """Say synonyms as the fields they mean; gives what is wrong with them."""
+    troubles: list[Trouble] = []
+    if "timeout_s" in values:
+        if "timeout" in values:
+            troubles.append(("timeout_s", "and timeout are two ways of saying the same; say one of them."))
+        values.setdefault("timeout", values.pop("timeout_s"))
+    attempts = values.pop("max_attempts", None)
+    if attempts is not None:
+        if "max_retries" in values or "retry_policy" in values:
+            troubles.append(("max_attempts", "counts the first try, max_retries those after it; say one."))
+        elif not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
+            troubles.append(("max_attempts", "takes a whole number of 1 or more: the first try counts."))
+        else:
+            values["max_retries"] = attempts - 1
+    return troubles
 
 
 def _checked(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Trouble]]:
@@ -261,8 +282,8 @@ class Resolved:
     config: StepConfig
     """Complete: every field that has a default is filled."""
     sources: Mapping[str, str]
-    """For each field the layer it came from: `inline`, `steps.<key>`, `hint`, `agents.<name>`, `model`,
-    `default`, `forced`."""
+    """For each field the layer it came from: `run`, `inline`, `steps.<key>`, `hint`, `agents.<name>`,
+    `model`, `default`, `forced`."""
     dropped: tuple[str, ...] = ()
     """Agent-only fields of lower layers, left out because a higher one says deterministic."""
     warnings: tuple[tuple[str, str], ...] = ()
@@ -330,14 +351,15 @@ def resolve(
     max_autonomy: AutonomyLevel | None = None,
     tools: Collection[str] = (),
     natural: StepMode = StepMode.DETERMINISTIC,
+    run: StepConfig = UNSAID,
 ) -> Resolved:
     """How a step is performed; `StepConfigError` lists everything that keeps the layers from adding up.
 
     `hint` is what the step suggests, weaker than `steps`: what it says for agents alone waits until somebody
     gives the step to one. `tools` are those the step declares, which is all that `allowed_tools` may name.
-    `natural` is the mode where no layer says one.
+    `natural` is the mode where no layer says one. `run` is what one run was started with, the strongest.
     """
-    upper = [_Layer("inline", inline)]
+    upper = [_Layer("run", run), _Layer("inline", inline)]
     for key in (f"{flow}/{name}", name):
         if key in steps:
             upper.append(_Layer(f"steps.{key}", steps[key]))

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 GROUP = "detent.flows"
 """Entry points whose value is a Flow, or a function that gives a Flow or several."""
+APPS_GROUP = "detent.apps"
+"""Entry points named after a flow that an application makes from the settings: the value is a function from
+settings to flows. Called only when that flow is asked for by its name."""
 SETTINGS_GROUP = "detent.settings"
 """Entry points named after a heading of the project file; the value is the keys allowed there (None: any)."""
 SETTINGS_NAME = "DETENT_SETTINGS"
@@ -67,6 +70,7 @@ class Catalog:
         self._modules: dict[str, ModuleType] = {}
         self._entry_points: list[EntryPoint] | None = None
         self._servers: dict[str, McpServer] | None = None
+        self._playbooks: dict[Path, Flow] = {}
 
     # -- asking ---------------------------------------------------------------------------------------------
 
@@ -94,10 +98,12 @@ class Catalog:
         if name not in self._found:
             for point in points:
                 self._load_point(point)
+        if name not in self._found:
+            self._load_app(name)
         return self._found.get(name)
 
     def pick(self, target: str) -> Found:
-        """The flow a command line means: a name, `path.py`, or `path.py:name`."""
+        """The flow a command line means: a name, `path.py`, `path.py:name`, or the folder of a playbook."""
         path, _, name = target.partition(":")
         if not is_path(path):
             return self.get(target)
@@ -137,12 +143,26 @@ class Catalog:
     # -- loading --------------------------------------------------------------------------------------------
 
     def add_file(self, path: str) -> dict[str, Found]:
-        """Load a Python file and give the flows in it."""
+        """Load a Python file, or the folder of a playbook, and give the flows in it."""
         file = (self._settings.folder / path).resolve()
+        if file.is_dir():
+            return self._add_playbook(file, path)
         if not file.is_file():
             raise ConfigurationError(f"There is no file {path}.")
         module = self._file(file, path)
         return self._add_module(module, path)
+
+    def _add_playbook(self, folder: Path, path: str) -> dict[str, Found]:
+        from detent.runtime.playbooks import is_playbook, playbook_of
+
+        flow = self._playbooks.get(folder)
+        if flow is None:
+            if not is_playbook(folder):
+                raise ConfigurationError(f"{path} is a folder without a playbook: it has no step files.")
+            tools = [tool for server in self._mcp().values() for tool in server.tools]
+            flow = self._playbooks[folder] = playbook_of(self._settings, folder, tools=tools)
+        # A place that is seen to be a path, also when the folder's name alone was said.
+        return {flow.name: self._add(flow, path if is_path(path) else f"{path}/")}
 
     def _load_plugins(self) -> None:
         for name, folder in self._plugins:
@@ -174,6 +194,14 @@ class Catalog:
         if key not in self._loaded:
             self._loaded.add(key)
             for flow in _flows_of(self._value(point), _shown(point)):
+                self._add(flow, _shown(point))
+
+    def _load_app(self, name: str) -> None:
+        from importlib.metadata import entry_points
+
+        for point in entry_points(group=APPS_GROUP, name=name):
+            make = self._value(point)
+            for flow in _flows_of(lambda make=make: make(self._settings), _shown(point)):
                 self._add(flow, _shown(point))
 
     def _value(self, point: EntryPoint) -> Any:
@@ -237,11 +265,19 @@ class Catalog:
 
     def _equip(self, flow: Flow) -> None:
         """Give a flow the tools of MCP servers that its steps name."""
-        from detent.runtime.mcp import attach, mcp_servers
+        from detent.runtime.mcp import attach
 
+        attach(self._mcp(), [flow])
+
+    def _mcp(self) -> dict[str, McpServer]:
+        """The MCP servers of the settings."""
         if self._servers is None:
+            if self._settings.get("mcp") is None:
+                return {}
+            from detent.runtime.mcp import mcp_servers
+
             self._servers = mcp_servers(self._settings)
-        attach(self._servers, [flow])
+        return self._servers
 
 
 def is_path(text: str) -> bool:

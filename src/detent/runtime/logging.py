@@ -18,8 +18,11 @@ def wanted(settings: Settings) -> bool:
     return bool(settings.section("logging"))
 
 
-def configure(settings: Settings, level: str | None = None) -> None:
-    """Log as the settings say; `level` comes from the command line and wins."""
+def configure(settings: Settings, level: str | None = None, *, split: bool = False) -> None:
+    """Log as the settings say; `level` comes from the command line and wins.
+
+    With `split`, what is merely told goes to standard output, warnings and errors to standard error.
+    """
     said = str(level or settings.get("logging", "level", default="info")).lower()
     if said not in LEVELS:
         raise ConfigurationError(
@@ -34,7 +37,7 @@ def configure(settings: Settings, level: str | None = None) -> None:
         )
     where = settings.get("logging", "file")
     stream = _open(settings.base("logging") / str(where)) if where else sys.stderr
-    _configure(LEVELS[said], form, stream)
+    _configure(LEVELS[said], form, stream, split=split and not where)
 
 
 def _open(path: Path) -> TextIO:
@@ -44,7 +47,7 @@ def _open(path: Path) -> TextIO:
         raise ConfigurationError(f"The log file {path} cannot be written: {error.strerror}.") from error
 
 
-def _configure(level: int, form: str, stream: TextIO) -> None:
+def _configure(level: int, form: str, stream: TextIO, split: bool = False) -> None:
     import structlog
 
     processors: list[Any] = [
@@ -62,9 +65,27 @@ def _configure(level: int, form: str, stream: TextIO) -> None:
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        logger_factory=_TwoStreams if split else structlog.WriteLoggerFactory(file=stream),
         cache_logger_on_first_use=False,
     )
+
+
+class _TwoStreams:
+    """Writes news to standard output and troubles to standard error."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def debug(self, line: str) -> None:
+        """News."""
+        print(line, file=sys.stdout, flush=True)
+
+    def warning(self, line: str) -> None:
+        """Trouble."""
+        print(line, file=sys.stderr, flush=True)
+
+    info = msg = debug
+    error = critical = fatal = exception = warning
 
 
 def _coloured(stream: TextIO) -> bool:

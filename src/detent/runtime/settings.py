@@ -49,6 +49,7 @@ COMMON: Mapping[str, Keys] = {
     "autonomy": {"demote": dict.fromkeys(("enabled", "hard", "agreement", "window", "floor"))},
     "prices": {"*": dict.fromkeys(PRICES)},
     "mcp": None,
+    "mail": None,  # whoever sends or reads mail knows its keys
     "eval": dict.fromkeys(("test_suite_path", "pass_threshold", "jobs")),
 }
 """Headings every project may have."""

@@ -12,13 +12,14 @@ from detent.apps.warranty.craft.words import WORDS
 from detent.apps.warranty.handlers import Desk
 from detent.apps.warranty.mail_data import mail_of, received_day
 from detent.apps.warranty.rules import TICKET_RULES, Rules
-from detent.apps.warranty.settings import WarrantySettings
+from detent.apps.warranty.settings import FIRST_STEP, WarrantySettings
 from detent.apps.warranty.tools.registry import WarrantySource, check_warranty_tool
 from detent.apps.warranty.tools.replies import Replies, send_email_tool
 from detent.apps.warranty.tools.tickets import TicketDesk, create_ticket_tool
-from detent.engine.context import StepContext
+from detent.engine.context import StepContext, call
+from detent.engine.outcome import Outcome
 from detent.engine.tools import Tool
-from detent.flows.playbook.flow import PlaybookFlow, playbook_flow
+from detent.flows.playbook.flow import EVERY, PlaybookFlow, playbook_flow
 from detent.flows.playbook.folder import PlaybookFolder
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.policy import BreakerPolicy, RetryPolicy
@@ -131,7 +132,9 @@ def warranty_flow(
         tools=tools,
         handlers=desk.handlers(),
         validators=rules.validators(),
-        contracts=rules.contracts() if folder is None else None,
+        contracts={EVERY: rules.contract if folder is None else rules.any_contract},
+        arguments={"send_email": desk.usual_arguments},
+        values=desk.said(),
         overlays=overlays(settings, overlay),
         agents=agents,
         max_steps=limits.max_steps,
@@ -146,4 +149,16 @@ def warranty_flow(
     for name, step in list(flow.steps.items()):
         rule = TICKET_RULES if name == "03a-valid-warranty" else step.compare
         flow.replace(name, replace(step, private=True, compare=rule))
+    first = flow.steps.get(FIRST_STEP)
+    if folder is None and first is not None and first.conclude is not None:
+        flow.replace(FIRST_STEP, replace(first, conclude=_with_scope(desk, first.conclude)))
     return flow
+
+
+def _with_scope(desk: Desk, conclude: Callable[[StepContext, Any], Any]) -> Callable[[StepContext, Any], Any]:
+    """The first step's outcome, with the scope that follows from it."""
+
+    async def concluded(ctx: StepContext, said: Any) -> Outcome:
+        return desk.decided(ctx, Outcome.of(await call(conclude, False, ctx, said)))
+
+    return concluded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from detent.adapters.mail.composing import reply_subject
@@ -23,11 +23,16 @@ from detent.engine.outcome import Outcome
 from detent.engine.step import Handler
 from detent.flows.playbook.instruction import DEGRADED, DONE, FAILED
 from detent.flows.playbook.playbook import Playbook
-from detent.flows.playbook.templates import ABSENT, values_of
+from detent.flows.playbook.templates import ABSENT, Values, values_of
 from detent.kernel.plain import encode
 
 CHECK, ASK, REDIRECT = "02-check-warranty", "03d-request-serial", "04-out-of-scope"
 CONFIRM = "05-send-confirmation"
+
+AMBIGUOUS = "ambiguous_serial"
+"""Flag of a run whose mail names several serial numbers."""
+CHECK_FAILED = "warranty_check_failed"
+"""Flag of a run in which the registry could not be asked."""
 
 
 class Desk:
@@ -58,8 +63,26 @@ class Desk:
             to = REDIRECT
         else:
             to = CHECK if facts["serial_number"] else ASK
-        flags = ["ambiguous_serial"] if found.ambiguous else []
+        flags = [AMBIGUOUS] if found.ambiguous else []
         return Outcome(to, set=facts, append=with_flags(ctx, flags))
+
+    def decided(self, ctx: StepContext, outcome: Outcome) -> Outcome:
+        """What somebody decided about the mail, with the scope that goes with it and no words in the journal.
+
+        Whoever sends a mail away says that it is about something else; whoever does not, that it is not.
+        """
+        changes = dict(outcome.set)
+        scope = changes.get("scope") or {}
+        away = outcome.next == REDIRECT
+        if away and scope.get("kind") == "in_scope":
+            changes["scope"] = {"kind": "topic", "topic": None}
+        elif not away and scope.get("kind") in ("topic", "spam"):
+            changes["scope"] = {"kind": "in_scope", "topic": None}
+        said = changes.get("issue_description")
+        if isinstance(said, str):
+            language = changes.get("language") or self.settings.warranty.default_language
+            changes["issue_description"] = ctx.keep(encode(issue_description(said, language)))
+        return outcome._replace(set=changes)
 
     def facts(self, mail: MailView) -> tuple[SerialExtraction, dict[str, Any]]:
         """Everything code finds in a mail."""
@@ -108,12 +131,9 @@ class Desk:
         if ctx.failure is not None:
             return Outcome(FAILED, reason="send_failed")
         step, mail = ctx.step.name, mail_of(ctx.data)
-        flags: list[str] = []
-        if (ctx.data.get("warranty_data") or {}).get("error") and step == REDIRECT:
-            flags.append("warranty_check_failed")
-        spam = (ctx.data.get("scope") or {}).get("kind") == "spam"
-        if step == REDIRECT and spam and not self.settings.warranty.reply_to_spam:
+        if self.keeps_silent(step, ctx.data):
             return Outcome(DONE, reason="spam, not answered")
+        flags = [CHECK_FAILED] if step == REDIRECT and _check_failed(ctx.data) else []
         sent = ctx.propose(
             "send_email",
             to=mail.reply_address,
@@ -121,6 +141,16 @@ class Desk:
             body=self.body(step, ctx.data),
         )
         return Outcome(DONE, set={"reply_message_id": sent["message_id"]}, append=with_flags(ctx, flags))
+
+    def keeps_silent(self, step: str, data: Mapping[str, Any]) -> bool:
+        """Whether a mail gets no answer: advertising, where the settings say so."""
+        spam = (data.get("scope") or {}).get("kind") == "spam" and not _check_failed(data)
+        return step == REDIRECT and spam and not self.settings.warranty.reply_to_spam
+
+    def usual_arguments(self, ctx: StepContext) -> dict[str, Any]:
+        """What every mail of a run has in common, whichever step file asks for it."""
+        mail = mail_of(ctx.data)
+        return {"to": mail.reply_address, "subject": self.subject(ctx.data, mail)}
 
     def subject(self, data: Mapping[str, Any], mail: MailView) -> str:
         """The subject of every answer to a mail."""
@@ -132,18 +162,25 @@ class Desk:
         variants = self.playbook.steps[step].variant
         return self.playbook.templates.render(step, variants, data, self.values(data))
 
-    def values(self, data: Mapping[str, Any]) -> Any:
+    def values(self, data: Mapping[str, Any]) -> Values:
         """What templates may insert: the run's data, and what the settings say."""
-        own, words = values_of(data), self.settings.warranty
-        topic = (data.get("scope") or {}).get("topic")
-        said = {
-            "contact": words.contact(topic),
-            "response_days": words.response_days,
-            "repair_warranty_months": words.repair_warranty_months,
-        }
+        own, said = values_of(data), self.said()
 
         def value(key: str) -> Any:
             found = own(key)
-            return said.get(key, ABSENT) if found is ABSENT or found is None else found
+            return said[key](data) if (found is ABSENT or found is None) and key in said else found
 
         return value
+
+    def said(self) -> dict[str, Callable[[Mapping[str, Any]], Any]]:
+        """What the settings give to every template."""
+        words = self.settings.warranty
+        return {
+            "contact": lambda data: words.contact((data.get("scope") or {}).get("topic")),
+            "response_days": lambda data: words.response_days,
+            "repair_warranty_months": lambda data: words.repair_warranty_months,
+        }
+
+
+def _check_failed(data: Mapping[str, Any]) -> bool:
+    return bool((data.get("warranty_data") or {}).get("error"))

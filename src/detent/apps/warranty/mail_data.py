@@ -32,6 +32,19 @@ class MailView:
     references: tuple[str, ...]
     thread_root: str
 
+    @classmethod
+    def of(cls, mail: EmailMessage) -> MailView:
+        """The same of a mail that no run is about yet."""
+        return cls(
+            mail.message_id,
+            mail.from_address,
+            mail.reply_address or "",
+            mail.subject,
+            tuple(TextPart(part.kind, part.text) for part in mail.parts),
+            mail.references,
+            mail.thread_root,
+        )
+
     @property
     def newest(self) -> str:
         """What its sender wrote now; of a mail that only passes one on, the text passed on."""

@@ -6,13 +6,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, Protocol
 
 from detent.adapters.mail.message import EmailMessage
+from detent.apps.warranty.experiment import Trial
+from detent.apps.warranty.handlers import AMBIGUOUS
 from detent.apps.warranty.mail_data import MailView, Packed, mail_of, pack
 from detent.apps.warranty.office import Office
-from detent.apps.warranty.results import OrchestrationResult, ProcessingResult
+from detent.apps.warranty.results import OrchestrationResult, ProcessingResult, StepTuple
 from detent.apps.warranty.router import StepRouter
+from detent.engine.context import kept_beside
 from detent.engine.engine import Engine
 from detent.engine.journals import read
-from detent.flows.playbook.history import StepVisit, response_text, visits
+from detent.flows.playbook.history import StepVisit, blobs_of, response_text, visits
 from detent.flows.playbook.instruction import DONE
 from detent.kernel import log
 from detent.kernel.plain import decode, encode
@@ -27,10 +30,16 @@ HASHED = ("email", "issue_description")
 class StepOrchestrator:
     """Takes mails through the step files."""
 
-    def __init__(self, office: Office, engine: Engine, router: StepRouter) -> None:
+    def __init__(
+        self, office: Office, engine: Engine, router: StepRouter, trial: Trial | None = None
+    ) -> None:
         self.office = office
         self.engine = engine
         self.router = router
+        self.trial = trial
+        """The experiment mails take part in, if there is one."""
+        self.history: list[StepTuple] = []
+        """The steps of the mail that was taken through last."""
         if office.flow.name not in engine.flows:
             engine.add_flow(office.flow)
 
@@ -45,14 +54,20 @@ class StepOrchestrator:
     ) -> str:
         """Start the run about a mail; gives its id."""
         mail = view_of(packed)
-        routed = await self.router.route_to_initial_step(mail, strategy)
         data, at, beside = dict(packed.data), None, list(packed.beside)
+        arm = None
+        if self.trial is not None:
+            given = self.trial.assign(mail.thread_root or data["mail"]["key"], config)
+            strategy, config, arm = strategy or given.strategy, given.config, given.arm
+            data |= given.data
+            tags = (*tags, given.tag)
+        routed = await self.router.route_to_initial_step(mail, strategy)
         if routed.step_name != self.office.flow.playbook.start:
             at = routed.step_name
-            facts = dict(routed.data)
+            facts = {**routed.data, "scope": {"kind": "in_scope", "topic": None}}
+            if len(facts["serials"]) > 1:
+                data["flags"] = [*data["flags"], AMBIGUOUS]
             words = encode(facts.pop("issue_description", "")).encode("utf-8", "surrogatepass")
-            from detent.engine.context import kept_beside
-
             data |= {**facts, "issue_description": kept_beside(words)}
             beside.append(words)
         data["routed"] = {
@@ -60,7 +75,7 @@ class StepOrchestrator:
         }  # fmt: skip
         log.info(
             "router.decided", mail_key=packed.data["mail"]["key"], step=routed.step_name,
-            method=routed.routing_method, confidence=routed.confidence,
+            method=routed.routing_method, confidence=routed.confidence, **({"arm": arm} if arm else {}),
         )  # fmt: skip
         return await self.engine.start(
             self.office.flow, data, run_id=run_id, config=dict(config or {}), tags=list(tags), beside=beside,
@@ -71,14 +86,17 @@ class StepOrchestrator:
         """Take a mail through the steps, to the end of its run or to where it waits."""
         packed = pack(email, self.office.settings.warranty.timezone, self.office.now())
         run_id = await self.start(packed, **options)
-        return await self.result(await self.engine.finish(run_id))
+        result = await self.result(await self.engine.finish(run_id))
+        self.history = result.step_history
+        return result
 
     process = orchestrate
 
     async def result(self, run: Run) -> OrchestrationResult:
-        """What a run came to, folded from its journal."""
+        """What a run came to, folded from its journal and what is still kept beside it."""
         entries = [entry async for entry in read(self.engine.store, run.id)]
-        done = list(visits(entries, playbook=self.office.flow.playbook, hashed=HASHED))
+        blobs = await blobs_of(self.engine.store, entries)
+        done = visits(entries, playbook=self.office.flow.playbook, hashed=HASHED, blobs=blobs)
         last = done[-1] if done else None
         return OrchestrationResult(
             run.id,
@@ -161,7 +179,7 @@ def processing_result(done: OrchestrationResult) -> ProcessingResult:
     """A run by steps, as what became of its mail."""
     data = done.context
     sent = any(call.function_name == "send_email" and call.success for call in done.calls)
-    failed = done.status is not Status.SUCCEEDED
+    failed = done.status.is_end and done.status is not Status.SUCCEEDED
     return ProcessingResult(
         success=done.completed,
         email_id=(data.get("mail") or {}).get("key", ""),

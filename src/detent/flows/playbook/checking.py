@@ -68,9 +68,10 @@ def problems_of(
     *,
     agents: Iterable[str] = (),
     usual: Mapping[str, Any] | None = None,
+    values: Iterable[str] = (),
 ) -> list[Problem]:
     """What is wrong between the files of a playbook, and between them and what is registered."""
-    return _Check(playbook, tools, handlers, validators, set(agents), usual or {}).problems()
+    return _Check(playbook, tools, handlers, validators, set(agents), usual or {}, tuple(values)).problems()
 
 
 def redirect_of(manifest: Manifest) -> EffectDeclaration | None:
@@ -95,6 +96,7 @@ class _Check:
         validators: Registry,
         agents: set[str],
         usual: Mapping[str, Any],
+        values: tuple[str, ...] = (),
     ) -> None:
         self.playbook = playbook
         self.tools = tools
@@ -102,6 +104,8 @@ class _Check:
         self.validators = validators
         self.agents = agents
         self.usual = usual
+        self.values = values
+        """What texts may insert beside the data."""
         self.found: list[Problem] = []
         self.files = playbook.loader.files()
         self.used: set[tuple[str, str | None]] = set()
@@ -314,7 +318,7 @@ class _Check:
                 message = f"{where}{{{{{key}}}}} is known only later, so it must be the whole argument."
                 self.wrong(step, "P17", way, message)
             return
-        known = [*step.needs, *step.outputs, *(call.into for call in step.call)]
+        known = [*step.needs, *step.outputs, *(call.into for call in step.call), *self.values]
         if key == LANGUAGE or any(key == one or key.startswith(f"{one}.") for one in known):
             return
         message = f"{where}{{{{{key}}}}} is not in the step's needs or outputs.{nearest(key, known)}"

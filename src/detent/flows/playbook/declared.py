@@ -10,7 +10,7 @@ from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome, Receipt
 from detent.flows.playbook.functions import look_up
 from detent.flows.playbook.instruction import DEGRADED, Edge, EffectDeclaration, InstructionFile, Variant
-from detent.flows.playbook.templates import TemplateSet, Values, filled, values_of
+from detent.flows.playbook.templates import ABSENT, TemplateSet, Values, filled, values_of
 from detent.kernel.guards import when
 from detent.kernel.plain import digest, to_plain
 
@@ -18,6 +18,9 @@ NO_EDGE = "no_edge"
 
 Arguments = Callable[[StepContext], Mapping[str, Any]]
 """Gives the arguments an effect has when nothing else is said."""
+
+Further = Mapping[str, Callable[[Mapping[str, Any]], Any]]
+"""What texts may insert beside the data, by name, each made from the data."""
 
 
 class EffectWriter:
@@ -27,9 +30,21 @@ class EffectWriter:
         self,
         templates: TemplateSet,
         arguments: Mapping[str, Mapping[str, Any] | Arguments],
+        further: Further | None = None,
     ) -> None:
         self.templates = templates
         self.arguments = arguments
+        self.further = further or {}
+
+    def values(self, data: Mapping[str, Any]) -> Values:
+        """What texts may insert: the run's data first, then what else there is."""
+        own, further = values_of(data), self.further
+
+        def value(key: str) -> Any:
+            found = own(key)
+            return further[key](data) if (found is ABSENT or found is None) and key in further else found
+
+        return value
 
     def args(
         self,
@@ -41,7 +56,7 @@ class EffectWriter:
         where: str,
     ) -> dict[str, Any]:
         """The arguments of one effect."""
-        values = with_receipts(values_of(data), receipts)
+        values = with_receipts(self.values(data), receipts)
         usual = self.arguments.get(declared.function, {})
         args: dict[str, Any] = dict(usual(ctx)) if callable(usual) else filled(usual, values, where)
         for argument, name in declared.templates.items():

@@ -11,7 +11,7 @@ from detent.engine.flow import Flow
 from detent.engine.step import Handler, Step, Validator
 from detent.engine.tools import Tool
 from detent.flows.playbook.checking import problems_of, redirect_of
-from detent.flows.playbook.declared import DeclaredHandler, EffectWriter
+from detent.flows.playbook.declared import DeclaredHandler, EffectWriter, Further
 from detent.flows.playbook.folder import PlaybookFolder
 from detent.flows.playbook.instruction import ENDS, FAILED, Edge
 from detent.flows.playbook.playbook import Playbook, read_playbook
@@ -58,6 +58,7 @@ def playbook_flow(
     contracts: Mapping[str, Contract] | None = None,
     arguments: Mapping[str, Callable[[StepContext], Mapping[str, Any]]] | None = None,
     protocol: Mapping[str, Any] | None = None,
+    values: Further | None = None,
     overlays: Sequence[str | Path | PlaybookFolder] = (),
     agents: Iterable[str] = (),
     max_steps: int | None = None,
@@ -72,7 +73,8 @@ def playbook_flow(
 
     `handlers` and `validators` are looked up by the names step files use. `contracts` by step id (or `*`)
     are further rules for agents' answers, kept at every level. `arguments` by function give what effects
-    have when the file says nothing else. `protocol` adds output lines to the manifest's. `agents` are steps
+    have when the file says nothing else. `values` by name are what texts may insert beside the data, each
+    made from the data. `protocol` adds output lines to the manifest's. `agents` are steps
     that settings give to agents, so that they need no handler. `retry` and `timeout` hold where a file gives
     no hint. Without `check`, a step whose file is missing ends the run degraded instead.
     """
@@ -82,12 +84,12 @@ def playbook_flow(
     if check:
         problems += problems_of(
             playbook, found.tools, found.handlers, found.validators, agents=agents,
-            usual={**playbook.manifest.arguments, **(arguments or {})},
+            usual={**playbook.manifest.arguments, **(arguments or {})}, values=values or (),
         )  # fmt: skip
         errors = [problem for problem in problems if strict or not problem.warning]
         if errors:
             raise PlaybookError(f"Playbook '{name or playbook.manifest.name}'", errors)
-    maker = _Maker(playbook, found, contracts or {}, arguments or {}, retry, timeout)
+    maker = _Maker(playbook, found, contracts or {}, arguments or {}, values or {}, retry, timeout)
     limit = max_steps if max_steps is not None else playbook.manifest.max_steps
     steps, edges = maker.steps(), maker.edges()
     machine = machine_of(name or playbook.manifest.name, playbook.manifest.version, playbook.start, edges)
@@ -115,6 +117,7 @@ class _Maker:
         names: Names,
         contracts: Mapping[str, Contract],
         arguments: Mapping[str, Any],
+        values: Further,
         retry: RetryPolicy,
         timeout: float | None,
     ) -> None:
@@ -123,7 +126,7 @@ class _Maker:
         self.contracts = contracts
         self.retry = retry
         self.timeout = timeout
-        self.writer = EffectWriter(playbook.templates, {**playbook.manifest.arguments, **arguments})
+        self.writer = EffectWriter(playbook.templates, {**playbook.manifest.arguments, **arguments}, values)
         unknown = [one for one in contracts if one != EVERY and one not in playbook.steps]
         if unknown:
             raise ConfigurationError(f"There is no step '{unknown[0]}' to keep a contract.")
@@ -140,7 +143,10 @@ class _Maker:
         made = {step: self._step(step) for step in self.playbook.steps}
         folder = self.playbook.loader.folder
         for name in self._missing():
-            made[name] = missing_step(name, folder.shown(folder.steps / f"{name}.md"))
+            made[name] = missing_step(
+                name, folder.shown(folder.steps / f"{name}.md"), redirect_of(self.playbook.manifest),
+                self.writer, self.names.tools,
+            )  # fmt: skip
         return made
 
     def _missing(self) -> list[str]:

@@ -127,7 +127,7 @@ class StepWork:
                 reason = NO_EDGE
         outcome = outcome._replace(next=to, reason=reason if reason is not None else self._label(to, data))
         if to == DEGRADED:
-            self._redirected(ctx, data)
+            redirect(ctx, self.step.id, self.redirect, self.writer, self.tools, data)
         return outcome
 
     def _named(self, outcome: Outcome) -> str | None:
@@ -161,24 +161,6 @@ class StepWork:
             there = changes.get(key, ctx.data.get(key)) or []
             changes[key] = [*there, *items]
         return ChainMap(changes, ctx.data)  # type: ignore[arg-type]
-
-    def _redirected(self, ctx: StepContext, data: Mapping[str, Any]) -> None:
-        """Propose the one effect a degraded run leaves behind, unless that is what failed."""
-        if self.redirect is None:
-            return
-        tool = self.redirect.function
-        try:
-            args = self.writer.args(ctx, self.redirect, (), data, {}, "redirect")
-            self.tools[tool].check(args)
-        except (DetentError, KeyError, TypeError, ValueError) as error:
-            log.warning(
-                "redirect.skipped", run_id=ctx.run_id, step=self.step.id, function=tool,
-                error=type(error).__name__,
-            )  # fmt: skip
-            return
-        failed = ctx.failure["failed"] if ctx.failure is not None else ()
-        if Effect(tool, args).identity(self.step.id) not in failed:
-            ctx.propose(tool, **args)
 
     # -- an agent's answer ----------------------------------------------------------------------------------
 
@@ -327,14 +309,48 @@ def engine_step(
     )
 
 
-def missing_step(name: str, shown: str) -> Step:
+def redirect(
+    ctx: StepContext,
+    step: str,
+    declared: EffectDeclaration | None,
+    writer: EffectWriter,
+    tools: Mapping[str, Tool],
+    data: Mapping[str, Any],
+) -> None:
+    """Propose the one effect a degraded run leaves behind, unless that is what failed."""
+    if declared is None:
+        return
+    tool = declared.function
+    try:
+        args = writer.args(ctx, declared, (), data, {}, "redirect")
+        tools[tool].check(args)
+    except (DetentError, KeyError, TypeError, ValueError) as error:
+        log.warning(
+            "redirect.skipped", run_id=ctx.run_id, step=step, function=tool, error=type(error).__name__
+        )
+        return
+    failed = ctx.failure["failed"] if ctx.failure is not None else ()
+    if Effect(tool, args).identity(step) not in failed:
+        ctx.propose(tool, **args)
+
+
+def missing_step(
+    name: str,
+    shown: str,
+    declared: EffectDeclaration | None,
+    writer: EffectWriter,
+    tools: Mapping[str, Tool],
+) -> Step:
     """Stands for a step whose file is not there: the run ends, degraded, and says so."""
 
     async def not_found(ctx: StepContext) -> Outcome:
         log.error("step.missing_file", run_id=ctx.run_id, step=name, path=shown)
+        await ctx.unfold()
+        redirect(ctx, name, declared, writer, tools, ctx.data)
         return Outcome(DEGRADED, reason=STEP_NOT_FOUND)
 
-    return Step(name, not_found, effects=(), queries=(), metadata={"file": shown})
+    reserve = (declared.function,) if declared is not None and declared.function in tools else ()
+    return Step(name, not_found, effects=(), queries=(), metadata={"file": shown}, reserve=reserve)
 
 
 async def undecided(ctx: StepContext) -> Outcome:

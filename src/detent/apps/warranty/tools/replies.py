@@ -1,7 +1,8 @@
 """The effect `send_email`: one answer, and at most one redirect, to each incoming mail, over all runs.
 
-What was begun is written down before the mail leaves, so that a process that dies in between is noticed by
-whoever asks for the same mail again: the sink is then asked whether it went out.
+What was begun is written down before the mail leaves, with who began it. The run itself asks for the same
+mail again only when it is certain that it did not go out, or when a person says so: it may. Another run has
+to wait while the mail may still be under way; after that the sink is asked whether it went out.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from detent.adapters.mail.composing import message_id_for, reply
 from detent.adapters.mail.departures import MailInDoubt, MailSink
 from detent.apps.warranty.tools.database import BUSY_TIMEOUT, Database, DatabaseError
 from detent.engine.context import StepContext
-from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
+from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, Tool, ToolError
 from detent.kernel.policy import USUAL, BreakerPolicy, RetryPolicy
 
 KINDS = ("answer", "redirect")
 APP = "warranty"
+UNDER_WAY = 120.0
+"""Seconds a mail somebody else has begun is left alone; longer than any sink takes."""
 
 ARGUMENTS: dict[str, Any] = {
     "type": "object",
@@ -70,7 +73,8 @@ class Replies:
 
         def work(connection: sqlite3.Connection) -> int:
             (number,) = connection.execute(
-                "SELECT count(*) FROM replies WHERE address_hash = ? AND at >= ?", (_hash(address), since)
+                "SELECT count(*) FROM replies WHERE address_hash = ? AND at >= ?",
+                (address_hash(address), since),
             ).fetchone()
             return int(number)
 
@@ -78,6 +82,8 @@ class Replies:
 
     async def send(
         self,
+        call: EffectCall,
+        /,
         to: str,
         subject: str,
         body: str,
@@ -99,14 +105,18 @@ class Replies:
         except ValueError as error:
             raise ToolError("invalid", str(error)) from error
         message_id = message_id_for(key, self.envelope_domain)
-        there = await self._begin(key, kind, to, message_id)
+        own = call.idempotency_key
+        there = await self._begin(key, kind, to, message_id, own)
         if there == "sent":
             return {"message_id": message_id, "status": "existing"}
-        if there == "begun":  # by somebody who never said how it went
+        if there == "under way":
+            raise ToolError("under_way", "another run is sending an answer to the same mail", transient=True)
+        if there is not None:  # begun by somebody who never said how it went
             found = await self.sink.probe(message_id)
-            if found is UNKNOWN:
+            await self._take(key, own)
+            if found is UNKNOWN and there == "left":
                 raise MailInDoubt("An earlier attempt at this mail was begun and nobody knows how it went.")
-            if found is not NOT_DONE:
+            if found is not UNKNOWN and found is not NOT_DONE:
                 await self._mark(key)
                 return dict(found)
         try:
@@ -124,10 +134,10 @@ class Replies:
         state = await self._state(key)
         if state == "sent":
             return {"message_id": message_id, "status": "existing"}
+        if state is None:  # what is not even begun did not go out
+            return NOT_DONE
         found = await self.sink.probe(message_id)
-        if found is NOT_DONE:
-            await self._forget(key)
-        elif found is not UNKNOWN:
+        if found is not UNKNOWN and found is not NOT_DONE:
             await self._mark(key)
         return found
 
@@ -138,18 +148,28 @@ class Replies:
 
     # -- what is written down -------------------------------------------------------------------------------
 
-    async def _begin(self, key: str, kind: str, to: str, message_id: str) -> str | None:
-        """Write down that a mail is about to be sent; gives how it stood before, None when it is new."""
+    async def _begin(self, key: str, kind: str, to: str, message_id: str, own: str) -> str | None:
+        """Write down that a mail is about to be sent; gives how it stood before.
+
+        None when it is new; `sent`; `own` when this very effect has begun it before; else `under way` while
+        somebody may be sending it, and `left` after that.
+        """
+        now = self._now().timestamp()
 
         def work(connection: sqlite3.Connection) -> str | None:
-            row = connection.execute("SELECT state FROM replies WHERE key = ?", (key,)).fetchone()
-            if row is not None:
-                return str(row[0])
-            connection.execute(
-                "INSERT INTO replies VALUES (?, ?, ?, ?, 'begun', ?)",
-                (key, kind, _hash(to), message_id, self._now().timestamp()),
-            )
-            return None
+            row = connection.execute("SELECT state, holder, at FROM replies WHERE key = ?", (key,)).fetchone()
+            if row is None:
+                connection.execute(
+                    "INSERT INTO replies VALUES (?, ?, ?, ?, 'begun', ?, ?)",
+                    (key, kind, address_hash(to), message_id, own, now),
+                )
+                return None
+            state, holder, at = row
+            if state == "sent":
+                return "sent"
+            if holder == own:
+                return "own"
+            return "under way" if now - at < UNDER_WAY else "left"
 
         try:
             return await self._database.write(work)
@@ -162,6 +182,15 @@ class Replies:
             return None if row is None else str(row[0])
 
         return await self._database.read(work)
+
+    async def _take(self, key: str, own: str) -> None:
+        """What was begun is ours from here on."""
+        now = self._now().timestamp()
+        await self._database.write(
+            lambda connection: connection.execute(
+                "UPDATE replies SET holder = ?, at = ? WHERE key = ? AND state = 'begun'", (own, now, key)
+            )
+        )
 
     async def _mark(self, key: str) -> None:
         await self._database.write(
@@ -181,7 +210,8 @@ def reply_key(source: str, kind: str) -> str:
     return hashlib.sha256(f"{source}\n{kind}".encode()).hexdigest()
 
 
-def _hash(address: str) -> str:
+def address_hash(address: str) -> str:
+    """An address as it is counted: enough to recognise, not to read."""
     return hashlib.sha256(address.strip().casefold().encode()).hexdigest()[:32]
 
 
@@ -201,6 +231,7 @@ def send_email_tool(
         replies.send,
         "effect",
         probe=replies.probe,
+        wants_call=True,
         retry=retry,
         breaker=breaker,
         private=True,

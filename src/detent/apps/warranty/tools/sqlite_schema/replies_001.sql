@@ -5,6 +5,7 @@ CREATE TABLE replies (
     address_hash TEXT NOT NULL,     -- of the address it goes to: enough to count, not to read
     message_id TEXT NOT NULL,
     state TEXT NOT NULL,            -- begun, sent
+    holder TEXT NOT NULL,           -- the effect of the run that began it last
     at REAL NOT NULL
 ) STRICT;
 

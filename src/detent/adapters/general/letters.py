@@ -1,0 +1,109 @@
+"""The effect `send_email` for anybody's playbook: one mail to one address, by an outbox folder or SMTP.
+
+A mail is told by its run, its step, whom it goes to and what it says: the same mail has the same Message-ID
+whenever it is tried again, which is how it is found when there is doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from email.utils import parseaddr
+from typing import Any
+
+from detent.adapters.mail.composing import message_id_for, reply
+from detent.adapters.mail.departures import MailSink
+from detent.engine.context import StepContext
+from detent.engine.tools import Tool, ToolError
+from detent.kernel.plain import digest
+
+ARGUMENTS: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "to": {"type": "string", "minLength": 3, "maxLength": 320, "description": "One address."},
+        "subject": {"type": "string", "maxLength": 400, "description": "The subject."},
+        "body": {"type": "string", "minLength": 1, "maxLength": 100_000, "description": "The text."},
+    },
+    "required": ["to", "subject", "body"],
+    "additionalProperties": False,
+}
+"""The arguments the tool publishes; the rest is said by step files, or given by the run."""
+
+_REPLIED = b"\r\nAuto-Submitted: auto-replied\r\n"
+_GENERATED = b"\r\nAuto-Submitted: auto-generated\r\n"
+
+
+class Letters:
+    """Mail on its way out. Open while runs that send are under way."""
+
+    def __init__(
+        self,
+        sink: MailSink,
+        sender: str,
+        *,
+        app: str = "playbook",
+        envelope_from: str | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.sink = sink
+        self.sender = sender
+        self.app = app
+        self.envelope_from = envelope_from or parseaddr(sender)[1]
+        self._now = now
+
+    async def open(self) -> None:
+        """Make sure that mail can go out."""
+        await self.sink.open()
+
+    async def close(self) -> None:
+        """Let go of the sink."""
+        await self.sink.close()
+
+    async def send(
+        self,
+        to: str,
+        subject: str,
+        body: str,
+        language: str | None = None,
+        in_reply_to: str | None = None,
+        references: Iterable[str] = (),
+        source: str = "",
+    ) -> dict[str, Any]:
+        """Send one mail."""
+        for name, said in (("to", to), ("subject", subject), ("body", body)):
+            if not isinstance(said, str):
+                raise ToolError("invalid", f"send_email: {name} is text.")
+        key = mail_key(source, to, subject, body)
+        try:
+            raw = reply(
+                sender=self.sender, to=to, subject=subject, body=body, key=key, date=self._now(),
+                app=self.app, in_reply_to=in_reply_to, references=references, language=language,
+            )  # fmt: skip
+        except ValueError as error:
+            raise ToolError("invalid", f"send_email: {error}") from error
+        if in_reply_to is None:
+            raw = raw.replace(_REPLIED, _GENERATED, 1)  # it answers nothing; it was written by a machine
+        return dict(await self.sink.send(raw, self.envelope_from, [to.strip()]))
+
+    async def probe(self, to: str, subject: str, body: str, source: str = "", **_: Any) -> Any:
+        """What became of a mail that is in doubt."""
+        key = mail_key(source, to, subject, body)
+        return await self.sink.probe(message_id_for(key, parseaddr(self.sender)[1].rpartition("@")[2]))
+
+
+def mail_key(source: str, to: str, subject: str, body: str) -> str:
+    """What a mail is known by."""
+    return digest([source, to, subject, body])
+
+
+def run_gives(ctx: StepContext) -> Mapping[str, Any]:
+    """What the run itself says about a mail: who sends it."""
+    return {"source": f"{ctx.run_id}/{ctx.step.name}"}
+
+
+def send_email_tool(letters: Letters) -> Tool:
+    """The effect `send_email`."""
+    return Tool(
+        "send_email", letters.send, "effect", probe=letters.probe, private=True, given=run_gives,
+        description="Send one mail to one address.", arguments=ARGUMENTS,
+    )  # fmt: skip

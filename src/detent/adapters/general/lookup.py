@@ -1,0 +1,329 @@
+"""The query `lookup`: the row of a CSV, YAML, JSON or SQLite file that has a value under a key.
+
+A text file is read once and again when it has changed; a database is asked each time. Values are compared as
+text: the number 17 finds `17`, wherever either stands.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sqlite3
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from detent.adapters.general.files import Ground
+from detent.engine.tools import Tool, ToolError
+from detent.kernel.errors import nearest
+
+LARGEST = 50 * 1024 * 1024
+"""Bytes of the largest text file that is read."""
+MOST_ROWS = 1000
+"""Rows that are given at most when several are asked for."""
+KEPT = 16
+"""Files kept in memory."""
+BUSY = 5.0
+"""Seconds a database may keep us waiting."""
+
+TEXT = {".csv": "csv", ".tsv": "csv", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}
+DATABASES = (".db", ".sqlite", ".sqlite3")
+
+ARGUMENTS: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "table": {"type": "string", "minLength": 1, "description": "A CSV, YAML, JSON or SQLite file."},
+        "key": {"type": "string", "description": "The column to look in."},
+        "value": {"type": ["string", "number", "boolean"], "description": "What must stand there."},
+        "part": {"type": "string", "description": "The database's table, or the dotted way to the rows."},
+        "many": {"type": "boolean", "description": "Give every row that fits, as a list."},
+    },
+    "required": ["table", "value"],
+    "additionalProperties": False,
+}
+
+Rows = dict[str, list[Any]]
+"""Rows by the text of their key."""
+
+
+class _Stamp(NamedTuple):
+    """What changes when a file does."""
+
+    modified: int
+    size: int
+    inode: int
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A file in memory."""
+
+    stamp: _Stamp
+    content: Any
+    """A list of rows, or a mapping from a value to its row."""
+    columns: tuple[str, ...] | None = None
+    """Where the file itself names them."""
+    indexes: dict[tuple[str, str | None], Rows] = field(default_factory=dict)
+
+
+class Tables:
+    """Looks rows up in the files of a project."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+        self.reads = 0
+        """Files read so far; one that did not change is not read again."""
+        self._kept: dict[Path, _Kept] = {}
+        self._lock = threading.Lock()
+
+    def lookup(
+        self, table: str, value: Any, key: str | None = None, part: str | None = None, many: bool = False
+    ) -> Any:
+        """The row whose `key` is `value`, or None; with `many`, every such row.
+
+        Without `key` a YAML or JSON file is taken as a mapping, and `value` looked for among its names.
+        """
+        wanted = _wanted(value)
+        file = self.ground.find(table)
+        kind = file.suffix.lower()
+        if kind in DATABASES:
+            found = _from_database(file, table, key, wanted, value, part)
+        elif kind in TEXT:
+            found = self._from_text(file, TEXT[kind], table, key, wanted, part)
+        else:
+            kinds = ", ".join([*TEXT, *DATABASES])
+            raise ToolError("no_table", f"'{table}' is no table: that is a file whose name ends in {kinds}.")
+        if many:
+            return found[:MOST_ROWS]
+        if len(found) > 1:
+            raise ToolError(
+                "not_unique",
+                f"'{table}' has several rows with this value under '{key}'. Say `many: true` to get all.",
+            )
+        return found[0] if found else None
+
+    # -- text files -----------------------------------------------------------------------------------------
+
+    def _from_text(
+        self, file: Path, kind: str, table: str, key: str | None, wanted: str, part: str | None
+    ) -> list[Any]:
+        if kind == "csv" and key is None:
+            raise ToolError("no_key", f"'{table}' has columns; say which one to look in with `key`.")
+        if kind == "csv" and part is not None:
+            raise ToolError("no_part", f"'{table}' has one table; leave `part` out.")
+        with self._lock:
+            kept = self._read(file, kind, table)
+            index = kept.indexes.get((part or "", key))
+            if index is None:
+                index = kept.indexes[part or "", key] = _indexed(kept, table, key, part)
+            rows = index.get(wanted, []) if wanted else []
+            return [dict(row) if isinstance(row, dict) else row for row in rows]
+
+    def _read(self, file: Path, kind: str, table: str) -> _Kept:
+        try:
+            status = file.stat()
+            stamp = _Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
+            kept = self._kept.get(file)
+            if kept is not None and kept.stamp == stamp:
+                return kept
+            if stamp.size > LARGEST:
+                raise ToolError("too_large", f"'{table}' has more than {LARGEST:,} bytes; use a database.")
+            text = file.read_bytes().decode("utf-8-sig")
+        except OSError as error:
+            raise ToolError("not_read", f"'{table}' cannot be read ({error.strerror}).") from error
+        except UnicodeDecodeError as error:
+            raise ToolError("not_text", f"'{table}' is not UTF-8 text (byte {error.start}).") from error
+        self.reads += 1
+        if kind == "csv":
+            columns, rows = _csv(text, table)
+            kept = _Kept(stamp, rows, columns)
+        else:
+            kept = _Kept(stamp, _structured(text, kind, table))
+        self._kept.pop(file, None)
+        self._kept[file] = kept
+        while len(self._kept) > KEPT:
+            del self._kept[next(iter(self._kept))]
+        return kept
+
+
+def lookup_tool(tables: Tables) -> Tool:
+    """The query `lookup`."""
+    return Tool(
+        "lookup", tables.lookup, "query", blocking=True, arguments=ARGUMENTS,
+        description="Look up the row of a table that has a value under a key.",
+    )  # fmt: skip
+
+
+def _wanted(value: Any) -> str:
+    if isinstance(value, Mapping) or (isinstance(value, Sequence) and not isinstance(value, str)):
+        raise ToolError("invalid", "the value to look for is one text or number.")
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    """A value as it is compared."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def _csv(text: str, table: str) -> tuple[tuple[str, ...], list[dict[str, str]]]:
+    """Columns and rows of a CSV text; every value is text."""
+    first = text.partition("\n")[0]
+    delimiter = max((",", ";", "\t"), key=first.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        heads = [head.strip() for head in next(reader, [])]
+        if not any(heads):
+            raise ToolError("no_table", f"'{table}' has no first line that names its columns.")
+        if "" in heads or len(set(heads)) < len(heads):
+            raise ToolError("no_table", f"'{table}': every column needs a name of its own in the first line.")
+        rows: list[dict[str, str]] = []
+        for cells in reader:
+            if not any(cell.strip() for cell in cells):
+                continue
+            if len(cells) > len(heads):
+                raise ToolError(
+                    "no_table",
+                    f"'{table}', line {reader.line_num}: {len(cells)} values for {len(heads)} columns.",
+                )
+            values = [cell.strip() for cell in cells] + [""] * (len(heads) - len(cells))
+            rows.append(dict(zip(heads, values, strict=True)))
+    except csv.Error as error:
+        raise ToolError("no_table", f"'{table}', line {reader.line_num}: {error}.") from error
+    return tuple(heads), rows
+
+
+def _structured(text: str, kind: str, table: str) -> Any:
+    if kind == "json":
+        try:
+            return _tidy(json.loads(text))
+        except (ValueError, RecursionError) as error:
+            line = getattr(error, "lineno", 1)
+            raise ToolError("no_table", f"'{table}', line {line}: not valid JSON.") from error
+    import yaml
+
+    try:
+        return _tidy(yaml.safe_load(text))
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark is not None else ""
+        raise ToolError("no_table", f"'{table}'{line}: not valid YAML.") from error
+
+
+def _tidy(value: Any) -> Any:
+    """A value with text keys and dates as text."""
+    if isinstance(value, dict):
+        return {_text(key): _tidy(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_tidy(item) for item in value]
+    return _text(value) if isinstance(value, datetime | date) else value
+
+
+def _indexed(kept: _Kept, table: str, key: str | None, part: str | None) -> Rows:
+    """The rows of a file by the text of a key."""
+    content = kept.content
+    for name in part.split(".") if part else ():
+        if not isinstance(content, dict) or name not in content:
+            hint = nearest(name, content if isinstance(content, dict) else ())
+            raise ToolError("no_part", f"'{table}' has nothing at '{part}'.{hint}")
+        content = content[name]
+    where = f"'{table}'" + (f" at '{part}'" if part else "")
+    if key is None:
+        if not isinstance(content, dict):
+            raise ToolError("no_key", f"{where} is a list of rows; say which key to look under with `key`.")
+        return {name: [item] for name, item in content.items()}
+    rows = list(content.values()) if isinstance(content, dict) else content
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ToolError("no_table", f"{where} is neither a list of rows nor a mapping to rows.")
+    known = kept.columns or tuple(dict.fromkeys(name for row in rows for name in row))
+    if key not in known and (rows or kept.columns):
+        raise _no_column(where, key, known)
+    found: Rows = {}
+    for row in rows:
+        if (text := _text(row.get(key))) and not isinstance(row.get(key), dict | list):
+            found.setdefault(text, []).append(row)
+    return found
+
+
+def _no_column(where: str, key: str, known: Sequence[str]) -> ToolError:
+    there = ", ".join(list(known)[:20]) or "none"
+    return ToolError("no_column", f"{where} has no column '{key}'.{nearest(key, known)} Columns: {there}.")
+
+
+# -- databases ----------------------------------------------------------------------------------------------
+
+
+def _from_database(
+    file: Path, table: str, key: str | None, wanted: str, value: Any, part: str | None
+) -> list[Any]:
+    if key is None:
+        raise ToolError("no_key", f"'{table}' has columns; say which one to look in with `key`.")
+    try:
+        address = f"file:{quote(str(file))}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True, timeout=BUSY)) as connection:
+            connection.execute("PRAGMA query_only = ON")
+            name = _table(connection, table, part)
+            columns = [row[1] for row in connection.execute(f"PRAGMA table_xinfo({_quoted(name)})")]
+            if key not in columns:
+                raise _no_column(f"'{table}', table '{name}',", key, columns)
+            # Both forms: a column without a type compares numbers with numbers and texts with texts.
+            number = value if isinstance(value, int | float) else _number(wanted)
+            question = f"SELECT * FROM {_quoted(name)} WHERE {_quoted(key)} = ? OR {_quoted(key)} = ? LIMIT ?"
+            cursor = connection.execute(question, (wanted, number, MOST_ROWS))
+            heads = [column[0] for column in cursor.description]
+            rows = cursor.fetchall() if wanted else []
+    except sqlite3.OperationalError as error:
+        passing = "locked" in str(error) or "busy" in str(error)
+        raise ToolError("database", f"'{table}': {error}.", transient=passing) from error
+    except sqlite3.Error as error:
+        raise ToolError("database", f"'{table}': {error}.") from error
+    found = [dict(zip(heads, row, strict=True)) for row in rows]
+    for row in found:
+        if binary := [name for name, item in row.items() if isinstance(item, bytes)]:
+            raise ToolError("binary", f"'{table}', table '{name}': column '{binary[0]}' holds bytes.")
+    return found
+
+
+def _table(connection: sqlite3.Connection, table: str, part: str | None) -> str:
+    """The table that is meant; the only one where none is named."""
+    there = [
+        str(name)
+        for (name,) in connection.execute(
+            "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' "
+            "ORDER BY name"
+        )
+    ]
+    if part is None and len(there) == 1:
+        return there[0]
+    if part in there:
+        return str(part)
+    names = ", ".join(there) or "none"
+    if part is None:
+        raise ToolError("no_part", f"'{table}' has several tables; name one with `part`: {names}.")
+    raise ToolError("no_part", f"'{table}' has no table '{part}'.{nearest(part, there)} Tables: {names}.")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _number(text: str) -> int | float | None:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return None

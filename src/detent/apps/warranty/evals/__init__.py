@@ -1,0 +1,27 @@
+"""The eval suite of the application: mails with the path, the calls and the answer expected of each."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from detent.evals.playing import Player
+from detent.evals.suite import EvalSuite
+
+REGISTRY = "registry.yaml"
+"""The devices of a suite, beside its cases."""
+
+
+def shipped_cases() -> Path:
+    """The folder of cases that comes with the application."""
+    return Path(str(resources.files("detent.apps.warranty.evals") / "scenarios"))
+
+
+def _player(settings: Any, folder: Path) -> Player:
+    from detent.apps.warranty.evals.player import WarrantyPlayer
+
+    return WarrantyPlayer.of(settings, folder)
+
+
+suite = EvalSuite("warranty", _player, shipped_cases(), ignore=(REGISTRY,))

@@ -1,0 +1,285 @@
+"""Two ways with the first step, compared on live mail: who gets which, and what came of it.
+
+The arm hangs on the experiment's name and the thread alone, so an answer in a thread stays in its arm. What
+was chosen stands in the run's data, and the report is folded from journals.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from detent.apps.warranty.handlers import ASK
+from detent.apps.warranty.settings import Arm, Experiment, WarrantySettings
+from detent.engine.dispatch import STEPS
+from detent.engine.journals import read
+from detent.engine.ports import RunQuery, RunRow, Store
+from detent.evals.compare import TOO_FEW, Gap, newcombe
+from detent.evals.paths import drawn
+from detent.flows.playbook.history import visits
+from detent.flows.playbook.instruction import DONE
+from detent.insight.spread import Spread
+from detent.insight.words import columns, money
+from detent.kernel.autonomy import FallbackReason
+from detent.kernel.entries import Started
+from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.run import Run
+from detent.kernel.status import Status
+
+DATA = "experiment"
+"""Key of a run's data that says which arm it is in: `{name, arm}`."""
+TAG = "experiment:"
+"""Begins the tag of an experiment's runs."""
+FLOW = "warranty"
+PAGE = 200
+MOST_PATHS = 1000
+"""Different paths that are counted apart."""
+
+
+class Assigned(NamedTuple):
+    """What a mail's arm asks for."""
+
+    arm: str
+    strategy: str | None
+    data: dict[str, Any]
+    config: dict[str, Any]
+    tag: str
+
+
+class Trial:
+    """One experiment under way."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+
+    def arm_of(self, thread: str) -> str:
+        """The arm of a thread: the same one every time, each as often as its share says."""
+        raw = hashlib.sha256(f"{self.experiment.name}\n{thread}".encode("utf-8", "surrogatepass")).digest()
+        at = int.from_bytes(raw[:8], "big") * 100 >> 64
+        for name, arm in self.experiment.arms.items():
+            if at < arm.share:
+                return name
+            at -= arm.share
+        raise AssertionError("the shares of an experiment add up to 100")
+
+    def assign(self, thread: str, config: Mapping[str, Any] | None = None) -> Assigned:
+        """What the arm of a thread asks for; what `config` says about a step of its own stands above it."""
+        name = self.arm_of(thread)
+        arm: Arm = self.experiment.arms[name]
+        said = dict(config or {})
+        steps = {**arm.steps, **(said.get(STEPS) or {})}
+        if steps:
+            said[STEPS] = steps
+        return Assigned(
+            name,
+            arm.strategy,
+            {DATA: {"name": self.experiment.name, "arm": name}},
+            said,
+            f"{TAG}{self.experiment.name}",
+        )
+
+
+def trial_for(settings: WarrantySettings) -> Trial | None:
+    """The experiment the settings describe, if there is one."""
+    experiment = settings.orchestration.router.experiment
+    return Trial(experiment) if experiment is not None else None
+
+
+# -- the report ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ArmFigures:
+    """What the ended runs of one arm came to."""
+
+    name: str
+    runs: int
+    done: int
+    """Runs that ended as they should."""
+    asked: int
+    """Runs in which the customer was asked for the serial number."""
+    ends: Mapping[str, int]
+    paths: Mapping[str, int]
+    fallbacks: Mapping[str, int]
+    """Steps an agent was to perform and code did, by reason."""
+    without_executor: int
+    """Runs in which that was so because there was nobody to ask."""
+    p50_ms: float | None
+    p95_ms: float | None
+    tokens: int
+    cost_usd: float
+    done_gap: Gap | None = None
+    """Share of runs that ended well, less that of the first arm."""
+    asked_gap: Gap | None = None
+
+    @property
+    def too_small(self) -> bool:
+        """True when there are too few runs to say much."""
+        return self.runs < TOO_FEW
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "arm": self.name,
+            "runs": self.runs,
+            "too_small": self.too_small,
+            "done": self.done,
+            "asked_for_serial": self.asked,
+            "ends": dict(self.ends),
+            "paths": dict(self.paths),
+            "fallbacks": dict(self.fallbacks),
+            "runs_without_executor": self.without_executor,
+            "p50_ms": self.p50_ms,
+            "p95_ms": self.p95_ms,
+            "tokens": self.tokens,
+            "cost_usd": self.cost_usd,
+            "done_difference": _gap(self.done_gap),
+            "asked_difference": _gap(self.asked_gap),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TrialReport:
+    """The arms of an experiment, the first being what the others are held against."""
+
+    name: str
+    arms: tuple[ArmFigures, ...]
+    open: int = 0
+    """Runs that have not ended, or were cancelled: they are not counted."""
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "experiment": self.name,
+            "arms": [arm.to_plain() for arm in self.arms],
+            "not_counted": self.open,
+        }
+
+    def lines(self) -> list[str]:
+        """For people."""
+        return _lines(self)
+
+
+@dataclass(slots=True)
+class _Sums:
+    runs: int = 0
+    done: int = 0
+    asked: int = 0
+    ends: Counter[str] = field(default_factory=Counter)
+    paths: Counter[str] = field(default_factory=Counter)
+    fallbacks: Counter[str] = field(default_factory=Counter)
+    without: int = 0
+    ms: Spread = field(default_factory=Spread)
+    tokens: int = 0
+    cost_usd: float = 0.0
+
+    def figures(self, name: str, base: ArmFigures | None) -> ArmFigures:
+        return ArmFigures(
+            name, self.runs, self.done, self.asked, dict(self.ends.most_common()),
+            dict(self.paths.most_common()), dict(self.fallbacks.most_common()), self.without,
+            self.ms.at(0.5), self.ms.at(0.95), self.tokens, self.cost_usd,
+            newcombe(self.done, self.runs, base.done, base.runs) if base is not None else None,
+            newcombe(self.asked, self.runs, base.asked, base.runs) if base is not None else None,
+        )  # fmt: skip
+
+
+async def report(
+    store: Store, name: str, experiment: Experiment | None = None, since: float | None = None
+) -> TrialReport:
+    """What an experiment's runs came to, arm by arm.
+
+    Arms stand in the order of the settings, `experiment`, where those still have it. `ConfigurationError`
+    when there is neither a run nor a setting of this name.
+    """
+    known = experiment if experiment is not None and experiment.name == name else None
+    sums: dict[str, _Sums] = {arm: _Sums() for arm in known.arms} if known is not None else {}
+    left, seen = 0, 0
+    before: int | None = None
+    while True:
+        page = await store.rows(
+            RunQuery(flow=FLOW, tag=f"{TAG}{name}", since=since, before=before, limit=PAGE)
+        )
+        for row in page.rows:
+            seen += 1
+            if not row.now.status.is_end or row.now.status is Status.CANCELLED:
+                left += 1
+                continue
+            await _add(store, row, sums)
+        if page.next is None:
+            break
+        before = page.next
+    if not seen and known is None:
+        there = [experiment.name] if experiment is not None else []
+        hint = nearest(name, there) or (f" The settings describe '{there[0]}'." if there else "")
+        raise ConfigurationError(f"There is no experiment '{name}': no run took part in one.{hint}")
+    order = list(sums) if known is not None else sorted(sums)
+    found: list[ArmFigures] = []
+    for arm in order:
+        found.append(sums[arm].figures(arm, found[0] if found else None))
+    return TrialReport(name, tuple(found), left)
+
+
+async def _add(store: Store, row: RunRow, sums: dict[str, _Sums]) -> None:
+    entries = [entry async for entry in read(store, row.id)]
+    started = entries[0].body
+    assert isinstance(started, Started)
+    run = Run.fold(row.id, entries)
+    arm = (run.data.get(DATA) or {}).get("arm") or "none"
+    here = sums.setdefault(arm, _Sums())
+    steps = visits(entries)
+    here.runs += 1
+    here.done += row.now.state == DONE
+    here.asked += any(visit.step_name == ASK for visit in steps)
+    here.ends[row.now.state if row.now.status is not Status.FAILED else "FAILED"] += 1
+    path = drawn([visit.step_name for visit in steps])
+    here.paths[path if path in here.paths or len(here.paths) < MOST_PATHS else "others"] += 1
+    reasons = [visit.fallback for visit in steps if visit.fallback is not None]
+    here.fallbacks.update(reasons)
+    here.without += FallbackReason.NO_EXECUTOR.value in reasons
+    here.ms.add(run.seconds * 1000)
+    here.tokens += run.total_spend.tokens
+    here.cost_usd += run.total_spend.cost_usd
+
+
+def _gap(gap: Gap | None) -> dict[str, float] | None:
+    return None if gap is None else gap._asdict()
+
+
+def _lines(found: TrialReport) -> list[str]:
+    rows = [("arm", "runs", "done", "03d", "p50 ms", "p95 ms", "tokens", "cost")]
+    for arm in found.arms:
+        rows.append(
+            (
+                arm.name, f"{arm.runs:,}", _share(arm.done, arm.runs), _share(arm.asked, arm.runs),
+                _ms(arm.p50_ms), _ms(arm.p95_ms), f"{arm.tokens:,}", money(arm.cost_usd),
+            )
+        )  # fmt: skip
+    lines = [f"experiment {found.name}", *columns(rows, frozenset(range(1, 8)))]
+    for arm in found.arms:
+        if arm.too_small:
+            lines.append(f"{arm.name}: too small ({arm.runs} of {TOO_FEW} runs)")
+        for title, gap in (("done", arm.done_gap), ("03d", arm.asked_gap)):
+            if gap is not None:
+                said = f"{100 * gap.difference:+.1f} points ({100 * gap.lower:+.1f} … {100 * gap.upper:+.1f})"
+                lines.append(f"{arm.name} {title}, difference to {found.arms[0].name}: {said}")
+        for title, counts in (("ends", arm.ends), ("paths", arm.paths), ("fallbacks", arm.fallbacks)):
+            if counts:
+                each = (f"{name} {number} ({_share(number, arm.runs)})" for name, number in counts.items())
+                lines.append(f"{arm.name} {title}: {', '.join(each)}")
+        if arm.without_executor:
+            told = f"{arm.without_executor} of {arm.runs} runs had nobody to ask (no_executor)"
+            lines.append(f"{arm.name}: {told}")
+    if found.open:
+        lines.append(f"not counted: {found.open} under way or cancelled")
+    return lines
+
+
+def _share(number: int, of: int) -> str:
+    return f"{100 * number / of:.1f} %" if of else "–"
+
+
+def _ms(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0f}"

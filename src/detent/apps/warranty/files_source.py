@@ -1,0 +1,51 @@
+"""Mails named one by one on a command line, as a source. They are read, and stay where they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from detent.adapters.mail.arrivals import Arrival, MailGone
+from detent.adapters.mail.folders import file_time, read_bounded
+from detent.kernel.errors import ConfigurationError
+
+
+class NamedFiles:
+    """A source over a handful of files."""
+
+    name = "files"
+    """Known by this, whichever files they are."""
+
+    def __init__(self, files: Sequence[Path], *, max_size: int) -> None:
+        self.files = list(dict.fromkeys(file.resolve() for file in files))
+        self._max_size = max_size
+
+    def describe(self) -> str:
+        return f"{len(self.files)} file{'s' if len(self.files) != 1 else ''}"
+
+    async def open(self) -> None:
+        for file in self.files:
+            if not file.is_file():
+                raise ConfigurationError(f"There is no file {file} (--mail).")
+
+    async def close(self) -> None:
+        pass
+
+    async def list(self) -> tuple[str, ...]:
+        return tuple(str(file) for file in self.files)
+
+    async def fetch(self, ref: str) -> Arrival:
+        try:
+            facts, raw = await asyncio.to_thread(read_bounded, Path(ref), self._max_size)
+        except FileNotFoundError:
+            raise MailGone(ref, self.describe()) from None
+        except OSError as error:
+            raise ConfigurationError(f"{ref} cannot be read: {error.strerror}.") from None
+        return Arrival(ref, facts.st_size if raw is None else len(raw), raw, file_time=file_time(facts))
+
+    async def mark_processed(self, ref: str) -> None:
+        pass
+
+    async def wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

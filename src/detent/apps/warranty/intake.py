@@ -1,0 +1,145 @@
+"""Decides what becomes of a mail that has come in: unreadable, ignored, a duplicate, held, or run.
+
+Nothing is started or marked here. Reasons are single words; no word of the mail is among them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from email.utils import parseaddr
+from typing import Any, Literal
+
+from detent.adapters.mail.arrivals import Arrival
+from detent.adapters.mail.automatic import ignore_reason
+from detent.adapters.mail.message import EmailMessage, Unreadable, read_message
+from detent.apps.warranty.intake_records import DAY, Decision, Rate, Record, Records
+from detent.apps.warranty.office import Office
+from detent.apps.warranty.tools.replies import address_hash, reply_key
+from detent.kernel import log
+
+Orchestrator = Literal["step", "legacy"]
+CHANGED = "changed"
+"""Reason of a duplicate whose bytes are others than those of the mail that came first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What was decided about an arrival."""
+
+    decision: Decision
+    record: Record
+    reason: str | None = None
+    mail: EmailMessage | None = None
+    new: bool = True
+    """This process wrote the mail down; else it was known."""
+
+
+def source_id(described: str) -> str:
+    """What a mailbox is called in records."""
+    return hashlib.sha256(described.encode()).hexdigest()[:16]
+
+
+class Intake:
+    """The door of one mailbox."""
+
+    def __init__(
+        self,
+        office: Office,
+        records: Records,
+        choose: Callable[[], Awaitable[Orchestrator]],
+    ) -> None:
+        self.office = office
+        self.records = records
+        self._choose = choose
+        mail = office.settings.mail
+        self._own = [mail.from_, *mail.own_addresses]
+        self._limit = int(mail.max_size_mb * 1024 * 1024)
+
+    def read(self, arrival: Arrival) -> EmailMessage:
+        """The mail of an arrival; `Unreadable` when it is none."""
+        if arrival.raw is None:
+            raise Unreadable("too_large", arrival.size)
+        return read_message(
+            arrival.raw, received=arrival.received, fallback=arrival.file_time, limit=self._limit
+        )
+
+    async def admit(self, arrival: Arrival, source: str) -> Admitted:
+        """Decide about an arrival nobody has decided about, and write that down."""
+        new = self._seen(arrival, source)
+        if new.decision != "run":
+            # Said of this arrival, whatever is known of its id.
+            record, fresh = await self.records.add(new.record)
+            return replace(new, record=record, new=fresh)
+        assert new.mail is not None
+        known = await self.records.by_id(new.record.id)
+        if known is None:
+            planned = replace(new.record, runs=1, orchestrator=await self._choose())
+            known, fresh = await self.records.add(planned, await self._rate(new.mail))
+            if fresh:
+                return Admitted(known.decision, known, known.reason, new.mail)
+        if (known.source, known.ref) == (source, arrival.ref):  # another process was first; it is no copy
+            return Admitted(known.decision, known, known.reason, new.mail, new=False)
+        return Admitted("duplicate", known, _difference(known, new.record), new.mail, new=False)
+
+    async def foresee(self, arrival: Arrival, source: str) -> Admitted:
+        """What would be decided about an arrival; nothing is written down."""
+        new = self._seen(arrival, source)
+        if new.decision != "run" or new.mail is None:
+            return new
+        known = await self.records.by_id(new.record.id)
+        if known is not None and (known.marked or (known.source, known.ref) != (source, arrival.ref)):
+            return replace(new, decision="duplicate", reason=_difference(known, new.record), new=False)
+        since = self.office.now().timestamp() - DAY
+        sent = await self.office.replies.sent_to(new.mail.reply_address or "", since)
+        if sent >= self.office.settings.mail.max_replies_per_sender_per_day:
+            return replace(new, decision="held", reason="rate")
+        return new
+
+    def _seen(self, arrival: Arrival, source: str) -> Admitted:
+        """What the mail alone says: unreadable, ignored, or worth looking at."""
+        try:
+            mail = self.read(arrival)
+        except Unreadable as error:
+            if arrival.raw is None:
+                said = f"{source}\n{arrival.ref}".encode()
+                sha256 = ""
+            else:
+                said, sha256 = arrival.raw, hashlib.sha256(arrival.raw).hexdigest()
+            id = hashlib.sha256(said).hexdigest()
+            record = Record(id, id[:12], sha256, source, arrival.ref, "unreadable", error.reason)
+            return Admitted("unreadable", record, error.reason)
+        id = hashlib.sha256(mail.message_id.encode()).hexdigest() if mail.message_id else mail.sha256
+        own_domain = parseaddr(self.office.settings.mail.from_)[1].rpartition("@")[2] or None
+        reason = ignore_reason(mail, self._own, own_domain)
+        decision: Decision = "ignored" if reason is not None else "run"
+        record = Record(
+            id, mail.key, mail.sha256, source, arrival.ref, decision, reason,
+            address_hash(mail.reply_address or ""), reply_key(mail.message_id or mail.key, "answer"),
+        )  # fmt: skip
+        return Admitted(decision, record, reason, mail)
+
+    async def _rate(self, mail: EmailMessage) -> Rate:
+        since = self.office.now().timestamp() - DAY
+        await self.office.replies.sent_to(mail.reply_address or "", since)  # their table is there from now on
+        return Rate(self.office.settings.mail.max_replies_per_sender_per_day, since)
+
+
+def _difference(known: Record, new: Record) -> str | None:
+    return CHANGED if known.sha256 and new.sha256 and known.sha256 != new.sha256 else None
+
+
+def tell(admitted: Admitted) -> None:
+    """Log a decision that is not to run; those to run are told by their runs."""
+    facts: dict[str, Any] = {
+        "mail_key": admitted.record.mail_key,
+        "decision": admitted.decision,
+        "reason": admitted.reason,
+    }
+    if admitted.decision == "ignored":
+        log.info("mail.ignored", **facts)
+    elif admitted.decision == "duplicate":
+        (log.warning if admitted.reason == CHANGED else log.info)("mail.duplicate", **facts)
+    elif admitted.decision in ("held", "unreadable"):
+        log.warning(f"mail.{admitted.decision}", **facts)

@@ -1,0 +1,102 @@
+"""Which scenario a mail belongs to: by a few rules, by asking when they are not sure, else by its serial."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+from detent.apps.warranty.craft.scope import scope_of
+from detent.apps.warranty.craft.serials import extract
+from detent.apps.warranty.craft.words import WORDS, Words, found, spaced
+from detent.apps.warranty.mail_data import MailView
+from detent.kernel.budget import NOTHING, Spend
+
+VALID, INVALID, MISSING, OUT, DEGRADED = (
+    "valid-warranty", "invalid-warranty", "missing-info", "out-of-scope", "graceful-degradation"
+)  # fmt: skip
+SCENARIOS = (VALID, INVALID, MISSING, OUT, DEGRADED)
+CHOICES = (VALID, MISSING, OUT)
+"""What detection may come to; the others follow from what the registry says, or from a failure."""
+
+CERTAIN = 0.8
+"""Confidence from which the rules alone decide."""
+ASKED = 0.85
+UNSURE = 0.5
+SHORT = 20
+"""Characters below which a mail says too little to tell."""
+NAMED = ("warrant", "guarant", "gwaranc")
+"""How the words warranty and guarantee begin, in the languages of the mailbox."""
+
+Method = Literal["heuristic", "llm", "fallback"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioDetectionResult:
+    """What a mail seems to be about."""
+
+    scenario_name: str
+    confidence: float
+    is_warranty_inquiry: bool
+    detected_intent: str
+    """`spam`, `too_short`, `warranty_with_serial`, `warranty_without_serial`, `unclear`."""
+    detection_method: Method
+    ambiguous: bool = False
+
+    def to_plain(self) -> dict[str, Any]:
+        """As the run's data holds it."""
+        return asdict(self)
+
+
+class Answer(NamedTuple):
+    """What somebody who was asked about a mail said."""
+
+    scenario: Any
+    spend: Spend = NOTHING
+
+
+Ask = Callable[[MailView], Awaitable[Answer | None]]
+"""Asks a model which scenario a mail is; None when there is nobody to ask, an error when asking failed."""
+
+
+def by_rules(mail: MailView, words: Words = WORDS) -> ScenarioDetectionResult:
+    """What the rules say, in their order."""
+    hits = scope_of(mail.subject, mail.parts, words).hits
+    if hits.get("spam_strong") or hits.get("spam_weak"):
+        return _result(OUT, 0.85, "spam")
+    if len(mail.newest.strip()) < SHORT:
+        return _result(OUT, 0.6, "too_short", ambiguous=True)
+    if found(NAMED, spaced(f"{mail.subject}\n{mail.newest}")):
+        if has_serial(mail):
+            return _result(VALID, 0.85, "warranty_with_serial")
+        return _result(MISSING, 0.9, "warranty_without_serial")
+    return _result(VALID, UNSURE, "unclear", ambiguous=True)
+
+
+def without_asking(mail: MailView, rules: ScenarioDetectionResult) -> ScenarioDetectionResult:
+    """What becomes of a mail the rules are not sure about when nobody can be asked: its serial decides."""
+    name = VALID if has_serial(mail) else MISSING
+    return replace(rules, scenario_name=name, is_warranty_inquiry=True, detection_method="fallback")
+
+
+def from_answer(rules: ScenarioDetectionResult, said: Any) -> ScenarioDetectionResult:
+    """What becomes of it when somebody was asked; any other answer than one of the three is none."""
+    name = scenario_in(said)
+    if name is None:
+        return ScenarioDetectionResult(DEGRADED, UNSURE, False, rules.detected_intent, "llm", True)
+    return ScenarioDetectionResult(name, ASKED, name != OUT, rules.detected_intent, "llm")
+
+
+def scenario_in(said: Any) -> str | None:
+    """The scenario an answer names, if it is one of the three."""
+    name = said.strip().strip("`'\". ").casefold() if isinstance(said, str) else None
+    return name if name in CHOICES else None
+
+
+def has_serial(mail: MailView) -> bool:
+    """Whether the mail names a serial number."""
+    return extract(mail.parts, mail.subject).serial_number is not None
+
+
+def _result(name: str, confidence: float, intent: str, *, ambiguous: bool = False) -> ScenarioDetectionResult:
+    return ScenarioDetectionResult(name, confidence, name != OUT, intent, "heuristic", ambiguous)

@@ -1,0 +1,136 @@
+"""Legacy mode as a flow of its own, on the same tools, the same ledger and the same rules about mail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from detent.apps.warranty.legacy.asking import usual_ask
+from detent.apps.warranty.legacy.detecting import Ask
+from detent.apps.warranty.legacy.processing import DETECT, PROCESS, Clerk
+from detent.apps.warranty.legacy.scenarios import Scenarios, scenarios_folder
+from detent.apps.warranty.mail_data import Packed
+from detent.apps.warranty.office import Office
+from detent.apps.warranty.results import ProcessingResult
+from detent.engine.engine import Engine
+from detent.engine.flow import Flow
+from detent.engine.journals import read
+from detent.engine.step import Step
+from detent.flows.playbook.history import FunctionCall, visits
+from detent.flows.playbook.instruction import DEGRADED, DONE, FAILED
+from detent.flows.playbook.table import STATUS
+from detent.kernel.machine import Machine
+from detent.kernel.policy import RetryPolicy
+from detent.kernel.run import Run
+from detent.kernel.status import Status
+
+NAME = "warranty-legacy"
+
+MACHINE: Machine[str] = Machine(
+    NAME,
+    start=DETECT,
+    moves={DETECT: [PROCESS, FAILED], PROCESS: [DONE, DEGRADED, FAILED]},
+    ends=dict(STATUS),
+)
+
+
+def legacy_flow(office: Office, clerk: Clerk, scenarios: Scenarios) -> Flow:
+    """The flow of legacy mode."""
+    limits = office.settings.orchestration
+    retry = RetryPolicy(limits.max_attempts, limits.retry.min_s, limits.retry.max_s)
+    return Flow(
+        MACHINE,
+        {
+            DETECT: Step(
+                DETECT, clerk.detect, "Decide which scenario the mail is.", retry=retry, effects=(),
+                queries=(), private=True,
+            ),
+            PROCESS: Step(
+                PROCESS, clerk.process, "Do everything the scenario asks for, in one go.", retry=retry,
+                timeout=limits.retry.attempt_timeout_s, queries=("check_warranty",),
+                effects=("create_ticket", "send_email"), private=True,
+            ),
+        },
+        name=NAME,
+        tools=office.tools,
+        extra=scenarios.fingerprint_parts(),
+        needs=[office],
+    )  # fmt: skip
+
+
+class Legacy:
+    """Takes mails through legacy mode."""
+
+    def __init__(self, office: Office, engine: Engine, ask: Ask | None = None) -> None:
+        """`PlaybookError` lists scenario files that are missing.
+
+        `ask` is asked about mails the rules are not sure about; without it, the executor of the settings is.
+        """
+        self.office = office
+        self.engine = engine
+        self.scenarios = Scenarios(scenarios_folder(office.settings))
+        timeout = office.settings.orchestration.retry.attempt_timeout_s
+        self.clerk = Clerk(office.settings, office.desk, ask or usual_ask(engine, self.scenarios, timeout))
+        self.flow = legacy_flow(office, self.clerk, self.scenarios)
+        # The flow may be known already, from another office that only knows its runs; this one works.
+        engine.flows.pop(NAME, None)
+        engine.add_flow(self.flow)
+
+    async def start(
+        self,
+        packed: Packed,
+        *,
+        run_id: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        tags: tuple[str, ...] = (),
+        **_: Any,
+    ) -> str:
+        """Start the run about a mail; gives its id. What only steps know, a strategy say, is no matter."""
+        return await self.engine.start(
+            self.flow, packed.data, run_id=run_id, config=dict(config or {}), tags=list(tags),
+            beside=packed.beside,
+        )  # fmt: skip
+
+    async def result(self, run: Run) -> ProcessingResult:
+        """What became of a mail, folded from its run's journal."""
+        entries = [entry async for entry in read(self.engine.store, run.id)]
+        done = visits(entries)
+        return processing_result(run, [one.step_name for one in done], [c for one in done for c in one.calls])
+
+
+def processing_result(run: Run, path: list[str], calls: list[FunctionCall]) -> ProcessingResult:
+    """A legacy run as what became of its mail."""
+    data = run.data
+    tickets = [
+        call.result
+        for call in calls
+        if call.function_name == "create_ticket" and call.success and call.result
+    ]
+    ticket = data.get("ticket_id") or (tickets[-1] or {} if tickets else {}).get("ticket_id")
+    failed = run.status is not Status.SUCCEEDED
+    return ProcessingResult(
+        success=run.state == DONE,
+        email_id=(data.get("mail") or {}).get("key", ""),
+        run_id=run.id,
+        orchestrator="legacy",
+        scenario_used=data.get("scenario") or DEGRADED,
+        status=run.status,
+        serial_number=data.get("serial_number"),
+        warranty_status=(data.get("warranty_data") or {}).get("status"),
+        response_sent=any(call.function_name == "send_email" and call.success for call in calls),
+        ticket_created=bool(ticket),
+        ticket_id=ticket,
+        processing_time_ms=round(run.seconds * 1000, 3),
+        error_message=run.error or (run.reason if failed else None),
+        failed_step=path[-1] if failed and path else None,
+        step_sequence=path,
+        function_calls=calls,
+        flags=list(data.get("flags") or ()),
+        end=run.state,
+        reason=run.reason,
+    )
+
+
+def legacy_for(office: Office, engine: Engine, ask: Ask | None = None) -> Legacy | None:
+    """Legacy mode where the settings keep it; None once it is retired, and no scenario file is looked at."""
+    return Legacy(office, engine, ask) if office.settings.orchestration.legacy_available else None

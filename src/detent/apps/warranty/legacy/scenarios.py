@@ -1,0 +1,58 @@
+"""The scenario files: what each scenario is, in the words a model would get, read and checked at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from detent.apps.warranty.flow import shipped
+from detent.apps.warranty.legacy.detecting import SCENARIOS
+from detent.apps.warranty.settings import WarrantySettings
+from detent.flows.playbook.instruction import InstructionFile
+from detent.flows.playbook.loading import read_cached
+from detent.flows.playbook.problems import PlaybookError, Problem
+from detent.kernel.plain import digest
+
+TAKEN = "P11"
+"""Of a file that has the name of an end. No step may; a scenario, which nothing leads to by name, may."""
+
+
+def scenarios_folder(settings: WarrantySettings) -> Path:
+    """The project's own scenario files where it has them, else the shipped ones."""
+    own = settings.path(settings.playbook.scenarios_dir)
+    return own if own.is_dir() else shipped() / "scenarios"
+
+
+class Scenarios(Mapping[str, InstructionFile]):
+    """The five scenarios, by name."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read a folder; `PlaybookError` lists every file that is missing or cannot be used."""
+        self.folder = folder
+        self._files: dict[str, InstructionFile] = {}
+        problems: list[Problem] = []
+        for name in SCENARIOS:
+            path = folder / f"{name}.md"
+            shown = f"{folder.name}/{path.name}"
+            read = read_cached(path)
+            if read is None:
+                problems.append(Problem(shown, 1, "P01", "there is no such scenario file."))
+                continue
+            problems += [one for one in read.shown(shown).problems if not (one.warning or one.code == TAKEN)]
+            if read.instruction is not None:
+                self._files[name] = read.instruction
+        if problems:
+            raise PlaybookError("The scenarios of legacy mode", problems)
+
+    def __getitem__(self, name: str) -> InstructionFile:
+        return self._files[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def fingerprint_parts(self) -> dict[str, str]:
+        """Per file, a mark that changes with its text."""
+        return {f"scenarios/{name}.md": digest(file.body, 16) for name, file in self._files.items()}

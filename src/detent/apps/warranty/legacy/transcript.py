@@ -1,0 +1,59 @@
+"""A legacy run as a text that is equal for equal behaviour: no times, no ids of mails, no run ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from detent.engine.journals import load, read
+from detent.engine.ports import Store
+from detent.flows.playbook.history import FunctionCall, blobs_of, visits
+from detent.kernel.plain import encode
+
+LEFT_OUT = frozenset(
+    {"message_id", "source", "in_reply_to", "references", "source_message_id", "thread_root", "created_at"}
+)
+"""What differs between two deliveries of the same mail."""
+
+
+async def transcript(store: Store, run_id: str) -> str:
+    """What a run decided, asked, did and said."""
+    entries = [entry async for entry in read(store, run_id)]
+    blobs = await blobs_of(store, entries)
+    run = await load(store, run_id)
+    detected = run.data.get("detected") or {}
+    lines = [
+        f"detected: {detected.get('scenario_name')} {detected.get('confidence')} "
+        f"{detected.get('detection_method')} {detected.get('detected_intent')}"
+        f"{' ambiguous' if detected.get('ambiguous') else ''}",
+        f"scenario: {run.data.get('scenario')}",
+        f"language: {run.data.get('language')}",
+        f"serial: {run.data.get('serial_number')}",
+    ]
+    for visit in visits(entries, blobs=blobs):
+        lines.append(f"{visit.step_name} → {visit.next_step} ({visit.reason})")
+        for call in visit.calls:
+            lines += _told(call)
+    if flags := run.data.get("flags"):
+        lines.append(f"flags: {', '.join(flags)}")
+    lines.append(f"end: {run.state} ({run.status.value})")
+    return "\n".join(lines) + "\n"
+
+
+def _told(call: FunctionCall) -> list[str]:
+    args = _kept(call.arguments)
+    body = args.pop("body", None) if isinstance(args, dict) else None
+    said = _kept(call.result) if call.success else f"failed ({(call.error_message or '').partition(':')[0]})"
+    lines = [
+        f"  {call.function_name} {encode(args)}",
+        f"    = {said if isinstance(said, str) else encode(said)}",
+    ]
+    if isinstance(body, str):
+        lines += [f"    | {line}".rstrip() for line in body.splitlines()]
+    return lines
+
+
+def _kept(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _kept(item) for key, item in sorted(value.items()) if key not in LEFT_OUT}
+    return value

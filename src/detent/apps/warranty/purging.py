@@ -1,0 +1,46 @@
+"""Lets the texts of mails go: what lies beside the journals of runs that are over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from detent.engine.ports import RunQuery, Store
+from detent.kernel.errors import RunNotFound
+from detent.kernel.status import ENDS
+
+PURGED = "warranty/purged"
+"""Mark: runs begun before this time have been looked at."""
+
+
+async def purge_run(store: Store, run_id: str) -> int:
+    """Drop the texts of one run, if there is such a run."""
+    try:
+        return await store.purge(run_id)
+    except RunNotFound:
+        return 0
+
+
+async def purge_texts(store: Store, flows: Iterable[str], before: float, *, all_runs: bool = False) -> int:
+    """Drop the texts of runs that ended before a time; gives how many texts went.
+
+    Runs looked at by an earlier call are not looked at again, unless they were still open then, or
+    `all_runs` says so.
+    """
+    said, version = await store.mark(PURGED)
+    since = None if all_runs or not isinstance(said, (int, float)) else float(said)
+    dropped, first_kept = 0, before
+    for flow in flows:
+        cursor: int | None = None
+        while True:
+            page = await store.rows(RunQuery(flow=flow, since=since, until=before, before=cursor, limit=200))
+            for row in page.rows:
+                if row.now.status in ENDS and row.now.updated_at < before:
+                    dropped += await store.purge(row.id)
+                else:
+                    first_kept = min(first_kept, row.created_at)
+            if page.next is None:
+                break
+            cursor = page.next
+    if since is None or first_kept > since:
+        await store.set_mark(PURGED, first_kept, version)
+    return dropped

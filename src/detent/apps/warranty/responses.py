@@ -1,0 +1,90 @@
+"""One step alone: what it would answer to a mail, given some data. Nothing is performed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from detent.adapters.mail.message import EmailMessage
+from detent.adapters.stores.memory import MemoryStore
+from detent.apps.warranty.dry import NoSink, Rehearsal
+from detent.apps.warranty.mail_data import pack
+from detent.apps.warranty.office import Office
+from detent.apps.warranty.results import StepExecutionResult
+from detent.apps.warranty.settings import WarrantySettings
+from detent.engine.dispatch_settings import DispatchSettings
+from detent.engine.engine import Engine
+from detent.engine.journals import read
+from detent.flows.playbook.flow import PlaybookFlow
+from detent.flows.playbook.history import blobs_of, response_text, visits
+from detent.flows.playbook.instruction import folded
+from detent.kernel.entries import Entry, Moved
+from detent.kernel.errors import ConfigurationError, nearest
+
+Dispatch = Callable[[PlaybookFlow], DispatchSettings]
+"""Who performs the steps of a flow."""
+
+
+@dataclass(slots=True)
+class _AfterOne:
+    """Stops an engine once a step is done."""
+
+    engine: Engine | None = None
+
+    def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
+        """Nothing after the first move."""
+        if isinstance(entry.body, Moved) and self.engine is not None:
+            self.engine.stopping = True
+
+
+class ResponseGenerator:
+    """Has single steps answer. Queries are real; effects are only noted."""
+
+    def __init__(
+        self, settings: WarrantySettings, *, agents: tuple[str, ...] = (), dispatch: Dispatch | None = None,
+        **parts: Any,
+    ) -> None:  # fmt: skip
+        self.rehearsal = Rehearsal()
+        self.office = Office.of(settings, wrap=self.rehearsal.wrap, sink=NoSink(), agents=agents, **parts)
+        self._dispatch = dispatch
+
+    async def generate_step_response(
+        self, step_name: str, email_content: EmailMessage, context_data: Mapping[str, Any] | None = None
+    ) -> StepExecutionResult:
+        """What a step gives for a mail and the data it needs; `ConfigurationError` for an unknown step."""
+        flow = self.office.flow
+        step = self.named(step_name)
+        packed = pack(email_content, self.office.settings.warranty.timezone, self.office.now())
+        data = {**packed.data, **(context_data or {})}
+        stopper = _AfterOne()
+        dispatch = self._dispatch(flow) if self._dispatch is not None else None
+        engine = Engine(MemoryStore(), [flow], observers=[stopper], dispatch=dispatch)
+        stopper.engine = engine
+        async with engine:
+            at = step if step != flow.playbook.start else None
+            run_id = await engine.start(flow, data, beside=packed.beside, at=at)
+            await engine.finish(run_id)
+            entries = [entry async for entry in read(engine.store, run_id)]
+            blobs = await blobs_of(engine.store, entries)
+        (visit, *_) = visits(entries, playbook=flow.playbook, blobs=blobs)
+        metadata = {
+            "reason": visit.reason, "mode": visit.mode, "attempts": visit.attempts,
+            "fallback": visit.fallback, "data": visit.changes, "duration_ms": visit.duration_ms,
+        }  # fmt: skip
+        return StepExecutionResult(
+            visit.next_step, response_text(visit, flow.playbook), metadata, step, visit.calls
+        )
+
+    def named(self, name: str) -> str:
+        """A step by its id, an alias, or the beginning of its id."""
+        steps = self.office.flow.playbook.steps
+        found = self.office.flow.playbook.aliases.get(folded(name))
+        if found in steps:
+            return str(found)
+        meant = [step for step in steps if step.startswith(name)] if name else []
+        if len(meant) == 1:
+            return meant[0]
+        raise ConfigurationError(
+            f"There is no step '{name}'.{nearest(name, steps)} Steps: {', '.join(steps)}."
+        )

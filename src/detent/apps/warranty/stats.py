@@ -1,0 +1,260 @@
+"""What the runs of the mailbox add up to, step by step: folded from journals, page by page.
+
+A run that goes on where another failed begins with a copy of that journal. What is copied is counted where it
+happened and nowhere else; only the path is told as a whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from detent.apps.warranty.legacy.flow import NAME as LEGACY
+from detent.engine.journals import read
+from detent.engine.ports import RunQuery, RunRow, Store
+from detent.evals.paths import drawn
+from detent.flows.playbook.history import StepVisit, visits
+from detent.flows.playbook.instruction import DEGRADED, FAILED
+from detent.insight.spread import Spread
+from detent.insight.words import columns, count
+from detent.kernel.entries import Entry, Moved, Started
+from detent.kernel.status import Status
+
+FLOW = "warranty"
+PAGE = 200
+MOST_PATHS = 1000
+"""Different paths that are counted apart."""
+OTHERS = "others"
+UNDER_WAY = "under way"
+SHOWN = 10
+"""Paths shown to people."""
+TROUBLED = (Status.FAILED, Status.DEGRADED)
+
+
+@dataclass(frozen=True, slots=True)
+class StepStats:
+    """What the visits to one step add up to."""
+
+    step: str
+    visits: int
+    runs: int
+    """Runs that came here."""
+    share: float
+    """Of all runs."""
+    failures: Mapping[str, int]
+    """Runs that failed or were degraded here, by reason."""
+    fallbacks: Mapping[str, int]
+    """Visits that were an agent's and were decided by code, by reason."""
+    attempts: int
+    p50_ms: float | None
+    p95_ms: float | None
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "step": self.step,
+            "visits": self.visits,
+            "runs": self.runs,
+            "share": self.share,
+            "failures": dict(self.failures),
+            "fallbacks": dict(self.fallbacks),
+            "attempts": self.attempts,
+            "p50_ms": self.p50_ms,
+            "p95_ms": self.p95_ms,
+        }
+
+
+class Trouble(NamedTuple):
+    """A place where runs fail."""
+
+    step: str
+    reason: str
+    count: int  # type: ignore[assignment]  # a field, not the method of tuples
+    run: str
+    """One of them, the latest."""
+
+
+@dataclass(frozen=True, slots=True)
+class MailboxStats:
+    """What all runs add up to."""
+
+    runs: int
+    steps: tuple[StepStats, ...]
+    """By name."""
+    paths: Mapping[str, int]
+    """The most frequent first."""
+    ends: Mapping[str, int]
+    troubles: tuple[Trouble, ...]
+    """Where runs fail, the most frequent first."""
+    legacy: Mapping[str, int] = field(default_factory=dict)
+    """Runs of legacy mode by how they ended."""
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "runs": self.runs,
+            "steps": [step.to_plain() for step in self.steps],
+            "paths": [{"path": path, "runs": number} for path, number in self.paths.items()],
+            "ends": dict(self.ends),
+            "troubles": [one._asdict() for one in self.troubles],
+            "legacy": dict(self.legacy),
+        }
+
+    def lines(self) -> list[str]:
+        """For people."""
+        return _lines(self)
+
+
+async def mailbox_stats(store: Store, since: float | None = None) -> MailboxStats:
+    """Add up the runs created since a time, or all there are."""
+    sums = _Sums()
+    async for row in _rows(store, FLOW, since):
+        entries = [entry async for entry in read(store, row.id)]
+        sums.add(row, entries)
+    legacy: Counter[str] = Counter()
+    async for row in _rows(store, LEGACY, since):
+        legacy[_end(row)] += 1
+    return sums.stats(legacy)
+
+
+async def _rows(store: Store, flow: str, since: float | None) -> Any:
+    before: int | None = None
+    while True:
+        page = await store.rows(RunQuery(flow=flow, since=since, before=before, limit=PAGE))
+        for row in page.rows:
+            yield row
+        if page.next is None:
+            return
+        before = page.next
+
+
+@dataclass(slots=True)
+class _StepSums:
+    visits: int = 0
+    runs: int = 0
+    attempts: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    fallbacks: Counter[str] = field(default_factory=Counter)
+    ms: Spread = field(default_factory=Spread)
+
+
+@dataclass(slots=True)
+class _Sums:
+    runs: int = 0
+    steps: dict[str, _StepSums] = field(default_factory=dict)
+    paths: Counter[str] = field(default_factory=Counter)
+    ends: Counter[str] = field(default_factory=Counter)
+    troubles: Counter[tuple[str, str]] = field(default_factory=Counter)
+    latest: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def add(self, row: RunRow, entries: Sequence[Entry]) -> None:
+        done = visits(entries)
+        own = done[_copied(entries) :]
+        self.runs += 1
+        self.ends[_end(row)] += 1
+        path = drawn([visit.step_name for visit in done])
+        self.paths[path if path in self.paths or len(self.paths) < MOST_PATHS else OTHERS] += 1
+        for visit in own:
+            here = self._step(visit.step_name)
+            here.visits += 1
+            here.attempts += visit.attempts
+            here.ms.add(visit.duration_ms)
+            if visit.fallback is not None:
+                here.fallbacks[visit.fallback] += 1
+        for step in {visit.step_name for visit in own}:
+            self._step(step).runs += 1
+        if row.now.status in TROUBLED:
+            place = (_failing_step(entries, done), _reason(row))
+            self._step(place[0]).failures[place[1]] += 1
+            self.troubles[place] += 1
+            self.latest.setdefault(place, row.id)  # rows come newest first
+
+    def _step(self, name: str) -> _StepSums:
+        found = self.steps.get(name)
+        if found is None:
+            found = self.steps[name] = _StepSums()
+        return found
+
+    def stats(self, legacy: Counter[str]) -> MailboxStats:
+        return MailboxStats(
+            self.runs,
+            tuple(
+                StepStats(
+                    name, sums.visits, sums.runs, sums.runs / self.runs, dict(sums.failures.most_common()),
+                    dict(sums.fallbacks.most_common()), sums.attempts, sums.ms.at(0.5), sums.ms.at(0.95),
+                )
+                for name, sums in sorted(self.steps.items())
+            ),
+            dict(self.paths.most_common()),
+            dict(self.ends.most_common()),
+            tuple(
+                Trouble(*place, number, self.latest[place]) for place, number in self.troubles.most_common()
+            ),
+            dict(legacy.most_common()),
+        )  # fmt: skip
+
+
+def _copied(entries: Sequence[Entry]) -> int:
+    """How many visits of a journal are copied from the run this one goes on from."""
+    started = entries[0].body if entries else None
+    origin = started.forked_from if isinstance(started, Started) else None
+    return len(visits(entries[: int(origin["seq"])])) if origin else 0
+
+
+def _end(row: RunRow) -> str:
+    """How a run ended: the end it came to, or how it stands."""
+    if not row.now.status.is_end:
+        return UNDER_WAY if row.now.status is Status.RUNNING else row.now.status.value
+    if row.now.status is Status.FAILED:
+        return FAILED
+    return row.now.state if row.now.status in (Status.SUCCEEDED, Status.DEGRADED) else row.now.status.value
+
+
+def _failing_step(entries: Sequence[Entry], done: Sequence[StepVisit]) -> str:
+    """The step a run failed in; of one that made too many, the step it did not begin any more."""
+    for entry in reversed(entries):
+        if isinstance(entry.body, Moved) and entry.body.to in (FAILED, DEGRADED):
+            return entry.body.frm
+    return done[-1].step_name if done else "none"
+
+
+def _reason(row: RunRow) -> str:
+    return (row.now.reason or row.now.status.value).partition(":")[0]
+
+
+def _lines(found: MailboxStats) -> list[str]:
+    heads = ("step", "visits", "share", "attempts", "failures", "fallbacks", "p50 ms", "p95 ms")
+    rows = [
+        (
+            step.step, f"{step.visits:,}", f"{100 * step.share:.1f} %", f"{step.attempts:,}",
+            _counted(step.failures), _counted(step.fallbacks), _ms(step.p50_ms), _ms(step.p95_ms),
+        )
+        for step in found.steps
+    ]  # fmt: skip
+    lines = [count(found.runs, "run"), *columns([heads, *rows], frozenset({1, 2, 3, 6, 7}))]
+    lines += ["", "ends", *_table(found.ends.items(), found.runs)]
+    shown = list(found.paths.items())
+    lines += ["", "paths", *_table(shown[:SHOWN], found.runs)]
+    if len(shown) > SHOWN:
+        lines.append(f"  and {count(len(shown) - SHOWN, 'more path')}")
+    if found.troubles:
+        told = [(f"  {one.step}", one.reason, f"{one.count:,}", one.run) for one in found.troubles]
+        lines += ["", "where runs fail", *columns(told, frozenset({2}))]
+    if found.legacy:
+        lines += ["", "legacy mode", *_table(found.legacy.items(), sum(found.legacy.values()))]
+    return lines
+
+
+def _table(counts: Iterable[tuple[str, int]], of: int) -> list[str]:
+    rows = [(f"  {name}", f"{number:,}", f"{100 * number / of:.1f} %") for name, number in counts]
+    return columns(rows, frozenset({1, 2}))
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in counts.items()) or "–"
+
+
+def _ms(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0f}"

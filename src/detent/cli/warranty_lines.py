@@ -1,0 +1,179 @@
+"""How the mailbox shows its work: a line a mail, live; with steps in between where they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from detent.cli.output import clean, is_terminal, paint, say, status, width
+from detent.cli.progress import step_line, under_way
+
+if TYPE_CHECKING:
+    from detent.apps.warranty.office import Office
+    from detent.apps.warranty.service import Told
+    from detent.engine.engine import Engine
+    from detent.kernel.entries import Entry
+
+PATH = 20
+"""Columns of a path."""
+WORDS = 52
+"""Columns of what became of a mail."""
+ANSWERED = {
+    "03b-device-not-found": "asked",
+    "03d-request-serial": "asked",
+    "04-out-of-scope": "redirected",
+}
+"""What an answer amounts to, where it is more than an answer."""
+COLOURS = {
+    "ignored": "bright_black", "duplicate": "bright_black", "marked": "bright_black",
+    "held": "yellow", "unreadable": "yellow",
+}  # fmt: skip
+
+
+class MailLines:
+    """Prints what is done about mails. On a terminal it also shows what is under way."""
+
+    def __init__(self, *, steps: bool = False, effects: Mapping[str, Any] | None = None) -> None:
+        self.labels: dict[tuple[str, str], str] = {}
+        """Reasons of edges, as the step files have them."""
+        self.widest = 12
+        self._steps = steps
+        self._effects = effects
+        """Effects that were only shown, by run."""
+        self._at: dict[str, str] = {}
+        self._console: Any = None
+        self._status: Any = None
+
+    def __enter__(self) -> MailLines:
+        if is_terminal():
+            from rich.console import Console
+
+            self._console = Console(highlight=False, markup=False, emoji=False)
+            self._status = self._console.status("", spinner="dots", spinner_style="cyan")
+            self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
+        """Follow a run."""
+        from detent.apps.warranty.events import short
+
+        if self._steps and (line := step_line(entry, self.widest)) is not None:
+            self._print(f"  {line}")
+        doing = under_way(entry)
+        if doing is None:
+            return
+        if doing:
+            self._at[run_id] = short(doing)
+        else:
+            self._at.pop(run_id, None)
+        if self._status is not None:
+            from rich.text import Text
+
+            shown = "   ".join(f"{key.split('-')[1]} {at}" for key, at in list(self._at.items())[:4])
+            self._status.update(Text(clean(shown), style="dim"))
+
+    def told(self, told: Told) -> None:
+        """Print what became of a mail."""
+        from detent.apps.warranty.events import path_of
+
+        result = told.result
+        if result is None:
+            painted = paint(told.what, COLOURS.get(told.what)) if told.what in COLOURS else status(told.what)
+            gap = " " * max(1, PATH - len(told.what))
+            self._print(f"  {told.mail_key}  {painted}{gap} {clean(told.reason or '')}".rstrip())
+            return
+        path = path_of(result.step_sequence)
+        words = self.words(told)
+        line = f"  {told.mail_key}  {path}{' ' * max(0, PATH - width(path))} "
+        took = f"{round(result.processing_time_ms):>6} ms"
+        words = words + " " * max(0, WORDS - width(words))
+        self._print(f"{line}{status(result.status.value, words)} {took}")
+        for tool, args in (self._effects or {}).get(told.run_id or "", ()):
+            self._show(tool, args)
+
+    def words(self, told: Told) -> str:
+        """What became of a mail, in a few words."""
+        result = told.result
+        assert result is not None
+        steps = result.step_sequence
+        effects = [call for call in result.function_calls if call.kind == "effect" and call.success]
+        parts: list[str] = []
+        acting = {call.step_name for call in effects}
+        for frm, to in pairwise(steps):
+            if frm not in acting and (label := self.labels.get((frm, to))):
+                parts = [label]
+        if result.orchestrator == "legacy":
+            parts = [result.scenario_used]
+        if result.ticket_id:
+            parts.append(f"ticket {result.ticket_id}")
+        sent = [call for call in effects if call.function_name == "send_email"]
+        if result.success and sent:
+            state = (sent[-1].result or {}).get("status", "sent")
+            parts.append(ANSWERED.get(steps[-1], f"reply {state}"))
+        elif not result.success:
+            parts.append(f"{told.what.replace('_', ' ')}: {result.reason or 'unknown'}")
+            if told.what == "degraded" and sent:
+                parts.append("redirected")
+        return clean(", ".join(parts))
+
+    def _show(self, tool: str, args: Mapping[str, Any]) -> None:
+        if tool == "send_email":
+            self._print(f"      would send to {clean(args['to'])}: {clean(args['subject'])}")
+            for line in str(args["body"]).splitlines():
+                self._print(paint(f"        {clean(line)}".rstrip(), dim=True))
+        else:
+            said = ", ".join(f"{name}: {clean(value)}" for name, value in args.items() if value is not None)
+            self._print(f"      would {tool.replace('_', ' a ')}: {said}")
+
+    def _print(self, line: str) -> None:
+        if self._console is None:
+            say(line)
+            return
+        from rich.text import Text
+
+        self._console.print(Text.from_ansi(line), no_wrap=True, overflow="ellipsis", crop=True)
+
+
+def told_plain(told: Told) -> dict[str, Any]:
+    """What was done about a mail, as JSON values; no word of the mail."""
+    plain: dict[str, Any] = {"mail": told.mail_key, "what": told.what, "reason": told.reason}
+    if told.run_id is not None:
+        plain["run"] = told.run_id
+    result = told.result
+    if result is not None:
+        plain |= {
+            "orchestrator": result.orchestrator, "path": result.step_sequence, "end": result.end,
+            "ticket_id": result.ticket_id, "response_sent": result.response_sent, "flags": result.flags,
+            "warranty_status": result.warranty_status, "ms": round(result.processing_time_ms, 3),
+        }  # fmt: skip
+    return plain
+
+
+async def header(office: Office, engine: Engine, where: str, mode: str) -> str:
+    """One line about what is at work."""
+    flow = office.flow
+    agents = [name for name, step in flow.steps.items() if engine.dispatcher.plan_for(flow, step).agent]
+    steps = "all deterministic" if not agents else f"{len(agents)} by an agent"
+    count = getattr(office.registry, "count", None)
+    registry = f"registry {await count()} devices" if count is not None else "registry: CRM"
+    name = paint("warranty", bold=True)
+    line = f"{name}   {where}   {mode} mode   {len(flow.steps)} steps, {steps}"
+    return f"{line}   {registry}"
+
+
+def summary(counts: Mapping[str, int]) -> str:
+    """One line about what was done."""
+    total = sum(counts.values())
+    shown = [name for name in ("succeeded", "degraded", "failed") if counts.get(name) or name != "degraded"]
+    others = [name for name in counts if name not in ("succeeded", "degraded", "failed") and counts[name]]
+    words = [f"{counts.get(name, 0)} {name}" for name in [*shown[:1], *others, *shown[1:]]]
+    return f"  {total} mail{'s' if total != 1 else ''}: {', '.join(words)}"

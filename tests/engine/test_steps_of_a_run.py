@@ -96,10 +96,31 @@ async def test_children_do_not_inherit_it():
     assert executor.calls == []
 
 
-async def test_an_agent_of_one_run_is_held_to_that_runs_budget():
-    engine, executor = engine_of(flow_of())
-    async with engine:
-        run = await engine.run("sorting", config=AGENT, budget=Budget(tokens=1, steps=5))
+async def test_where_only_this_run_asks_agents_it_goes_on_by_code_when_the_tokens_are_used_up():
+    async def sort(ctx):
+        return {ctx.state: "by code"}
+
+    states = ("first", "second")
+    steps = {
+        name: Step(name, sort, "Sort it.", output_schema={"type": "object", "required": [name]})
+        for name in states
+    }
+    moves = {"first": ["second"], "second": ["done"]}
+    machine = Machine("twice", start="first", moves=moves, ends={"done": Status.SUCCEEDED})
+    reply = {"output": {"first": "by agent"}, "usage": {"input_tokens": 10}, "repeat": True}
+    executor = ScriptedStepExecutor([reply])
+    dispatch = DispatchSettings(executors=ScriptedSource(executor))
+    agent = {"steps": {name: {"mode": "agent", "autonomy": "approver"} for name in states}}
+    async with Engine(MemoryStore(), [Flow(machine, steps)], dispatch=dispatch) as engine:
+        run = await engine.run("twice", config=agent, budget=Budget(tokens=5))
     assert run.status is Status.SUCCEEDED
-    assert run.data["kind"] in ("by agent", "by code")
-    assert len(executor.calls) <= 1
+    assert run.data == {"first": "by agent", "second": "by code"}
+    assert len(executor.calls) == 1
+
+
+async def test_a_file_of_words_belongs_into_the_settings():
+    engine, _ = engine_of(flow_of())
+    async with engine:
+        with pytest.raises(ConfigurationError, match="prompt_file"):
+            said = {"mode": "agent", "prompt_file": "words.md"}
+            await engine.start("sorting", config={"steps": {"sort": said}})

@@ -491,3 +491,23 @@ def test_whatever_resolves_is_a_valid_configuration_again(mode, other, agent_onl
     assert again == found.config
     if found.config.mode is StepMode.DETERMINISTIC and not found.config.shadow:
         assert not any(getattr(found.config, name) for name in agent_only)
+
+
+def test_time_and_attempts_may_be_said_as_applications_say_them():
+    said = StepConfig.read({"mode": "agent", "timeout_s": 20, "max_attempts": 3})
+    assert (said.timeout, said.max_retries) == (20.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"timeout_s": 5, "timeout": 5}, "timeout_s and timeout are two ways of saying the same"),
+        ({"timeout_s": 0}, "timeout is 0; it takes a number of seconds above 0"),
+        ({"max_attempts": 0}, "max_attempts takes a whole number of 1 or more"),
+        ({"max_attempts": "three"}, "max_attempts takes a whole number of 1 or more"),
+        ({"max_attempts": 2, "max_retries": 1}, "max_attempts counts the first try"),
+    ],
+)
+def test_synonyms_are_checked_like_what_they_stand_for(said, told):
+    with pytest.raises(StepConfigError, match=told):
+        StepConfig.read(said)

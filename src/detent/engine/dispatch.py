@@ -257,7 +257,13 @@ def _own(flow: Flow, step: Step, said: Mapping[str, Any]) -> StepConfig:
     """What a run says about one of its steps."""
     for key in (flow.qualified(step), step.name):
         if key in said:
-            return StepConfig.read(said[key], where=f"the run's own configuration of '{key}'")
+            where = f"the run's own configuration of '{key}'"
+            config = StepConfig.read(said[key], where=where)
+            if config.prompt_file is not None:
+                raise ConfigurationError(
+                    f"{where}: prompt_file belongs into the settings; say prompt_suffix."
+                )
+            return config
     return UNSAID
 
 

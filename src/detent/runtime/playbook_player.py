@@ -45,6 +45,7 @@ from detent.kernel.errors import ConfigurationError, DetentError
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import Run
 from detent.runtime.dispatching import dispatch_settings
+from detent.runtime.mcp import mcp_servers
 from detent.runtime.playbooks import home_of, is_playbook, playbook_of
 from detent.runtime.settings import Settings
 
@@ -76,7 +77,8 @@ class PlaybookPlayer:
         self.settings = settings
         self.folder = folder
         self._playbooks: dict[tuple[str, ...], Playbook] = {}
-        self.model = settings.get("model", "id") or settings.get("model", "model_id")
+        asked = settings.get("model", "provider") not in (None, "none")
+        self.model = (settings.get("model", "id") or settings.get("model", "model_id")) if asked else None
         self._flow(Path(), ())  # what is wrong with the files is told before any case is read
 
     def contracts(self, case: EvalTestCase) -> Contracts:
@@ -125,10 +127,18 @@ class PlaybookPlayer:
         wrap: Callable[[Tool], Tool] | None = None,
         agents: Sequence[str] = (),
     ) -> PlaybookFlow:
-        return playbook_of(
+        # Made anew for each case: cases are played side by side, and each closes what it opened.
+        servers = mcp_servers(self.settings) if self.settings.get("mcp") is not None else {}
+        flow = playbook_of(
             self.settings, self.folder, wrap=wrap, overlays=overlays, agents=agents, write=write,
             sink=Outbox(write / "outbox"), retry=AT_ONCE,
+            tools=[tool for server in servers.values() for tool in server.tools],
         )  # fmt: skip
+        used = {name for step in flow.steps.values() for name in step.queries or ()}
+        flow.needs += [
+            server for server in servers.values() if any(tool.name in used for tool in server.tools)
+        ]
+        return flow
 
 
 class _Play:

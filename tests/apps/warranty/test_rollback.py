@@ -9,17 +9,22 @@ from typing import Any
 import pytest
 import structlog
 
+from detent.adapters.mail.eml_folder import EmlFolder
 from detent.adapters.stores.memory import MemoryStore
 from detent.adapters.stores.sqlite import SQLiteStore
+from detent.apps.warranty.intake import Intake
+from detent.apps.warranty.intake_records import Records
 from detent.apps.warranty.legacy.flow import Legacy
+from detent.apps.warranty.mail_data import pack
 from detent.apps.warranty.processor import EmailProcessor
 from detent.apps.warranty.results import ProcessingResult
 from detent.apps.warranty.rollback import DAY, IntakePaused, Rollback
+from detent.apps.warranty.service import Service
 from detent.apps.warranty.settings import Orchestration
 from detent.engine.tools import ToolError
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.status import Status
-from tests.apps.warranty.correspondence import mailbox, usual
+from tests.apps.warranty.correspondence import NOW, TEXTS, mailbox, raw, usual
 
 
 class Hand:
@@ -271,8 +276,53 @@ class TestWithMails:
         assert after.scenario_used == "valid-warranty"
         assert (finished.orchestrator, finished.success) == ("step", True)
 
+    async def serving(self, box: Any, rollback: Rollback, names: dict[str, str]) -> list[Any]:
+        """Put mails into the inbox and have the service look once; gives what was done about each."""
+        settings = box.settings
+        inbox = settings.path(settings.mail.inbox)
+        inbox.mkdir(parents=True, exist_ok=True)
+        for name, kind in names.items():
+            subject, body = TEXTS[kind, "en"]
+            (inbox / f"{name}.eml").write_bytes(raw(body, subject))
+        older = Legacy(box.office, box.engine) if settings.orchestration.legacy_available else None
+        processor = EmailProcessor(box.orchestrator, legacy=older, choose=rollback.choose)
+        records = Records(settings.path(settings.tools.database), lambda: NOW.timestamp())
+        told: list[Any] = []
+        source = EmlFolder(inbox)
+        await source.open()
+        service = Service(
+            box.office, processor, source, Intake(box.office, records, processor.choose),
+            tell=told.append, settled=rollback.settled, paused=rollback.paused,
+        )  # fmt: skip
+        await service.once()
+        await source.close()
+        await records.close()
+        return told
+
+    async def test_the_service_counts_takes_the_way_back_and_goes_on_with_legacy(self, tmp_path):
+        """W-32."""
+        refused = {"create_ticket": [ToolError("refused", "no")] * 3}
+        said = {"orchestration": {"rollback": {"min_runs": 3}}}
+        async with mailbox(tmp_path, said, faults=refused) as box:
+            rollback = Rollback(box.engine.store, box.settings.orchestration, Hand())
+            await self.serving(box, rollback, {"a": "valid", "b": "valid", "c": "valid"})
+            watch = await rollback.watch()
+            (after,) = await self.serving(box, rollback, {"d": "expired"})
+        assert (watch.failed, len(watch.window), watch.failing()) == (3, 3, {"03a-valid-warranty": 3})
+        assert after.result.orchestrator == "legacy"
+        assert after.result.scenario_used == "invalid-warranty"
+
+    async def test_the_service_takes_nothing_in_where_legacy_mode_is_retired(self, tmp_path):
+        """W-33."""
+        said = {"orchestration": {"legacy_available": False}}
+        async with mailbox(tmp_path, said) as box:
+            rollback = Rollback(box.engine.store, box.settings.orchestration, Hand())
+            await rollback.trip()
+            assert await self.serving(box, rollback, {"a": "valid"}) == []
+            await rollback.reset()
+            (told,) = await self.serving(box, rollback, {})
+        assert told.result.success
+
 
 def packed(box: Any, mail: Any) -> Any:
-    from detent.apps.warranty.mail_data import pack
-
     return pack(mail, box.settings.warranty.timezone, box.office.now())

@@ -24,7 +24,7 @@ from tests.adapters.mail.servers import PASSWORD, USER, imap_server, smtp_server
 from tests.apps.warranty.mailroom import COVERED, NO_SERIAL, Room, mail, whats
 
 LATER = timedelta(minutes=16)
-EXPIRED = "Our kiosk PX2-55910 restarts by itself all the time."
+EXPIRED = "Our kiosk, serial number PX2-55910, restarts by itself all the time."
 POLISH = "Dzień dobry, skaner nie łączy się z kasą, nr seryjny LM-77-0412. Proszę o pomoc."
 BATCH = {1: COVERED, 2: NO_SERIAL, 3: EXPIRED, 4: POLISH, 5: "What are your opening hours?"}
 PATHS = {

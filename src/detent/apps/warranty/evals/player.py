@@ -164,7 +164,7 @@ class WarrantyPlayer:
 
     def _overlays(self, case: EvalTestCase) -> list[Path]:
         """The overlays of the project and of a case: a folder beside it, or one that ships."""
-        found = overlays(self.settings)
+        found = overlays(self.settings) if case.input.get("playbook") is None else []
         said = case.input.get("overlays") or ()
         for name in [said] if isinstance(said, str) else said:
             own = (_beside(case) / name).absolute()

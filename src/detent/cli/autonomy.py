@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from detent.kernel.evidence import Demotion
     from detent.kernel.step_config import Resolved
 
-SECTION = "Judge agents"
+SECTION = "Judge"
 
 StepName = Annotated[
     str, typer.Argument(metavar="STEP", help="A step: flow/step, or its own name where only one has it.")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from detent.evals.report import EvalReport
     from detent.evals.selecting import Filter
 
-SECTION = "Judging"
+SECTION = "Judge"
 NOT_ENOUGH = 4
 """Exit code when too little passed, or there was nothing to play."""
 KEPT = ".detent/evals"

@@ -36,6 +36,7 @@ MailFile = Annotated[Path, typer.Argument(metavar="FILE", help="A mail, as an .e
 def add(app: typer.Typer) -> None:
     """Add the commands to the program."""
     warranty_reports.add(group)
+    warranty_reports.add(group)
     app.add_typer(group, name="warranty", rich_help_panel=SECTION)
 
 

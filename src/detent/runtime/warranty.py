@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from detent.apps.warranty.settings import WarrantySettings, read
 from detent.kernel.autonomy import StepMode
-from detent.kernel.errors import ConfigurationError, IntegrationMissing
+from detent.kernel.errors import IntegrationMissing
 from detent.runtime.settings import Settings
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from detent.apps.warranty.office import Office
     from detent.apps.warranty.processor import EmailProcessor
     from detent.apps.warranty.responses import ResponseGenerator
+    from detent.apps.warranty.rollback import Rollback
+    from detent.apps.warranty.service import Service, Tell
     from detent.engine.engine import Engine
     from detent.engine.flow import Flow
 
@@ -111,26 +113,31 @@ def engine_of(
     return engine
 
 
-def processor_of(office: Office, engine: Engine) -> EmailProcessor:
+def rollback_of(office: Office, engine: Engine) -> Rollback:
+    """Who watches whether step mode does well enough."""
+    from detent.apps.warranty.rollback import Rollback
+
+    return Rollback(engine.store, office.settings.orchestration, lambda: office.now().timestamp())
+
+
+def processor_of(office: Office, engine: Engine, rollback: Rollback | None = None) -> EmailProcessor:
     """Who processes the mails of an office."""
     from detent.apps.warranty.events import tell_events
+    from detent.apps.warranty.experiment import trial_for
     from detent.apps.warranty.processor import EmailProcessor, StepOrchestrator
     from detent.apps.warranty.router import StepRouter
 
     orchestration = office.settings.orchestration
-    orchestrator = StepOrchestrator(office, engine, StepRouter(office.desk, orchestration.router))
-    if not orchestration.legacy_available:
-        if not orchestration.use_step_orchestrator:
-            raise ConfigurationError(
-                "Legacy mode is asked for (orchestration.use_step_orchestrator: false) and retired "
-                "(orchestration.legacy_available: false). Say one of them otherwise."
-            )
-        return EmailProcessor(orchestrator)
-    from detent.apps.warranty.legacy.flow import Legacy
+    router = StepRouter(office.desk, orchestration.router)
+    orchestrator = StepOrchestrator(office, engine, router, trial_for(office.settings))
+    legacy = None
+    if orchestration.legacy_available:
+        from detent.apps.warranty.legacy.flow import Legacy
 
-    legacy = Legacy(office, engine)
-    tell_events(engine, legacy.flow)
-    return EmailProcessor(orchestrator, legacy=legacy)
+        legacy = Legacy(office, engine)
+        tell_events(engine, legacy.flow)
+    choose = (rollback or rollback_of(office, engine)).choose
+    return EmailProcessor(orchestrator, legacy=legacy, choose=choose)
 
 
 def records_of(office: Office) -> Records:
@@ -152,6 +159,16 @@ class Mailbox:
     records: Records
     intake: Intake
     source: MailSource
+    rollback: Rollback
+
+    def service(self, tell: Tell | None = None) -> Service:
+        """The service that works it."""
+        from detent.apps.warranty.service import Service
+
+        return Service(
+            self.office, self.processor, self.source, self.intake, tell=tell,
+            settled=self.rollback.settled, paused=self.rollback.paused,
+        )  # fmt: skip
 
 
 @asynccontextmanager
@@ -185,7 +202,8 @@ async def opened(
             parts |= {"sink": NoSink(), "wrap": lambda tool: rehearsal.wrap(told(tool))}
         office = office_for(settings, **parts)
         engine = engine_of(settings, office, others=others, observers=observers)
-        processor = processor_of(office, engine)
+        rollback = rollback_of(office, engine)
+        processor = processor_of(office, engine, rollback)
         source = source if source is not None else source_for(office.settings, environ)
         await _check_registry(office)
         await source.open()
@@ -195,7 +213,7 @@ async def opened(
         records = records_of(office)
         stack.push_async_callback(records.close)
         intake = Intake(office, records, processor.choose)
-        yield Mailbox(office.settings, office, engine, processor, records, intake, source)
+        yield Mailbox(office.settings, office, engine, processor, records, intake, source, rollback)
 
 
 class _aside:

@@ -649,4 +649,3 @@ async def test_failures_are_said_with_their_step(tmp_path):
     assert failed["log_level"] == "error"
     (function,) = [line for line in lines if line["event"] == "function.failed"]
     assert (function["function"], function["code"], function["attempts"]) == ("send_email", "outbox", 3)
-

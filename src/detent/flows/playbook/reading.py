@@ -34,7 +34,8 @@ KEYS = (
     *REQUIRED, "aliases", "available_functions", "needs", "outputs", "handler", "call", "effects", "variant",
     "validator", "text_fields", "mode", "autonomy", "timeout_s", "max_attempts", "trigger",
 )  # fmt: skip
-DECLARATIVE = ("call", "effects", "variant")
+DECLARATIVE = ("call", "effects")
+"""What stands in place of a handler; a template's variant alone says nothing that could be done."""
 BODY_ARGUMENT = "body"
 """The argument a template fills when nothing else is said."""
 
@@ -216,10 +217,7 @@ class _Reader:
                 self.wrong("P04", (key,), f"'{key}' is required and must not be empty.")
         declarative = any(key in said for key in DECLARATIVE)
         if "handler" in said and declarative:
-            # A variant of a template may be told to a handler, too.
-            declarative = any(key in said for key in DECLARATIVE if key != "variant")
-        if "handler" in said and declarative:
-            other = next(key for key in DECLARATIVE if key in said and key != "variant")
+            other = next(key for key in DECLARATIVE if key in said)
             self.wrong("P06", (other,), f"'{other}' stands in place of a handler; say one of them.")
         return InstructionFile(
             name=self.name(path.stem),

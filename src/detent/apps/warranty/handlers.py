@@ -120,7 +120,6 @@ class Desk:
             category="warranty-repair",
             warranty_status=covered.get("status"),
             subject=f"{device}: {serial}" if device else serial,
-            source_message_id=mail.message_id,
         )
         return Outcome(CONFIRM, set={"ticket_id": ticket["ticket_id"]})
 

@@ -1,5 +1,6 @@
 """Events reach whoever listens, and cost next to nothing when nobody does."""
 
+import asyncio
 import logging
 import subprocess
 import sys
@@ -128,3 +129,26 @@ def test_a_program_that_configures_nothing_hears_nothing_and_loads_no_structlog(
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_facts_of_a_block_stand_in_every_line_of_it_and_of_tasks_begun_there(caplog):
+    async def both() -> None:
+        with log.about(mail_key="m1"):
+            task = asyncio.create_task(later())
+            with log.about(step="b"):
+                log.info("inner.said")
+        log.info("outer.said")
+        await task
+
+    async def later() -> None:
+        log.info("task.said", mail_key="own")
+        log.info("task.ended")
+
+    with caplog.at_level(logging.INFO, "detent"):
+        asyncio.run(both())
+    assert [record.getMessage() for record in caplog.records] == [
+        "inner.said mail_key=m1 step=b",
+        "outer.said",
+        "task.said mail_key=own",
+        "task.ended mail_key=m1",
+    ]

@@ -161,3 +161,17 @@ def test_a_plugin_may_bring_headings_of_its_own(tmp_path):
         ConfigurationError, match="line 2: unknown key 'desk.languge'. Did you mean 'language'"
     ):
         read_settings(folder=tmp_path, environ={}, headings=headings)
+
+
+def test_an_applications_flow_is_made_when_it_is_asked_for(tmp_path):
+    catalog = Catalog(Settings(tmp_path))
+    assert "warranty" not in catalog.all()
+    assert len(catalog.get("warranty").flow.steps) == 8
+    assert catalog.get("warranty-legacy").flow.name == "warranty-legacy"
+    assert catalog.look("warranty-legacy").flow is catalog.get("warranty-legacy").flow
+
+
+def test_a_retired_way_is_not_made(tmp_path):
+    catalog = Catalog(Settings(tmp_path, values={"orchestration": {"legacy_available": False}}))
+    assert catalog.look("warranty") is not None
+    assert catalog.look("warranty-legacy") is None

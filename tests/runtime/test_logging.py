@@ -59,3 +59,21 @@ def test_text_is_plain_where_nobody_looks(tmp_path, capsys):
 def test_what_cannot_be_meant_is_refused(tmp_path, values, said):
     with pytest.raises(ConfigurationError, match=said):
         configure(logging(tmp_path, **values))
+
+
+def test_news_and_troubles_may_go_to_two_streams(tmp_path, capsys):
+    configure(logging(tmp_path, format="json"), split=True)
+    log.info("run.ended")
+    log.warning("step.failed")
+    log.error("run.failed")
+    said = capsys.readouterr()
+    assert [json.loads(line)["event"] for line in said.out.splitlines()] == ["run.ended"]
+    assert [json.loads(line)["event"] for line in said.err.splitlines()] == ["step.failed", "run.failed"]
+
+
+def test_a_file_takes_both(tmp_path, capsys):
+    configure(logging(tmp_path, format="json", file="out.log"), split=True)
+    log.info("run.ended")
+    log.error("run.failed")
+    assert len((tmp_path / "out.log").read_text().splitlines()) == 2
+    assert capsys.readouterr() == ("", "")

@@ -24,7 +24,7 @@ def _group(help: str) -> typer.Typer:
     return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None, context_settings=_CONTEXT)
 
 
-group = _group("A service mailbox: find the serial, check the warranty, open a ticket, answer.")
+group = _group("A service mailbox: check warranties, open tickets, answer.")
 registry = _group("The registry of devices.")
 tickets = _group("Service tickets.")
 group.add_typer(registry, name="registry")
@@ -35,7 +35,6 @@ MailFile = Annotated[Path, typer.Argument(metavar="FILE", help="A mail, as an .e
 
 def add(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    warranty_reports.add(group)
     warranty_reports.add(group)
     app.add_typer(group, name="warranty", rich_help_panel=SECTION)
 
@@ -138,7 +137,6 @@ def retry(
 
 
 async def _retry(workspace: Workspace, said: str, whole: bool, json: bool) -> int:
-    from detent.apps.warranty.service import Service
     from detent.cli.output import say, say_json
     from detent.cli.warranty_lines import MailLines, told_plain
     from detent.cli.warranty_run import BAD, learn
@@ -149,9 +147,8 @@ async def _retry(workspace: Workspace, said: str, whole: bool, json: bool) -> in
     async with opened(workspace.settings, others=others, observers=[] if json else [lines]) as box:
         learn(lines, box)
         record = await _record(box.records, said)
-        service = Service(box.office, box.processor, box.source, box.intake)
         with lines:
-            told = await service.retry(record, whole=whole)
+            told = await box.service().retry(record, whole=whole)
         if told is None:
             return 130
         if json:

@@ -22,10 +22,9 @@ FACTS = {
 async def play(folder: Path | None) -> int:
     """Set everything up, process the mails, show what came of it."""
     from detent.apps.warranty.project import demo_registry, make_demo
-    from detent.apps.warranty.service import Service
     from detent.apps.warranty.tools.registry import Registry
     from detent.cli.warranty_lines import MailLines, header, summary
-    from detent.cli.warranty_run import BAD, learn
+    from detent.cli.warranty_run import BAD, learn, mode_of
     from detent.runtime.warranty import opened
 
     folder = _folder(folder)
@@ -36,12 +35,10 @@ async def play(folder: Path | None) -> int:
     lines = MailLines(steps=True)
     async with opened(settings_for(folder), observers=[lines], environ={}) as box:
         learn(lines, box)
-        say(await header(box.office, box.engine, "mail/inbox", await box.processor.choose()))
+        say(await header(box.office, box.engine, "mail/inbox", await mode_of(box)))
         say(f"{len(mails)} mails wait in {folder / 'mail/inbox'}. No model, key or network is used.")
         say()
-        service = Service(
-            box.office, box.processor, box.source, box.intake, tell=lambda told: _told(lines, told)
-        )
+        service = box.service(lambda told: _told(lines, told))
         with lines:
             await service.once()
         say(summary(service.counts))

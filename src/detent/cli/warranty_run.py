@@ -160,7 +160,9 @@ class _Job:
             learn(lines, box)
             if self.shown:
                 where = source_shown(box, self.files)
-                say(await header(box.office, box.engine, where, await box.processor.choose()))
+                say(await header(box.office, box.engine, where, await mode_of(box)))
+                if (line := await box.rollback.line()) is not None:
+                    say(f"  {line}")
             with lines if self.shown else nullcontext():
                 if rehearsal is not None:
                     return await self._rehearse(box, lines, rehearsal)
@@ -181,13 +183,10 @@ class _Job:
     async def _work(self, box: Mailbox, lines: MailLines) -> int:
         import signal
 
-        from detent.apps.warranty.service import Service
         from detent.cli.output import say, warn
         from detent.cli.signals import INTERRUPTED, graceful
 
-        service = Service(
-            box.office, box.processor, box.source, box.intake, tell=lambda told: self._tell(lines, told)
-        )
+        service = box.service(lambda told: self._tell(lines, told))
         with graceful(lambda: "What was under way goes on with the next start.") as stop, self._hang_up():
             if self.once:
                 if not await self._once(service, stop):
@@ -266,6 +265,11 @@ def learn(lines: MailLines, box: Mailbox) -> None:
     flow = box.office.flow
     lines.labels = labels_of(flow)
     lines.widest = max(width(flow.machine.named(state)) for state in flow.machine.states)
+
+
+async def mode_of(box: Mailbox) -> str:
+    """Which way the next mail goes, in a word."""
+    return "paused, step" if await box.rollback.paused() else await box.processor.choose()
 
 
 def source_shown(box: Mailbox, files: list[Path] | None) -> str:

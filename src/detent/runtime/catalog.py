@@ -200,6 +200,10 @@ class Catalog:
         from importlib.metadata import entry_points
 
         for point in entry_points(group=APPS_GROUP, name=name):
+            key = f"{APPS_GROUP}:{point.value}"
+            if key in self._loaded:  # one function may make several flows
+                continue
+            self._loaded.add(key)
             make = self._value(point)
             for flow in _flows_of(lambda make=make: make(self._settings), _shown(point)):
                 self._add(flow, _shown(point))

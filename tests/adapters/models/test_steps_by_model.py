@@ -19,6 +19,7 @@ from detent.adapters.models import local, openai
 from detent.adapters.models.executor import ModelStepExecutor
 from detent.adapters.models.prices import PriceTable
 from detent.kernel.dispatch import DispatchResult
+from detent.kernel.entries import Moved
 from tests.adapters.models.test_llama_server import llama  # noqa: F401  a fixture
 
 pytestmark = pytest.mark.xdist_group("llama")
@@ -73,7 +74,7 @@ async def run_by(model: Any) -> tuple[Any, DispatchResult, list[str]]:
     dispatch = DispatchSettings(executors=One(model))
     async with Engine(MemoryStore(), [letters()], dispatch=dispatch, observers=[Listener()]) as engine:
         run = await engine.run("letters", {"text": "The lamp is broken!"})
-        (moved,) = [e.body for e in await engine.store.entries(run.id) if e.kind == "moved"]
+        (moved,) = [e.body for e in await engine.store.entries(run.id) if isinstance(e.body, Moved)]
     return run, DispatchResult.from_plain(moved.detail), pieces
 
 

@@ -130,7 +130,7 @@ def raw(
     said |= {name.replace("_", "-"): value for name, value in headers.items()}
     said |= {"MIME-Version": "1.0", "Content-Type": "text/plain; charset=utf-8"}
     head = "".join(f"{name}: {value}\r\n" for name, value in said.items() if value)
-    return f"{head}\r\n{body}\r\n".encode("utf-8", "surrogateescape")
+    return f"{head}\r\n{body}\r\n".encode("utf-8", "surrogatepass")
 
 
 def letter(body: str = "", subject: str | None = "Printer", **more: str) -> EmailMessage:
@@ -177,6 +177,7 @@ class Mailbox:
         self.orchestrator = processor.orchestrator
         self.faults = faults
         self.folder = folder
+        self._seen: set[str] = set()
 
     @property
     def settings(self) -> WarrantySettings:
@@ -191,6 +192,13 @@ class Mailbox:
     def sent(self) -> list[Parsed]:
         """What stands in the outbox."""
         return outbox(self.settings.path(self.settings.mail.outbox))
+
+    def fresh(self) -> list[Parsed]:
+        """What came to the outbox since this was asked last."""
+        folder = self.settings.path(self.settings.mail.outbox)
+        there = {path.name for path in folder.glob("*.eml")}
+        new, self._seen = there - self._seen, there
+        return [read_eml(folder / name) for name in sorted(new)]
 
     def reply(self) -> Parsed:
         """The one mail in the outbox."""
@@ -212,12 +220,13 @@ class Mailbox:
 
 def outbox(folder: Path) -> list[Parsed]:
     """The mails in a folder, by name."""
-    found = []
-    for path in sorted(folder.glob("*.eml")):
-        mail = email.message_from_bytes(path.read_bytes(), policy=email.policy.default)
-        assert isinstance(mail, Parsed)
-        found.append(mail)
-    return found
+    return [read_eml(path) for path in sorted(folder.glob("*.eml"))]
+
+
+def read_eml(path: Path) -> Parsed:
+    mail = email.message_from_bytes(path.read_bytes(), policy=email.policy.default)
+    assert isinstance(mail, Parsed)
+    return mail
 
 
 def text_of(mail: Parsed) -> str:

@@ -83,7 +83,7 @@ class Room:
         parts.setdefault("environ", {})
         async with opened(settings, now=self.now, **parts) as box:
             self.box: Mailbox = box
-            yield Service(box.office, box.processor, box.source, box.intake, tell=self.told.append)
+            yield box.service(self.told.append)
 
     async def once(self, **parts: Any) -> list[Told]:
         """One look at the mailbox, in a process of its own as far as the files can tell."""

@@ -111,8 +111,8 @@ async def test_what_a_model_says_stays_out_of_the_log(tmp_path):
     wrong = "NEXT_STEP: ask-Ottilie-Marchbank-about-SN48213"
     script = {
         "01-extract-serial": [
-            {"output": said, "match": "Gwendolyn"},
-            {"output": wrong, "match": "czytnik", "repeat": True},
+            {"output": said, "match": {"contains": "Gwendolyn"}},
+            {"output": wrong, "match": {"contains": "czytnik"}, "repeat": True},
         ]
     }
     (tmp_path / "script.yaml").write_text(yaml.safe_dump(script))

@@ -145,7 +145,8 @@ class SmtpSender:
             async with asyncio.timeout(self.server.timeout * PATIENCE):
                 await self._sent.keep(raw)
         except Exception as error:
-            log.warning("mail.copy_failed", message_id=message_id, error=type(error).__name__)
+            log.warning("mail.copy_failed", error=type(error).__name__)
+            log.debug("mail.copy_failed", message_id=message_id)
 
 
 class _Refused(ToolError):

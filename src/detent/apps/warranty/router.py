@@ -8,6 +8,7 @@ from typing import Any
 
 from detent.adapters.mail.message import EmailMessage
 from detent.apps.warranty.craft.scope import scope_of
+from detent.apps.warranty.craft.serials import extract
 from detent.apps.warranty.handlers import CHECK, Desk
 from detent.apps.warranty.mail_data import MailView
 from detent.apps.warranty.results import StepRoutingResult
@@ -41,7 +42,7 @@ class StepRouter:
         if isinstance(mail, EmailMessage):
             mail = MailView.of(mail)
         strategy = strategy or self.settings.strategy
-        found, facts = self.desk.facts(mail)
+        found = extract(mail.parts, mail.subject)
         scope = scope_of(mail.subject, mail.parts, self.desk.words)
         newest = next((part.text for part in mail.parts if part.kind == "newest"), "").strip()
         signals: dict[str, Any] = {
@@ -59,7 +60,7 @@ class StepRouter:
                 and found.confidence >= self.settings.min_confidence
             )
             if sure and not signals["short"] and scope.kind == "in_scope":
-                return StepRoutingResult(CHECK, 0.95, "heuristic", signals, facts)
+                return StepRoutingResult(CHECK, 0.95, "heuristic", signals, self.desk.facts(mail)[1])
         elif strategy == "llm" and self.ask is not None:
             try:
                 answer = await self.ask(mail)
@@ -70,9 +71,8 @@ class StepRouter:
                 if step == FIRST_STEP:
                     return StepRoutingResult(FIRST_STEP, LLM_CONFIDENCE, "llm", signals)
                 if step == CHECK and serial and stands_in(mail, serial):
-                    return StepRoutingResult(
-                        CHECK, LLM_CONFIDENCE, "llm", signals, {**facts, "serial_number": serial}
-                    )
+                    facts = {**self.desk.facts(mail)[1], "serial_number": serial}
+                    return StepRoutingResult(CHECK, LLM_CONFIDENCE, "llm", signals, facts)
         return usual
 
 

@@ -111,11 +111,13 @@ class Rules:
     # -- 02, 03a --------------------------------------------------------------------------------------------
 
     def lookup_contract(self, ctx: StepContext, outcome: Outcome, reply: Reply) -> Iterable[str]:
-        """The registry was asked once, about the run's serial number."""
+        """The registry was asked about the run's serial number and no other.
+
+        An agent that does not ask it has only guessed: the step's own call is made all the same, and the
+        branch is held against its answer.
+        """
         serial = ctx.data.get("serial_number")
         asked = [line["args"].get("serial_number") for line in ctx.looked if line["tool"] == "check_warranty"]
-        if serial and not asked:
-            yield "check_warranty is to be called once, with the serial number you were given."
         if any(serial_key(str(one)) != serial_key(serial or "") for one in asked):
             yield "check_warranty was called with another serial number than the one you were given."
         if outcome.effects:
@@ -241,5 +243,5 @@ def _digits(text: str) -> str:
     return re.sub(r"\D", "", text)
 
 
-TICKET_RULES = CompareRules(ignore=("/issue_description", "/effects/*/args/issue_description"))
-"""Between two tickets for the same device only the words may differ."""
+TICKET_RULES = CompareRules(ignore=("/ticket_id", "/effects/*/args/issue_description"))
+"""Between two tickets for the same device only the words may differ; which ticket it is follows from them."""

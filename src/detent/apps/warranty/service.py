@@ -303,6 +303,10 @@ class Service:
         """See the latest run of a mail through, begin it, or begin the next."""
         with log.about(mail_key=record.mail_key, orchestrator=record.orchestrator):
             row = await self._row(record)
+            if row is not None and not row.now.status.is_end and not await self._ours(row):
+                row = await self._row(record)  # it may have come to its end meanwhile
+                if row is not None and not row.now.status.is_end:
+                    return None
             if row is None:
                 await self.starter.begin(record, packed)
             elif row.now.status.is_end:
@@ -317,8 +321,6 @@ class Service:
                     return None
                 record = again
                 await self.starter.begin(record)
-            elif not await self._ours(row):
-                return None
             run = await self.engine.finish(record.run_id, patience=PATIENCE)
             return await self._settle(record, run)
 
@@ -330,6 +332,8 @@ class Service:
 
     async def _ours(self, row: RunRow) -> bool:
         """Whether an open run is under way here now; one that waits, or is under way elsewhere, is not."""
+        if self.engine.under_way(row.id) is not None or row.id in self.engine.taking:
+            return True
         try:
             await self.engine.resume(row.id)
         except (RunBusy, RunStateError):

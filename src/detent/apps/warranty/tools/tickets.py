@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from detent.adapters.mail.headers import usable_address
 from detent.apps.warranty.craft.scope import issue_description as described
 from detent.apps.warranty.craft.serials import serial_key
 from detent.apps.warranty.tools.database import BUSY_TIMEOUT, Database, DatabaseError
@@ -296,5 +297,5 @@ def create_ticket_tool(
 
 
 def _address(text: str) -> bool:
-    name, at, domain = text.strip().rpartition("@")
-    return bool(at and name and domain) and not any(one.isspace() or ord(one) < 32 for one in text.strip())
+    """Whether mail can be sent there, as whoever reads mails and whoever writes them see it."""
+    return usable_address(text.strip()) is not None

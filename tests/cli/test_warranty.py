@@ -1,0 +1,445 @@
+"""The commands of the warranty mailbox, from the outside."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from detent.apps.warranty.project import demo_registry, make_demo
+from tests.apps.warranty.mailroom import COVERED, NO_SERIAL, mail
+
+CONFIG = """
+mail: {inbox: mail/inbox, outbox: mail/outbox}
+orchestration: {retry: {min_s: 0.001, max_s: 0.001}}
+"""
+
+
+@pytest.fixture
+def desk(folder, detent) -> Path:
+    """A project with a mailbox, the sample devices and the sample mails."""
+    (folder / "config.yaml").write_text(CONFIG)
+    make_demo(folder)
+    assert detent("warranty", "registry", "import", str(demo_registry())).code == 0
+    return folder
+
+
+def put(desk: Path, name: str, raw: bytes) -> Path:
+    file = desk / "mail/inbox" / name
+    file.write_bytes(raw)
+    long_ago = time.time() - 100
+    os.utime(file, (long_ago, long_ago))
+    return file
+
+
+def empty(desk: Path) -> None:
+    shutil.rmtree(desk / "mail/inbox")
+    (desk / "mail/inbox").mkdir()
+
+
+# -- run ----------------------------------------------------------------------------------------------------
+
+
+def test_one_pass_shows_a_line_a_mail(desk, detent):
+    said = detent("run", "warranty", "--once")
+    assert (said.code, said.err) == (0, "")
+    head, *mails, end = said.lines
+    assert head.split("   ") == [
+        "warranty", "mail/inbox", "step mode", "8 steps, all deterministic", "registry 5 devices",
+    ]  # fmt: skip
+    assert len(mails) == 7
+    (covered,) = [line for line in mails if "TKT-10001" in line]
+    assert "01 → 02 → 03a → 05   covered, ticket TKT-1000" in covered
+    assert any("01 → 03d             no serial, asked" in line for line in mails)
+    assert any(line.endswith("ignored              auto_submitted") for line in mails)
+    assert end == "  7 mails: 6 succeeded, 1 ignored, 0 failed"
+    assert len(list((desk / "mail/outbox").glob("*.eml"))) == 6
+    assert not list((desk / "mail/inbox").glob("*.eml"))
+    assert detent("run", "warranty", "--once").lines[-1] == "  0 mails: 0 succeeded, 0 failed"
+
+
+def test_json_is_a_line_a_mail_without_a_word_of_it(desk, detent):
+    said = detent("run", "warranty", "--once", "--json")
+    *mails, end = [json.loads(line) for line in said.lines]
+    assert end == {"counts": {"ignored": 1, "succeeded": 6}}
+    assert {one["what"] for one in mails} == {"ignored", "succeeded"}
+    assert {tuple(one["path"]) for one in mails if "path" in one} >= {
+        ("01-extract-serial", "03d-request-serial")
+    }
+    assert "oakline" not in said.out
+
+
+def test_quiet_says_nothing(desk, detent):
+    assert detent("run", "warranty", "--once", "--quiet") == (0, "", "")
+
+
+def test_named_mails_only(desk, detent):
+    named = desk / "mail/inbox/4-no-serial.eml"
+    said = detent("run", "warranty", "--mail", str(named))
+    assert said.code == 0
+    assert said.lines[-1] == "  1 mail: 1 succeeded, 0 failed"
+    assert len(list((desk / "mail/outbox").glob("*.eml"))) == 1
+    assert named.exists()
+
+
+def test_a_rehearsal_decides_shows_and_does_nothing(desk, detent):
+    before = sorted(path.name for path in (desk / "mail/inbox").glob("*.eml"))
+    said = detent("run", "warranty", "--dry-run")
+    assert said.code == 0
+    assert "would create a ticket: serial_number: SN30517" in said.out
+    assert "would send to hanna.oakes@oakline.example: Re: Label printer" in said.out
+    assert said.lines[-1] == "  7 mails: 6 succeeded, 1 ignored, 0 failed"
+    assert sorted(path.name for path in (desk / "mail/inbox").glob("*.eml")) == before
+    assert not (desk / "mail/outbox").exists()
+    assert not (desk / ".detent").exists()
+    assert detent("warranty", "tickets", "list").out == "There are no tickets.\n"
+    assert detent("run", "warranty", "--once").lines[-1] == "  7 mails: 6 succeeded, 1 ignored, 0 failed"
+    again = detent("run", "warranty", "--dry-run", "--mail", str(desk / "mail/inbox/processed/1-covered.eml"))
+    assert "duplicate" in again.out
+
+
+def test_a_rehearsal_makes_no_file_where_there_is_none(folder, detent):
+    make_demo(folder)
+    said = detent("run", "warranty", "--dry-run")
+    assert said.code == 0
+    assert "01 → 02 → 03b" in said.out  # nothing is registered
+    assert not (folder / "warranty.db").exists()
+
+
+def test_a_mail_that_failed_makes_the_pass_end_with_1_and_can_be_run_again(desk, detent):
+    """W-50"""
+    empty(desk)
+    put(desk, "a.eml", mail(body=COVERED.replace("SN48213", "SN30517")))
+    (desk / "config.yaml").write_text("orchestration: {max_steps: 2}")
+    said = detent("run", "warranty", "--once")
+    assert said.code == 1
+    assert "01 → 02              serial found, failed: max_steps" in said.out
+    assert said.lines[-1] == "  1 mail: 0 succeeded, 1 failed"
+    assert "run.failed" in said.err
+    listed = detent("warranty", "attention")
+    assert "max_steps" in listed.out
+    (matter,) = detent("warranty", "attention", "--json").json
+    assert matter["command"] == ["detent", "warranty", "retry", matter["mail"]]
+    assert "02-check-warranty" in detent("why", matter["run"]).out
+    (desk / "config.yaml").write_text(CONFIG)
+    done = detent("warranty", "retry", matter["mail"][:6])
+    assert (done.code, done.err) == (0, "")
+    assert "01 → 02 → 03a → 05" in done.out
+    assert detent("warranty", "attention").out == "Nobody has to look at anything.\n"
+    assert detent("warranty", "retry", matter["mail"]).code == 2
+    assert detent("warranty", "retry", "ffff").err.startswith("No mail 'ffff' is known here.")
+
+
+def test_a_step_may_be_given_to_an_agent_for_one_call(desk, detent):
+    said = detent("run", "warranty", "--once", "--mode", "01-extract-serial=agent")
+    assert said.code == 0
+    assert "8 steps, 1 by an agent" in said.lines[0]
+    assert "no_executor" in said.err
+    assert said.lines[-1] == "  7 mails: 6 succeeded, 1 ignored, 0 failed"
+
+
+def test_the_older_way_can_be_asked_for(desk, detent):
+    """W-29"""
+    said = detent("run", "warranty", "--once", "--orchestrator", "legacy")
+    assert said.code == 0
+    assert "legacy mode" in said.lines[0]
+    assert "valid-warranty, ticket TKT-10001, reply queued" in said.out
+    flows = {row["flow"] for row in detent("runs", "--json").json["runs"]}
+    assert flows == {"warranty-legacy"}
+
+
+def test_application_comes_first(desk, detent):
+    assert detent("run", "--once", "warranty", "--quiet").code == 0
+    said = detent("run", "--config", "config.yaml", "warranty")
+    assert said.code == 2
+    assert "Name the application first" in said.err
+
+
+# -- what cannot be -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "args", "said"),
+    [
+        ("maill: {}", (), "unknown heading 'maill'. Did you mean 'mail'?"),
+        ("agent: {pol: 3}", (), "unknown key 'agent.pol'."),
+        ("tools: {crm: {base_ur: x}}", (), "unknown key 'tools.crm.base_ur'. Did you mean 'base_url'?"),
+        ("agent: {polling_interval_seconds: 3}", (), "config.yaml, line 1"),
+        ("mail: {smtp: {password: secret}}", (), "does not belong in the file"),
+        ("steps: {01-extract-serialll: {mode: agent}}", (), "there is no step '01-extract-serialll'"),
+        ("playbook: {overlays: [nowhere]}", (), "There is no overlay 'nowhere'"),
+        ("", ("--mode", "01-extract-serial"), "--mode takes STEP=VALUE"),
+        ("", ("--mode", "01-extract-serial=magic"), "it takes deterministic or agent"),
+        ("", ("--mode", "09=agent"), "there is no step '09'"),
+        ("", ("--orchestrator", "both"), "--orchestrator takes step or legacy"),
+        ("", ("--mail", "gone.eml"), "There is no file"),
+        ("", ("--twice",), "No such option"),
+        (
+            "orchestration: {use_step_orchestrator: false, legacy_available: false}",
+            (),
+            "legacy_available says that it is retired",
+        ),
+        ("mail: {inbox: nowhere}", (), "There is no folder"),
+    ],
+)
+def test_what_cannot_be_meant_ends_with_2_before_anything_is_done(desk, detent, config, args, said):
+    """W-66"""
+    (desk / "config.yaml").write_text(config)
+    result = detent("run", "warranty", "--once", *args)
+    assert (result.code, result.out) == (2, "")
+    assert said in result.err
+    assert not (desk / "mail/outbox").exists()
+
+
+def test_faulty_step_files_are_told_with_their_lines(desk, detent):
+    """W-66"""
+    from detent.apps.warranty.flow import shipped
+
+    shutil.copytree(shipped(), desk / "instructions")
+    step = desk / "instructions/steps/02-check-warranty.md"
+    step.write_text(step.read_text().replace("to: 03a-valid-warranty", "to: 03-valid"))
+    said = detent("run", "warranty", "--once")
+    assert said.code == 2
+    assert "02-check-warranty.md:" in said.err
+    assert "P10" in said.err
+
+
+def test_a_server_that_cannot_be_reached_ends_with_3(desk, detent, monkeypatch):
+    """W-66"""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    monkeypatch.setenv("WARRANTY_IMAP_USER", "service")
+    monkeypatch.setenv("WARRANTY_IMAP_PASSWORD", "correct horse")
+    where = f"{{host: 127.0.0.1, port: {port}, tls: none}}"
+    for config in (
+        f"mail: {{source: imap, imap: {where}}}",
+        f"mail: {{sink: smtp, smtp: {where}}}",
+        f"tools: {{registry: crm, crm: {{base_url: 'http://127.0.0.1:{port}', auth: none}}}}",
+    ):
+        (desk / "config.yaml").write_text(config)
+        said = detent("run", "warranty", "--once")
+        assert said.code == 3, said
+        assert "correct horse" not in said.err
+
+
+def test_the_environment_sets_any_key(desk, detent, monkeypatch):
+    monkeypatch.setenv("DETENT__ORCHESTRATION__MAX_STEPS", "1")
+    said = detent("run", "warranty", "--once")
+    assert said.code == 1
+    assert "failed: max_steps" in said.out
+
+
+# -- stopping -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_the_service_watches_and_drains(desk, spawn, number, code):
+    """W-66"""
+    empty(desk)
+    service = spawn("run", "warranty")
+    service.until("registry 5 devices")
+    put(desk, "a.eml", mail(1, NO_SERIAL))
+    service.until("no serial, asked")
+    put(desk, "b.eml", mail(2, NO_SERIAL))
+    deadline = time.monotonic() + 20
+    while service.so_far().count("no serial, asked") < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    service.signal(number)
+    said = service.result()
+    assert said.code == code
+    assert said.out.splitlines()[-2:] == [
+        "Draining: the steps under way are finished first.",
+        "  2 mails: 2 succeeded, 0 failed",
+    ]
+    assert len(list((desk / "mail/inbox/processed").glob("*.eml"))) == 2
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no such signal here")
+def test_a_log_file_that_was_moved_away_is_opened_anew(desk, spawn):
+    """W-66"""
+    empty(desk)
+    (desk / "config.yaml").write_text(CONFIG + "logging: {level: info, format: json, file: log.jsonl}")
+    service = spawn("run", "warranty")
+    service.until("registry 5 devices")
+    (desk / "log.jsonl").rename(desk / "old.jsonl")
+    service.signal(signal.SIGHUP)
+    deadline = time.monotonic() + 15
+    while not (desk / "log.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    put(desk, "a.eml", mail(1, NO_SERIAL))
+    service.until("no serial, asked")
+    service.signal(signal.SIGTERM)
+    assert service.result().code == 0
+    assert "mail.completed" in (desk / "log.jsonl").read_text()
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_each_mail_gets_one_ticket_and_one_reply(desk, spawn, detent):
+    """W-44"""
+    empty(desk)
+    number = 14
+    for index in range(number):
+        put(desk, f"{index:02}.eml", mail(index, COVERED.replace("SN48213", "SN30517")))
+    outbox = desk / "mail/outbox"
+    for kills in range(1, 7):
+        service = spawn("run", "warranty", "--once")
+        deadline = time.monotonic() + 15
+        while service.process.poll() is None and time.monotonic() < deadline:
+            if outbox.is_dir() and len(list(outbox.glob("*.eml"))) >= kills * 2:
+                break
+            time.sleep(0.002)
+        service.kill()
+    said = detent("run", "warranty", "--once")
+    assert said.code == 0, said
+    assert len(list(outbox.glob("*.eml"))) == number
+    assert len(detent("warranty", "tickets", "list", "--json").json) == number
+    assert len(list((desk / "mail/inbox/processed").glob("*.eml"))) == number
+    assert not list((desk / "mail/inbox").glob("*.eml"))
+    assert detent("warranty", "attention", "--json").json == []
+
+
+# -- logging ------------------------------------------------------------------------------------------------
+
+
+def test_news_go_to_standard_output_and_troubles_to_standard_error(desk, detent):
+    """W-34"""
+    (desk / "config.yaml").write_text("orchestration: {max_steps: 2}\nlogging: {format: json}")
+    said = detent("run", "warranty", "--once", "--quiet")
+    news = [json.loads(line) for line in said.lines]
+    troubles = [json.loads(line) for line in said.err.splitlines()]
+    assert {line["level"] for line in news} == {"info"}
+    assert {line["level"] for line in troubles} == {"warning", "error"}
+    (first, *_) = [line for line in news if line["event"] == "step.transition"]
+    assert first["message"].startswith("Step transition: 01-extract-serial → ")
+    assert first["timestamp"].endswith("Z")
+    said = detent("run", "warranty", "--once", "--json")
+    assert [json.loads(line) for line in said.lines] == [{"counts": {}}]
+
+
+# -- looking ------------------------------------------------------------------------------------------------
+
+
+def test_one_step_answers_alone(desk, detent):
+    """W-65"""
+    covered = str(desk / "mail/inbox/1-covered.eml")
+    said = detent("warranty", "step", "01-extract-serial", "--mail", covered)
+    assert said.code == 0
+    assert said.lines[0] == "01-extract-serial → 02-check-warranty   deterministic"
+    assert "  SERIAL: SN30517" in said.lines
+    (desk / "data.yaml").write_text("serial_number: PX2-40118\n")
+    found = detent("warranty", "step", "02", "--mail", covered, "--data", "data.yaml", "--json").json
+    assert found["next_step"] == "03c-expired-warranty"
+    assert found["metadata"]["data"]["warranty_data"]["expires"] == "2024-09-30"
+    assert not (desk / "mail/outbox").exists()
+    assert detent("warranty", "step", "nope", "--mail", covered).code == 2
+
+
+def test_extractor_and_router_alone(desk, detent):
+    covered = str(desk / "mail/inbox/1-covered.eml")
+    found = detent("warranty", "serial", covered, "--json").json
+    assert (found["serial_number"], found["confidence"]) == ("SN30517", 0.95)
+    assert "SN30517" in detent("warranty", "serial", covered).out
+    found = detent("warranty", "route", covered, "--json").json
+    assert (found["step"], found["method"]) == ("01-extract-serial", "default")
+    (desk / "config.yaml").write_text("orchestration: {router: {strategy: heuristic}}")
+    assert "02-check-warranty" in detent("warranty", "route", covered).out
+
+
+def test_registry_and_tickets(desk, detent):
+    assert detent("warranty", "registry", "import", str(demo_registry())).out == (
+        "0 added, 0 changed, 5 unchanged.\n"
+    )
+    assert "Otus S3 scanner" in detent("warranty", "registry", "show", "wz550931").out
+    assert detent("warranty", "registry", "show", "none").code == 2
+    detent("run", "warranty", "--once", "--quiet")
+    assert [one["ticket_id"] for one in detent("warranty", "tickets", "list", "--json").json] == [
+        "TKT-10002",
+        "TKT-10001",
+    ]
+    assert "warranty-repair" in detent("warranty", "tickets", "show", "tkt-10001").out
+    assert detent("warranty", "tickets", "show", "TKT-1").code == 2
+
+
+def test_purged_texts_are_gone_and_paths_stay(desk, detent):
+    detent("run", "warranty", "--once", "--quiet")
+    assert detent("warranty", "purge").out == "0 texts dropped.\n"
+    dropped = int(detent("warranty", "purge", "--older", "0s").out.split()[0])
+    assert dropped >= 6
+    first = detent("runs", "--json").json["runs"][0]["id"]
+    assert "01-extract-serial" in detent("why", first).out
+
+
+def test_runs_of_the_mailbox_are_known_to_the_other_commands(desk, detent):
+    """W-56"""
+    (desk / "config.yaml").write_text("orchestration: {max_steps: 2}")
+    detent("run", "warranty", "--once", "--quiet")
+    failed = [row["id"] for row in detent("runs", "--json").json["runs"] if row["status"] == "failed"]
+    (desk / "config.yaml").write_text(CONFIG)
+    said = detent("reopen", failed[0], "--budget-steps", "10")
+    assert said.code == 0, said
+    assert "DONE" in said.out
+    assert detent("run", "warranty", "--once").lines[-1] == ("  1 mail: 0 succeeded, 1 marked, 0 failed")
+
+
+# -- projects and the demo ----------------------------------------------------------------------------------
+
+
+def test_a_project_begins_with_a_folder(folder, detent, monkeypatch):
+    said = detent("warranty", "init", "desk")
+    assert said.code == 0
+    monkeypatch.chdir(folder / "desk")
+    assert detent("warranty", "registry", "import", "registry.csv").code == 0
+    make_demo(folder / "desk")
+    assert detent("run", "warranty", "--once").lines[-1] == "  7 mails: 6 succeeded, 1 ignored, 0 failed"
+    monkeypatch.chdir(folder)
+    assert detent("warranty", "init", "desk").code == 2
+
+
+def test_a_project_may_be_worked_from_anywhere(desk, detent, monkeypatch, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    said = detent("run", "warranty", "--once", "--config", str(desk / "config.yaml"))
+    assert said.lines[-1] == "  7 mails: 6 succeeded, 1 ignored, 0 failed"
+    assert list(elsewhere.iterdir()) == []
+    assert (desk / ".detent/detent.db").exists()
+
+
+def test_the_demo_needs_nothing_and_leaves_the_folder_alone(folder, detent, monkeypatch):
+    """W-68"""
+
+    def no_network(*args, **kwargs):
+        raise AssertionError("the demo went out")
+
+    monkeypatch.setattr(socket.socket, "connect", no_network)
+    monkeypatch.setattr(socket, "getaddrinfo", no_network)
+    (folder / "config.yaml").write_text("nonsense: {")
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    said = detent("warranty", "demo")
+    assert (said.code, said.err) == (0, "")
+    assert "01-extract-serial    → 02-check-warranty" in said.out
+    assert "  7 mails: 6 succeeded, 1 ignored, 0 failed" in said.lines
+    assert "Replies: 6 in " in said.out
+    assert "Tickets: 2 in " in said.out
+    assert "--- Bottleneck Analysis ---" in said.out
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    (place,) = [line.split(" in ")[1] for line in said.lines if line.startswith("Replies:")]
+    assert not Path(place).is_relative_to(folder)
+    shutil.rmtree(Path(place).parents[1])
+
+
+def test_help_stays_light(folder):
+    heavy = {"detent.apps.warranty.service", "imapclient", "httpx", "yaml", "sqlite3"}
+    script = (
+        "import sys; from detent.cli.main import run; run(['--help']); "
+        f"print([name for name in {sorted(heavy)} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

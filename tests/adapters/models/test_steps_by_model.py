@@ -44,7 +44,7 @@ def letters() -> Flow:
     )
     step = Step(
         "read", read, "Say what the letter is about and whether it is urgent.", output_schema=Form,
-        inputs=("text",), config=StepConfig(mode="agent", autonomy="approver", max_tokens=60),
+        inputs=("text",), config=StepConfig.read({"mode": "agent", "autonomy": "approver", "max_tokens": 60}),
     )  # fmt: skip
     return Flow(machine, {"read": step})
 

@@ -203,6 +203,28 @@ NO_AGENTS = (
 )
 
 
+def mailbox(name: str, way: str) -> Contestant:
+    """Name a way to process mails."""
+    return Contestant(name, "benchmarks.warranty", peer=False, extra={"way": way})
+
+
+STEPWISE = (mailbox("bare loop", "bare"), mailbox("detent, legacy mode", "legacy"), mailbox(OURS, "step"))
+
+
+def share_of(limit: float, key: str, floor: str) -> Callable[[Medians], tuple[bool, str]]:
+    """What a mail costs Detent more than a floor is less than a limit; told as a share of it."""
+
+    def check(medians: Medians) -> tuple[bool, str]:
+        more = figure(medians, OURS, key) - figure(medians, floor, key)
+        ratio = figure(medians, OURS, key) / max(figure(medians, floor, key), 1e-9)
+        return (
+            more / limit < 1,
+            f"{more / limit:.4f} of {limit:.0f} ms ({more:.2f} ms; {ratio:.2f} times {floor})",
+        )
+
+    return check
+
+
 def names(contestants: tuple[Contestant, ...]) -> tuple[str, ...]:
     """Return the names of contestants."""
     return tuple(contestant.name for contestant in contestants)
@@ -411,6 +433,45 @@ WORKLOADS: tuple[Workload, ...] = (
         absent=NO_AGENTS,
         floor="raw call",
         columns=(Column("memory", "MB more", "{:.1f}", 1e-6),),
+    ),
+    Workload(
+        "warranty",
+        "warranty-mails",
+        "mails from bytes to answer by ordinary code, one after another, journal and outbox at full sync",
+        "mails",
+        {"mails": 1000},
+        {"mails": 200},
+        STEPWISE,
+        (
+            Target("under 200 ms a mail over legacy mode", share_of(200, "ms", "detent, legacy mode")),
+            Target("the same for the slow ones (95 %)", share_of(200, "p95", "detent, legacy mode")),
+            Target("under 200 ms a mail over the bare loop", share_of(200, "ms", "bare loop")),
+        ),
+        (IN_OWN_HOUSE,),
+        floor="bare loop",
+        rate="mails/s",
+        columns=(Column("ms", "ms/mail"), Column("p95", "p95 ms")),
+    ),
+    Workload(
+        "warranty",
+        "warranty-flat",
+        "the last hundred of 10,000 mails beside the first hundred, Detent alone",
+        "flat",
+        {"mails": 10_000, "window": 100},
+        {"mails": 1000, "window": 100},
+        (mailbox(OURS, "step"),),
+        (
+            Target("time a mail stays flat", within(1.2, "last_over_first", " times")),
+            Target("bytes a mail stay flat", within(1.2, "bytes_over_first", " times")),
+        ),
+        (IN_OWN_HOUSE,),
+        rate="mails/s",
+        columns=(
+            Column("last_over_first", "last/first time"),
+            Column("bytes_over_first", "last/first bytes"),
+        ),
+        full_only=True,
+        repeats=1,
     ),
 )
 

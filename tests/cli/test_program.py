@@ -6,7 +6,7 @@ import sys
 import pytest
 
 COMMANDS = [
-    "run", "resume", "serve", "flows", "check", "diagram", "steps", "playbook", "runs", "show", "why",
+    "run", "resume", "serve", "new", "flows", "check", "diagram", "steps", "playbook", "runs", "show", "why",
     "metrics", "compare", "export", "eval", "autonomy", "stats", "shadow", "release", "resolve", "reopen",
     "cancel", "fork", "purge", "doctor", "models", "warranty",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from detent.cli import options
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
     from detent.flows.playbook.flow import PlaybookFlow
+    from detent.flows.playbook.playbook import Playbook
     from detent.runtime.playbook_step import StepTrial
 
 NAME = "playbook"
@@ -33,6 +34,10 @@ Folder = Annotated[
 def add(app: typer.Typer) -> None:
     """Add the commands to the program."""
     app.add_typer(playbook, name=NAME, rich_help_panel="Look at flows")
+    made = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Start something of your own.")
+    made.callback()(lambda: None)
+    made.command(NAME)(new)
+    app.add_typer(made, name="new", rich_help_panel="Start work")
 
 
 # -- new ----------------------------------------------------------------------------------------------------
@@ -211,23 +216,33 @@ def diagram(
     """Draw a playbook as a Mermaid diagram: its steps, and which may follow which."""
     from detent.cli.flows import _write
     from detent.cli.workspace import Workspace
+    from detent.flows.playbook.playbook import read_playbook
+    from detent.flows.playbook.problems import PlaybookError
     from detent.insight.diagram import mermaid
     from detent.kernel.errors import ConfigurationError
 
     if write and output is not None:
         raise ConfigurationError("--write names the file itself; leave out --output.")
-    flow = _flow(Workspace(None, config, plugin), folder)
-    drawn = mermaid(drawing_of(flow))
+    try:
+        playbook = _flow(Workspace(None, config, plugin), folder).playbook
+    except PlaybookError as error:
+        # What handlers and tools are there makes no difference to a drawing: an application brings its own.
+        if any(problem.code not in ("P14", "P16") for problem in error.problems):
+            raise
+        playbook, _ = read_playbook(folder)
+    drawn = mermaid(drawing_of(playbook))
     if write:
-        output = flow.playbook.loader.folder.root / "WORKFLOW.md"
+        output = playbook.loader.folder.root / "WORKFLOW.md"
         output = output.relative_to(Path.cwd()) if output.is_relative_to(Path.cwd()) else output
-    _write(page_of(flow, drawn) if output is not None and output.suffix == ".md" else drawn, output)
+    _write(page_of(playbook, drawn) if output is not None and output.suffix == ".md" else drawn, output)
 
 
-def drawing_of(flow: PlaybookFlow) -> dict[str, Any]:
+def drawing_of(playbook: Playbook) -> dict[str, Any]:
     """The table of a playbook as its files say it: without the ends every step may be led to."""
-    table = flow.machine.describe()
-    edges = flow.playbook.edges
+    from detent.flows.playbook.table import machine_of
+
+    manifest, edges = playbook.manifest, playbook.edges
+    table = machine_of(manifest.name, manifest.version, playbook.start, edges).describe()
     table["moves"] = {
         state: [move for move in row if any(move["to"] == edge.to for edge in edges.get(state, ()))]
         for state, row in table["moves"].items()
@@ -238,12 +253,12 @@ def drawing_of(flow: PlaybookFlow) -> dict[str, Any]:
     return table
 
 
-def page_of(flow: PlaybookFlow, drawn: str) -> str:
+def page_of(playbook: Playbook, drawn: str) -> str:
     """A page with the drawing and what each step is for."""
-    rows = [f"| `{step.id}` | {step.description} |" for step in flow.playbook.steps.values()]
+    rows = [f"| `{step.id}` | {step.description} |" for step in playbook.steps.values()]
     return "\n".join(
         [
-            f"# {flow.name}",
+            f"# {playbook.manifest.name}",
             "",
             "Drawn from the step files by `detent playbook diagram`.",
             "",

@@ -22,6 +22,9 @@ def test_the_pages_are_there_and_name_what_they_should():
     assert "detent run warranty" in readme
     routing = (ROOT / "docs/playbooks.md").read_text(encoding="utf-8")
     assert "How step routing works" in routing
-    page = (ROOT / "docs/warranty.md").read_text(encoding="utf-8")
+    page = "".join(
+        (ROOT / "docs" / name).read_text(encoding="utf-8")
+        for name in ("warranty.md", "warranty-operating.md")
+    )
     for command in ("init", "attention", "retry", "stats", "rollback"):
         assert f"warranty {command}" in page or f"`{command}" in page, command

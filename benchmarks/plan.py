@@ -468,6 +468,7 @@ WORKLOADS: tuple[Workload, ...] = (
         rate="mails/s",
         columns=(
             Column("last_over_first", "last/first time"),
+            Column("cpu_over_first", "last/first CPU"),
             Column("bytes_over_first", "last/first bytes"),
         ),
         full_only=True,

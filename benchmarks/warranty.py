@@ -176,17 +176,22 @@ def run_flat(param: Param) -> Result:
         async with mailbox(param) as process:
             await timed(process, 0, len(TEXTS))
             at, marks = len(TEXTS), [stored_bytes(path)]
+            cpu = [time.process_time()]
             early = await timed(process, at, window)
+            cpu.append(time.process_time())
             marks.append(stored_bytes(path))
             middle = await timed(process, at + window, param["mails"] - 2 * window)
             marks.append(stored_bytes(path))
+            cpu.append(time.process_time())
             late = await timed(process, at + param["mails"] - window, window)
+            cpu.append(time.process_time())
             marks.append(stored_bytes(path))
         ratio = statistics.median(late) / statistics.median(early)
         return {
             "seconds": sum(early) + sum(middle) + sum(late),
             "n": param["mails"],
             "last_over_first": ratio,
+            "cpu_over_first": (cpu[3] - cpu[2]) / (cpu[1] - cpu[0]),
             "bytes_over_first": (marks[3] - marks[2]) / max(marks[1] - marks[0], 1),
         }
 

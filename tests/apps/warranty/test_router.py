@@ -12,6 +12,7 @@ from detent.apps.warranty.mail_data import MailView
 from detent.apps.warranty.results import StepRoutingResult
 from detent.apps.warranty.router import AskModel, StepRouter
 from detent.apps.warranty.settings import read
+from detent.engine.dispatch_settings import DispatchSettings
 from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.apps.warranty.correspondence import (
     CHECK,
@@ -161,3 +162,14 @@ class TestAModel:
             result = await box.process(usual("valid"))
             assert tuple(result.step_sequence) == PATHS["valid"][1:]
             assert result.success
+
+    @pytest.mark.parametrize("forced", [False, True])
+    async def test_the_projects_executor_is_the_one_that_is_asked(self, tmp_path, forced):
+        """A run that wants no agents asks none."""
+        self.ask(f"SERIAL: {COVERED}\nNEXT_STEP: {CHECK}")
+        dispatch = DispatchSettings(executors=ScriptedSource(self.executor), force_deterministic=forced)
+        said = {"orchestration": {"router": {"strategy": "llm"}}}
+        async with mailbox(tmp_path, said, dispatch=dispatch) as box:
+            result = await box.process(usual("valid"))
+        assert tuple(result.step_sequence) == PATHS["valid"][0 if forced else 1 :]
+        assert len(self.executor.calls) == (0 if forced else 1)

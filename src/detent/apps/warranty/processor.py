@@ -11,7 +11,7 @@ from detent.apps.warranty.handlers import AMBIGUOUS
 from detent.apps.warranty.mail_data import MailView, Packed, mail_of, pack
 from detent.apps.warranty.office import Office
 from detent.apps.warranty.results import OrchestrationResult, ProcessingResult, StepTuple
-from detent.apps.warranty.router import StepRouter
+from detent.apps.warranty.router import StepRouter, usual_ask
 from detent.engine.context import kept_beside
 from detent.engine.engine import Engine
 from detent.engine.journals import read
@@ -36,6 +36,8 @@ class StepOrchestrator:
         self.office = office
         self.engine = engine
         self.router = router
+        if router.ask is None:
+            router.ask = usual_ask(engine, office.settings.orchestration.retry.attempt_timeout_s)
         self.trial = trial
         """The experiment mails take part in, if there is one."""
         self.history: list[StepTuple] = []

@@ -14,10 +14,12 @@ from detent.apps.warranty.mail_data import MailView
 from detent.apps.warranty.results import StepRoutingResult
 from detent.apps.warranty.rules import stands_in
 from detent.apps.warranty.settings import FIRST_STEP, Router
+from detent.engine.engine import Engine
 from detent.engine.executor import DISPATCH_AGENT, ExecutorSource
 from detent.flows.playbook.folder import OutputLine
 from detent.flows.playbook.prompting import marker
 from detent.flows.playbook.protocol import read_reply
+from detent.kernel.step_config import StepConfig
 
 SHORT = 20
 """Characters below which a mail is called short."""
@@ -117,6 +119,8 @@ class AskModel:
                     agent_name=DISPATCH_AGENT,
                     prompt=f"INPUTS\n\nemail\n<<<{mark}\n{mail.text}\n{mark}>>>",
                     instructions=_INSTRUCTIONS,
+                    allowed_tools=[],
+                    config=StepConfig(temperature=0.0),
                 )
         finally:
             close = getattr(executor, "close", None)
@@ -130,3 +134,11 @@ class AskModel:
             if reply.next_step is None or reply.problems
             else (reply.next_step, reply.outputs.get("SERIAL"))
         )
+
+
+def usual_ask(engine: Engine, timeout: float) -> AskModel | None:
+    """Asks the executor the engine's settings name; None where they name none, or want no agents at all."""
+    settings = engine.dispatcher.settings
+    if settings.force_deterministic or settings.executors is None or settings.executors.default is None:
+        return None
+    return AskModel(settings.executors, timeout=timeout)

@@ -5,7 +5,8 @@
 #   make setup PYTHON=python3.13          another interpreter (after `make clean`)
 
 PYTHON ?= python3
-WORKERS ?= 2
+# Many tests wait for processes, servers and disks rather than compute.
+WORKERS ?= 4
 ARGS ?=
 
 VENV := .venv

@@ -390,7 +390,6 @@ write:
         "line 5: classify[2].error.mesage: unknown key. Did you mean 'message'?",
         "line 5: classify[2].error.type: is one of timeout, transient",
         "Did you mean 'timeout'?",
-        "line 6: classify[3].output: 'output' is a date",
         "line 8: classify[4].usage.cost: unknown key. Did you mean 'cost_usd'?",
         "line 8: classify[4].usage.input_tokens: takes a whole number of 0 or more.",
         "line 9: classify[4].calls[0].tol: unknown key. Did you mean 'tool'?",

@@ -158,15 +158,16 @@ class _Job:
             rehearsal=rehearsal,
         ) as box:  # fmt: skip
             learn(lines, box)
-            if self.shown:
-                where = source_shown(box, self.files)
-                say(await header(box.office, box.engine, where, await mode_of(box)))
-                if (line := await box.rollback.line()) is not None:
-                    say(f"  {line}")
-            with lines if self.shown else nullcontext():
-                if rehearsal is not None:
-                    return await self._rehearse(box, lines, rehearsal)
-                return await self._work(box, lines)
+            with self._hang_up():  # heeded before anything is said
+                if self.shown:
+                    where = source_shown(box, self.files)
+                    say(await header(box.office, box.engine, where, await mode_of(box)))
+                    if (line := await box.rollback.line()) is not None:
+                        say(f"  {line}")
+                with lines if self.shown else nullcontext():
+                    if rehearsal is not None:
+                        return await self._rehearse(box, lines, rehearsal)
+                    return await self._work(box, lines)
 
     async def _rehearse(self, box: Mailbox, lines: MailLines, rehearsal: Any) -> int:
         from collections import Counter
@@ -187,7 +188,7 @@ class _Job:
         from detent.cli.signals import INTERRUPTED, graceful
 
         service = box.service(lambda told: self._tell(lines, told))
-        with graceful(lambda: "What was under way goes on with the next start.") as stop, self._hang_up():
+        with graceful(lambda: "What was under way goes on with the next start.") as stop:
             if self.once:
                 if not await self._once(service, stop):
                     warn("Stopped. What was under way goes on with the next start.")

@@ -306,11 +306,12 @@ class _Plan:
         key = id(link)
         chain = link.chain[1:-1]
         near_leave, near_enter = (self.x[chain[0]], self.x[chain[-1]]) if chain else (enter[key], leave[key])
-        if alone and abs(near_leave - leave[key]) <= KINK:
+        start, end = self.boxes[link.frm], self.boxes[link.to]
+        if alone and abs(near_leave - leave[key]) <= KINK and start.x <= near_leave <= start.right:
             leave[key] = near_leave
             if not chain:
                 return
-        if awaited and abs(near_enter - enter[key]) <= KINK:
+        if awaited and abs(near_enter - enter[key]) <= KINK and end.x <= near_enter <= end.right:
             enter[key] = near_enter
 
     def ports(self, number: int, links: list[int], *, below: bool) -> dict[int, float]:

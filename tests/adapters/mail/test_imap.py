@@ -495,7 +495,7 @@ class TestWaiting:
     async def test_no_mail_slips_between_looking_and_listening(self, tls, tmp_path):
         """Whenever it comes, the wait ends; otherwise this would last for ever."""
         async with imap_server(tls=tls) as server:
-            box = ImapMailbox(reach(server.port, tls=tls, ca_file=authority_file(tmp_path)))
+            box = ImapMailbox(reach(server.port, tls=tls, ca_file=authority_file(tmp_path)), pause=0.1)
             await box.open()
             for number in range(100):
                 known = len(await box.list())

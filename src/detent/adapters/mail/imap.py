@@ -30,9 +30,13 @@ LONGEST_IDLE = 29 * 60.0
 class ImapMailbox:
     """A source over one folder of a mailbox."""
 
-    def __init__(self, server: MailServer, *, folder: str = "INBOX", max_size: int = LARGEST_MAIL) -> None:
+    def __init__(
+        self, server: MailServer, *, folder: str = "INBOX", max_size: int = LARGEST_MAIL, pause: float = 5.0
+    ) -> None:
         self.server = server
         self.folder = folder
+        self.pause = pause
+        """Seconds to leave a server alone that dropped the connection while it was waited for its word."""
         self._max_size = max_size
         self._line = _Line(server, folder)
         self._listed: set[str] = set()
@@ -104,8 +108,10 @@ class ImapMailbox:
                 if await self._line.idle(min(left, LONGEST_IDLE), self._listed):
                     return
         except MailUnavailable as error:
-            # The next listing connects again and says what is wrong; coming back at once would only hurry it.
+            # Something may have come unnoticed. The next listing connects again and says what is wrong; coming
+            # back at once would only hurry it.
             log.warning("mail.connection_lost", host=self.server.host, kind=error.kind)
+            end = min(end, loop.time() + self.pause)
         if (left := end - loop.time()) > 0:
             await asyncio.sleep(left)
 

@@ -108,8 +108,8 @@ class ImapMailbox:
                 if await self._line.idle(min(left, LONGEST_IDLE), self._listed):
                     return
         except MailUnavailable as error:
-            # Something may have come unnoticed. The next listing connects again and says what is wrong; coming
-            # back at once would only hurry it.
+            # Something may have come unnoticed. The next listing connects again and says what is wrong; to
+            # come back at once would only hurry it.
             log.warning("mail.connection_lost", host=self.server.host, kind=error.kind)
             end = min(end, loop.time() + self.pause)
         if (left := end - loop.time()) > 0:

@@ -286,3 +286,26 @@ def test_known_secrets_are_values_of_variables_that_sound_secret_or_are_named():
         "pass-0123",
         "postgresql://me:pass-0123@host/db",
     }
+
+
+def test_a_first_problem_makes_no_false_ones_of_headings_that_applications_bring(tmp_path):
+    (tmp_path / "detent.yaml").write_text("desk: {size: 1}\nsteps: {}\nsteps: {}\ndeks: {}\n")
+    with pytest.raises(SettingsError) as caught:
+        read_settings(folder=tmp_path, environ={}, headings=lambda settings: {"desk": {"size": None}})
+    said = "\n".join(caught.value.problems)
+    assert "'steps' is said twice" in said
+    assert "unknown heading 'deks'. Did you mean 'desk'?" in said
+    assert len(caught.value.problems) == 2
+
+
+def test_headings_that_cannot_be_asked_for_are_not_called_unknown(tmp_path):
+    def broken(settings):
+        raise ConfigurationError("the plugin is in doubt")
+
+    (tmp_path / "detent.yaml").write_text("desk: {size: 1}\nsteps: {}\nsteps: {}\n")
+    with pytest.raises(SettingsError) as caught:
+        read_settings(folder=tmp_path, environ={}, headings=broken)
+    assert len(caught.value.problems) == 1
+    (tmp_path / "detent.yaml").write_text("desk: {size: 1}\n")
+    with pytest.raises(ConfigurationError, match="in doubt"):
+        read_settings(folder=tmp_path, environ={}, headings=broken)

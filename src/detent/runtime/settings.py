@@ -188,10 +188,16 @@ def read_settings(
     forced = _forced(environ, problems)
     settings = Settings(folder, file, values, places, bases, forced)
     known = dict(COMMON)
-    # A plugin cannot be looked into while what names it is itself in doubt.
-    if headings is not None and any(heading not in known for heading in values) and not problems:
-        known.update(headings(settings))
-    problems += _unknown(values, known, (), places)
+    complete = True
+    if headings is not None and any(heading not in known for heading in values):
+        try:
+            known.update(headings(settings))
+        except Exception:
+            if not problems:
+                raise
+            complete = False  # a plugin cannot be looked into while what names it is itself in doubt
+    told = values if complete else {name: below for name, below in values.items() if name in known}
+    problems += _unknown(told, known, (), places)
     problems += _shapes(settings)
     if problems:
         raise SettingsError("The settings", problems)

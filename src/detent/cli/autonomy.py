@@ -225,7 +225,7 @@ def plain_of(held: Demotion) -> dict[str, Any]:
 
 def places_of(flows: Mapping[str, Flow]) -> dict[str, tuple[Flow, Step]]:
     """Every step by its qualified name."""
-    return {flow.qualified(step): (flow, step) for flow in flows.values() for step in flow.steps.values()}
+    return {flow.qualified(step): (flow, step) for flow in flows.values() for step in flow.every_step()}
 
 
 def known_step(said: str, known: Iterable[str]) -> str:

@@ -128,7 +128,7 @@ class _Book:
         self.steps = [
             _Named(one, step)
             for one in ([chosen] if chosen is not None else flows)
-            for step in one.steps.values()
+            for step in one.every_step()
         ]
 
     def find(self, name: str) -> _Named:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from detent.engine import prompting
 from detent.engine.agent_tools import FATAL, AgentTools, declared_tools
 from detent.engine.answers import too_deep
+from detent.engine.dialect import answer_schema
 from detent.engine.executor import (
-    DISPATCH_AGENT,
     AgentStreamChunk,
     ExecutorError,
     ExecutorTimeoutError,
@@ -154,7 +154,7 @@ class Asking:
             "executor.step_start",
             **self.facts,
             timestamp=self._now(),
-            agent_name=DISPATCH_AGENT,
+            agent_name=self.plan.agent_name,
             config=_shown(config.to_plain()),
         )
         while True:
@@ -181,8 +181,9 @@ class Asking:
                 asked.failure = None
                 usage = asked.usage or UsageMetadata()
                 log.info(
-                    "executor.step_complete", **self.facts, timestamp=self._now(), agent_name=DISPATCH_AGENT,
-                    success=True, duration_ms=round(asked.seconds * 1000, 1), usage=usage.to_plain(),
+                    "executor.step_complete", **self.facts, timestamp=self._now(),
+                    agent_name=self.plan.agent_name, success=True,
+                    duration_ms=round(asked.seconds * 1000, 1), usage=usage.to_plain(),
                 )  # fmt: skip
                 return asked
             asked.failure = failure
@@ -190,7 +191,7 @@ class Asking:
             may = (violation and not told) or (failure.transient and not violation)
             again = may and asked.attempts < most
             log.warning(
-                "executor.step_error", **self.facts, timestamp=self._now(), agent_name=DISPATCH_AGENT,
+                "executor.step_error", **self.facts, timestamp=self._now(), agent_name=self.plan.agent_name,
                 error_type=failure.type, error=failure.loggable, attempt_number=asked.attempts,
                 will_retry=again,
             )  # fmt: skip
@@ -223,10 +224,10 @@ class Asking:
             secrets=self.driver.engine.dispatcher.settings.secrets,
         )  # fmt: skip
         request = {
-            "agent": DISPATCH_AGENT,
+            "agent": self.plan.agent_name,
             "instructions": prompt.instructions,
             "prompt": prompt.text,
-            "schema": to_plain(plan.dialect.schema(plan)),
+            "schema": to_plain(answer_schema(plan, self.inputs)),
             "tools": [[tool.name, tool.kind, to_plain(tool.arguments)] for tool in tools.list()],
             "config": {
                 key: value
@@ -306,12 +307,12 @@ class Asking:
             async with limit:
                 result = await self.executor.execute(
                     step_name=plan.step.name,
-                    agent_name=DISPATCH_AGENT,
+                    agent_name=self.plan.agent_name,
                     prompt=prompt.text,
                     instructions=prompt.instructions,
                     allowed_tools=[tool.name for tool in tools.list()],
                     cwd=self.driver.engine.dispatcher.settings.cwd,
-                    output_schema=plan.dialect.schema(plan),
+                    output_schema=answer_schema(plan, self.inputs),
                     config=config,
                     event_callback=self._stream,
                     toolbox=tools,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine.dispatch import STEPS
 from detent.kernel.budget import Budget
 from detent.kernel.entries import ChildEnded
-from detent.kernel.errors import ConfigurationError
+from detent.kernel.errors import ConfigurationError, RunNotFound, RunStateError
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 from detent.kernel.view import View
@@ -46,38 +46,56 @@ class ChildrenWaiting(BaseException):
 async def run_children(
     driver: Driver,
     flow: str,
-    items: Sequence[tuple[str, Any]],
+    items: Sequence[tuple[str, Any] | tuple[str, Any, str]],
     limit: int | None,
     stop_on_failure: bool,
     *,
     tags: Sequence[str] = (),
     budget: Budget | None = None,
-    config: dict[str, Any] | None = None,
+    config: Mapping[str, Any] | Callable[[str], Mapping[str, Any]] | None = None,
 ) -> list[Child]:
-    """Run children to their ends. With `stop_on_failure`, those never started are left out."""
-    keys = [key for key, _ in items]
+    """Run children to their ends.
+
+    With `stop_on_failure`, once one has not succeeded none is begun, those under way end after their current
+    step, and those never begun are left out.
+    """
+    keys = [item[0] for item in items]
     if len(set(keys)) != len(keys):
         raise ConfigurationError(f"Children of one step need different keys; got {keys}.")
     if any(not key or len(key) > 200 for key in keys):
         raise ConfigurationError("A child's key must have 1 to 200 characters.")
     engine = driver.engine
-    inherited = {key: value for key, value in driver.run.config.items() if key != STEPS} | (config or {})
+    inherited = {key: value for key, value in driver.run.config.items() if key != STEPS}
     gate = asyncio.Semaphore(limit) if limit else None
     results: dict[str, Child] = {}
-    waiting: list[str] = []
-    failed = False
+    waiting: dict[str, str] = {}
+    done = driver.run.children
+    failed = any(done.get(f"{driver.run.id}.{key}", _OK) != _OK for key in keys)
 
-    async def one(key: str, data: Any) -> None:
+    def halt() -> None:
+        """Have those under way end after their current step."""
+        for key in keys:
+            if key not in results and (other := engine.driver_of(f"{driver.run.id}.{key}")) is not None:
+                other.halting = "another one failed"
+
+    async def one(key: str, data: Any, own: str = flow) -> None:
         nonlocal failed
         if gate is not None:
             await gate.acquire()
         try:
-            if stop_on_failure and failed:
-                return
             child_id = f"{driver.run.id}.{key}"
-            run, counted = await engine.child_run(driver, child_id, flow, data, tags, budget, inherited)
+            if stop_on_failure and failed and child_id not in done:
+                try:  # begun before a crash, perhaps
+                    await engine.cancel(child_id, reason="another one failed", by="engine")
+                except RunNotFound:
+                    return
+                except RunStateError:
+                    pass  # it has ended since
+            told = config(key) if callable(config) else config
+            settled = inherited | dict(told or {})
+            run, counted = await engine.child_run(driver, child_id, own, data, tags, budget, settled)
             if not run.status.is_end:
-                waiting.append(child_id)
+                waiting[key] = child_id
                 return
             if child_id not in driver.run.children:
                 used = run.used()
@@ -89,7 +107,10 @@ async def run_children(
                 elif driver.parent is not None:
                     driver.parent.count_in(used)  # ancestors have not heard of it yet
             results[key] = _child(key, run)
-            failed = failed or run.status is not Status.SUCCEEDED
+            if run.status is not Status.SUCCEEDED:
+                failed = True
+                if stop_on_failure:
+                    halt()
         finally:
             if gate is not None:
                 gate.release()
@@ -98,7 +119,7 @@ async def run_children(
         if len(items) == 1:
             await one(*items[0])
         else:
-            tasks = [asyncio.ensure_future(one(key, data)) for key, data in items]
+            tasks = [asyncio.ensure_future(one(*item)) for item in items]
             try:
                 await asyncio.gather(*tasks)
             except BaseException:
@@ -106,9 +127,17 @@ async def run_children(
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
                 raise
+        if waiting and stop_on_failure and failed:  # nobody need answer them any more
+            left, waiting = waiting, {}
+            for item in items:
+                if item[0] in left:
+                    await one(*item)
     if waiting:
-        raise ChildrenWaiting(waiting)
+        raise ChildrenWaiting(list(waiting.values()))
     return [results[key] for key in keys if key in results]
+
+
+_OK = Status.SUCCEEDED.value
 
 
 def _child(key: str, run: Run) -> Child:

@@ -6,12 +6,14 @@ import asyncio
 import hashlib
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from detent.engine.dispatch import PATH
 from detent.engine.outcome import Effect, Receipt
-from detent.engine.ports import Blob, TapeCall, TapeError
+from detent.engine.ports import Blob, Clock, TapeCall, TapeError
 from detent.engine.step import Step, Transient
-from detent.engine.tools import Tool, Toolbox, ToolError
+from detent.engine.tools import EffectCall, Tool, Toolbox, ToolError
 from detent.kernel.budget import NOTHING, Budget, Spend
 from detent.kernel.entries import Body, Noted, Recorded, Tagged
 from detent.kernel.errors import ConfigurationError, DetentError
@@ -22,8 +24,11 @@ from detent.kernel.view import View, view
 if TYPE_CHECKING:
     from detent.engine.children import Child
     from detent.engine.driver import Driver
+    from detent.engine.lineage import Past
     from detent.kernel.autonomy import FallbackReason
 
+OUTPUT = "output"
+"""Topic of the remarks that `emit` leaves."""
 LONGEST_KEPT = 2000
 """Characters of a query's answer kept in the journal as they are; longer ones are kept beside it."""
 
@@ -34,6 +39,9 @@ class StepContext:
     # Most steps never touch these; as defaults of the class they cost nothing to make.
     _memo: dict[str, Any] | None = None
     _unfolded: dict[str, Any] | None = None
+    _given: dict[str, Any] | None = None
+    emitted: Sequence[Body] = ()
+    """Messages to be journaled with the outcome."""
     looked: Sequence[dict[str, Any]] = ()
     """Queries asked so far, as the journal keeps them."""
     proposed: Sequence[Effect] = ()
@@ -72,6 +80,16 @@ class StepContext:
         return View(self._run.data if self._unfolded is None else self._unfolded)
 
     @property
+    def values(self) -> Mapping[str, Any]:
+        """The run's data itself, for those who read much of it and change nothing."""
+        return self._run.data if self._unfolded is None else self._unfolded
+
+    @property
+    def parent(self) -> str | None:
+        """Id of the run that started this one."""
+        return self._run.parent
+
+    @property
     def config(self) -> View:
         """Settings the run was started with."""
         return View(self._run.config)
@@ -108,7 +126,10 @@ class StepContext:
     @property
     def last_attempt(self) -> bool:
         """True when a transient failure of this attempt would not be followed by another."""
-        plan = self._driver.engine.dispatcher.plan(self._driver.flow, self._driver.run.state, self._run)
+        own = self._driver.flow.step_for(self._run.state) is self.step
+        plan = self._driver.engine.dispatcher.plan(
+            self._driver.flow, self._run.state, self._run, None if own else self.step
+        )
         return self.attempt >= plan.retry.max_attempts
 
     def now(self) -> float:
@@ -131,13 +152,40 @@ class StepContext:
         return self._driver.flow.tools
 
     async def inputs(self) -> dict[str, Any]:
-        """What the step works on, as it declares it: the same for its handler and for an agent."""
+        """What the step works on, as it declares it: worked out once, the same for handler and agent."""
+        if self._given is None:
+            self._given = await self._work_out()
+        return dict(self._given)
+
+    async def _work_out(self) -> dict[str, Any]:
         said = self.step.inputs
         if said is None:
             return dict(copied(self._run.data))
         if callable(said):
             return dict(await call(said, False, self))
         return {key: copied(self._run.data.get(key)) for key in said}
+
+    @property
+    def step_path(self) -> str:
+        """Where the step stands in its workflow, such as `load/[0]/upsert`."""
+        own: str = self.step.metadata.get("path", self.step.name)
+        above = self._run.config.get(PATH) if self._run.config else None
+        return f"{above}/{own}" if above else own
+
+    @property
+    def cwd(self) -> Path:
+        """The folder of the project the step works in."""
+        return Path(self.step.metadata.get("cwd", "."))
+
+    @property
+    def clock(self) -> Clock:
+        """The engine's clock."""
+        return self._driver.clock
+
+    def answer_by(self, name: str = "hold") -> tuple[str, float] | None:
+        """Who answered a hold asked in this visit, and when."""
+        said = self._run.answered_by.get(name)
+        return None if said is None else (said[0], said[1])
 
     # -- asking ---------------------------------------------------------------------------------------------
 
@@ -250,6 +298,25 @@ class StepContext:
         self.proposed = [*self.proposed, effect]
         return Receipt(effect.identity(self.step.name))
 
+    async def act(self, tool: str, /, **args: Any) -> Any:
+        """Perform a declared tool at once: an opaque step's way to the world, refused to all others."""
+        if not self.step.opaque:
+            raise ConfigurationError(
+                f"Step '{self.step.name}' is not opaque: it proposes '{tool}' and the engine performs it."
+            )
+        found = self._driver.flow.tools.get(tool, "effect")
+        if self.step.effects is not None and tool not in self.step.effects:
+            allowed = ", ".join(self.step.effects) or "none"
+            raise ConfigurationError(f"Step '{self.step.name}' may not use '{tool}'. Allowed: {allowed}.")
+        whole = found.whole(self, args)
+        found.check(whole)
+        first: tuple[Any, ...] = ()
+        if found.wants_call:
+            key = Effect(tool, to_plain(whole)).identity(self.step.name)
+            first = (EffectCall(self.run_id, key, self.attempt),)
+        async with asyncio.timeout(found.timeout):
+            return to_plain(await call(found.perform, found.blocking, *first, **whole))
+
     async def child(self, flow: str, data: Any = None, *, key: str, **options: Any) -> Child:
         """Run a child run with id `<this run>.<key>` to its end and give its result.
 
@@ -260,19 +327,36 @@ class StepContext:
 
     async def children(
         self,
-        items: Iterable[tuple[str, Any]],
+        items: Iterable[tuple[str, Any] | tuple[str, Any, str]],
         *,
-        flow: str,
+        flow: str = "",
         limit: int | None = None,
         stop_on_failure: bool = False,
         **options: Any,
     ) -> list[Child]:
-        """Run many children, at most `limit` side by side; results in the order of `items`."""
+        """Run many children, at most `limit` side by side; results in the order of `items`.
+
+        An item is a key and data, and a flow where that is not `flow`. With `stop_on_failure`, once one has
+        failed none is begun, and those under way end after their current step.
+        """
         from detent.engine.children import run_children
 
         return await run_children(self._driver, flow, list(items), limit, stop_on_failure, **options)
 
+    async def lineage(self) -> list[Past]:
+        """This run and everything below it, with the moves each has made."""
+        from detent.engine.lineage import lineage
+
+        return [past async for past in lineage(self._driver.engine, self.run_id)]
+
     # -- saying ---------------------------------------------------------------------------------------------
+
+    def emit(self, message: str, level: str = "info", **metadata: Any) -> None:
+        """Tell those who follow the run something; journaled with the step's outcome."""
+        said = {"message": str(message), "level": level, "source": self.step_path}
+        if metadata:
+            said["metadata"] = to_plain(metadata)
+        self.emitted = [*self.emitted, Noted(OUTPUT, said)]
 
     async def note(self, topic: str, spend: Spend = NOTHING, **body: Any) -> None:
         """Leave a remark in the journal."""
@@ -379,7 +463,16 @@ class BesideContext(StepContext):
     def _looked(self, line: dict[str, Any]) -> None:
         self._home._looked(line)
 
-    async def children(self, items: Iterable[tuple[str, Any]], **options: Any) -> list[Child]:
+    async def inputs(self) -> dict[str, Any]:
+        """As the step's own context has worked them out."""
+        return await self._home.inputs()
+
+    def emit(self, message: str, level: str = "info", **metadata: Any) -> None:
+        """Tell something, should this be taken over."""
+        super().emit(message, level, **metadata)
+        self.said.append(self.emitted[-1])
+
+    async def children(self, items: Iterable[Any], **options: Any) -> list[Child]:
         """Refused."""
         raise CannotCheck(f"The handler of step '{self.step.name}' starts child runs.")
 

@@ -53,7 +53,7 @@ class Contract:
     def of(cls, step: Step, flow: Flow, tools: Mapping[str, Tool]) -> Contract:
         """The contract of a step in its flow, with the tools it may use."""
         machine = flow.machine
-        here = machine.state(next(state for state, one in flow.steps.items() if one is step))
+        here = machine.state(flow.state_of(step))
         there = tuple(machine.named(state) for state in machine.allowed(here))
         chosen = step.next if step.next is not None else there
         moves = [move for move in machine.moves.get(here, ()) if machine.named(move.to) in chosen]

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from detent.engine.flow import Flow
 
 LONGEST_REASON = 200
+UNDOING = "cancelled_by"
+"""Key of the data of a run that was cancelled and undoes what it did: by whom."""
 
 
 class EffectRefused(DetentError):
@@ -197,6 +199,8 @@ def moving(
     if (changes or additions) and machine.conditional(here):
         data = _After(run.data, changes, additions)
     move = machine.choose(here, data, to=to, event=event)
+    if flow.closing is not None and machine.ends.get(move.to) is Status.SUCCEEDED:
+        changes = {**changes, **to_plain(flow.closing(_After(run.data, changes, additions)))}
     counts = flow.counts
     return Moved(
         run.state,
@@ -231,13 +235,48 @@ def failing(
     `seconds` and `spend` are what the entries committed along with it add to the visit.
     """
     machine = flow.machine
-    to = machine.route_to(machine.state(run.state), status, run.data)
+    here = machine.state(run.state)
+    if status is Status.FAILED and flow.on_failure is not None:
+        detour = flow.on_failure(run, reason, error)
+        if detour is not None and machine.allows(here, machine.state(detour.state)):
+            aside = machine.state(detour.state)
+            return Moved(
+                run.state, machine.named(aside), None, reason[:LONGEST_REASON], to_plain(detour.set),
+                duration=run.visit_seconds + seconds, spend=run.visit_spend + spend, by="engine",
+                attempt=max(1, run.attempts), status=machine.ends.get(aside),
+                detail={**(detail or {}), **({"error": error} if error else {})},
+            )  # fmt: skip
+    to = machine.route_to(here, status, run.data)
     if to is None:
         return Ended(status, reason[:LONGEST_REASON], error or None, detail=dict(detail or {}))
     return Moved(
         run.state, machine.named(to), None, reason[:LONGEST_REASON], duration=run.visit_seconds + seconds,
         spend=run.visit_spend + spend, by="engine", attempt=max(1, run.attempts), status=status,
         detail={**(detail or {}), **({"error": error} if error else {})},
+    )  # fmt: skip
+
+
+def cancelled(flow: Flow, run: Run, reason: str, by: str, *, undo: bool = False) -> Body:
+    """The entry that cancels a run: a move into an end for that where the table has one, else an end.
+
+    With `undo` it is a move into the state in which the flow undoes what the run did.
+    """
+    machine = flow.machine
+    if machine is None or not machine.has(run.state):  # not known in this process, or changed meanwhile
+        return Ended(Status.CANCELLED, reason, by=by)
+    here = machine.state(run.state)
+    if undo:
+        assert flow.undoing is not None
+        return Moved(
+            run.state, machine.named(flow.undoing), None, reason[:LONGEST_REASON], {UNDOING: by},
+            duration=run.visit_seconds, spend=run.visit_spend, by=by, attempt=max(1, run.attempts),
+        )  # fmt: skip
+    to = machine.route_to(here, Status.CANCELLED, run.data)
+    if to is None:
+        return Ended(Status.CANCELLED, reason, by=by)
+    return Moved(
+        run.state, machine.named(to), None, reason[:LONGEST_REASON], duration=run.visit_seconds,
+        spend=run.visit_spend, by=by, attempt=max(1, run.attempts), status=Status.CANCELLED,
     )  # fmt: skip
 
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class Dialect(Protocol):
     """Asks and understands.
 
-    One that has to look something up before it can ask also has `async prepare(plan, ctx, inputs) -> inputs`.
+    One that has to look something up before it can ask also has `async prepare(plan, ctx, inputs) -> inputs`;
+    one whose answers look different for other inputs, `schema_for(plan, inputs) -> schema`.
     """
 
     def fingerprint(self, plan: Plan) -> str:
@@ -85,3 +86,9 @@ class JsonDialect:
 
 
 JSON = JsonDialect()
+
+
+def answer_schema(plan: Plan, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """JSON Schema of the answer to these very inputs; None for an answer in prose."""
+    fitted = getattr(plan.dialect, "schema_for", None)
+    return plan.dialect.schema(plan) if fitted is None else fitted(plan, inputs)

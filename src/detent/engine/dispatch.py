@@ -37,6 +37,8 @@ FORCE = "force_deterministic"
 STEPS = "steps"
 """Key of a run's own configuration that says how its steps are performed, by name as the settings say it;
 stronger than they are, and not for its children."""
+PATH = "path"
+"""Key of a child run's own configuration: where in its root it stands, as `load/[0]`."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,12 @@ class Plan:
     def alone(self) -> bool:
         """Only an agent can perform it: there is no handler."""
         return self.step.step_type is StepType.AGENT
+
+    @property
+    def agent_name(self) -> str:
+        """Who performs it when an agent does: the general one, or the one the step names."""
+        name: str = self.step.metadata.get("agent", DISPATCH_AGENT)
+        return name
 
     @cached_property
     def qualified(self) -> str:
@@ -114,15 +122,23 @@ class Plan:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """What every event about this step says."""
+        """What every event about this step says, in a run that is nobody's child."""
         metadata = self.step.metadata
         return {
-            "flow": self.flow.name,
+            "flow": metadata.get("flow", self.flow.name),
             "definition": metadata.get("definition", self.flow.machine.name),
             "step_name": self.step.name,
             "step_path": metadata.get("path", self.step.name),
             "action": metadata.get("action", getattr(self.step.handler, "__name__", self.step.name)),
         }
+
+
+def facts_of(plan: Plan, run: Run) -> dict[str, Any]:
+    """What every event about a step of a run says."""
+    facts = {"run_id": run.id, **plan.facts}
+    if run.config and (path := run.config.get(PATH)):
+        facts["step_path"] = f"{path}/{facts['step_path']}"
+    return facts
 
 
 class Dispatcher:
@@ -135,14 +151,15 @@ class Dispatcher:
         self._told: set[str] = set()
         """Flows whose doubtful settings have been pointed out."""
 
-    def plan(self, flow: Flow, state: str, run: Run) -> Plan:
-        """Who performs the step of a state in this run."""
+    def plan(self, flow: Flow, state: str, run: Run, step: Step | None = None) -> Plan:
+        """Who performs the step of a state in this run, or the one that is performed in its place."""
         forced = self.settings.force_deterministic or bool(run.config and run.config.get(FORCE))
         own = run.config.get(STEPS) if run.config else None
-        key = (flow.name, state, forced, digest(own, 16) if own else "")
+        place = state if step is None else f"{state}/{step.name}"
+        key = (flow.name, place, forced, digest(own, 16) if own else "")
         found = self._plans.get(key)
         if found is None or found.flow is not flow:
-            found = self._plans[key] = self.plan_for(flow, flow.step_for(state), forced, own)
+            found = self._plans[key] = self.plan_for(flow, step or flow.step_for(state), forced, own)
         return found
 
     def plan_for(
@@ -153,14 +170,15 @@ class Dispatcher:
         `own` is what a run says about its steps.
         """
         settings = self.settings
+        agent_name = step.metadata.get("agent", DISPATCH_AGENT)
         resolved = resolve(
             step.name,
-            flow=flow.name,
+            flow=flow.scope,
             inline=_inline(step),
             steps=settings.steps,
             hint=step.hints or UNSAID,
-            agent=settings.agents.get(DISPATCH_AGENT),
-            agent_name=DISPATCH_AGENT,
+            agent=settings.agents.get(agent_name),
+            agent_name=agent_name,
             model=settings.model,
             forced=forced,
             max_autonomy=step.cap,
@@ -186,7 +204,7 @@ class Dispatcher:
         key = (flow.name, digest(own, 16) if own else "")
         found = self._asks.get(key)
         if found is None:
-            plans = [self.plan_for(flow, step, own=own) for step in flow.steps.values()]
+            plans = [self.plan_for(flow, step, own=own) for step in flow.every_step()]
             found = self._asks[key] = any(plan.agent or plan.config.shadow for plan in plans)
         return found
 
@@ -209,7 +227,7 @@ class Dispatcher:
         own = config.get(STEPS)
         if own:
             _check_own(flow, own)
-        plans = [self.plan_for(flow, step, forced, own) for step in flow.steps.values()]
+        plans = [self.plan_for(flow, step, forced, own) for step in flow.every_step()]
         if flow.name not in self._told and not self.settings.pointed_out:
             self._told.add(flow.name)
             for plan in plans:
@@ -271,10 +289,10 @@ def _check_own(flow: Flow, said: Any) -> None:
     """Raise unless what a run says about its steps is about steps it has."""
     if not isinstance(said, Mapping):
         raise ConfigurationError(f"`{STEPS}` of a run's configuration maps steps to how they are performed.")
-    known = [step.name for step in flow.steps.values()]
-    known += [flow.qualified(step) for step in flow.steps.values()]
+    known = [step.name for step in flow.every_step()]
+    known += [flow.qualified(step) for step in flow.every_step()]
     for name in said:
-        if name not in known:
+        if name not in known and name not in flow.related:
             raise ConfigurationError(
                 f"The run is told how to perform '{name}', but flow '{flow.name}' has no such step."
                 f"{nearest(str(name), known)}"

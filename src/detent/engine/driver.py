@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from detent.engine import deciding, effects
 from detent.engine.children import ChildrenWaiting
-from detent.engine.context import StepContext
+from detent.engine.context import StepContext, call
+from detent.engine.dispatch import facts_of
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.ports import Blob, Commit, EdgeCount, Lease, LedgerLine
 from detent.engine.standing import LEDGER_STATE, edge_of, ledger_line, row_of
@@ -61,7 +62,7 @@ class Driver:
     __slots__ = (
         "_afterwards", "_began", "_blobs", "_lapses", "_next_fold", "_plans", "_turns", "_waiters",
         "_writing", "asides", "budgeted", "cancelling", "cap", "clock", "door", "engine", "executors", "flow",
-        "in_slot", "lease", "live", "parent", "run", "telling",
+        "halting", "in_slot", "lease", "live", "parent", "run", "telling",
     )  # fmt: skip
 
     def __init__(
@@ -84,8 +85,10 @@ class Driver:
         self._writing = False
         self._turns: list[asyncio.Future[None]] | None = None
         self._waiters: list[asyncio.Future[Run | None]] = []
-        self.cancelling: tuple[str, str] | None = None
-        """Reason and by whom, once the run is to be cancelled."""
+        self.cancelling: tuple[str, str, bool] | None = None
+        """Reason, by whom and whether to undo, once the run is to be cancelled."""
+        self.halting: str | None = None
+        """Why the run is to end once the step under way is done."""
         self.in_slot = False
         """True while this run counts against the engine's concurrency."""
         self.asides = 0
@@ -110,6 +113,9 @@ class Driver:
         while run.status is Status.RUNNING:
             if self.engine.stopping:
                 await self.engine.store.park(self.lease)
+                return
+            if self.halting is not None:
+                await self.commit(deciding.cancelled(self.flow, run, self.halting, "engine"))
                 return
             if run.retry_at is not None and not await self._wait_until(run.retry_at):
                 continue
@@ -137,7 +143,16 @@ class Driver:
         ctx = StepContext(self, step, attempt)
         self._began = began = self.clock.elapsed()
         try:
-            if not plan.plain:
+            instead: Outcome | None = None
+            while step.before is not None and (said := await call(step.before, False, ctx)) is not None:
+                if not isinstance(said, Step):
+                    instead = Outcome.of(said)
+                    break
+                plan = self._plan_of(said)
+                step, ctx = said, StepContext(self, said, attempt)
+            if instead is not None:
+                outcome = instead
+            elif not plan.plain:
                 performed = await self._dispatch(plan, ctx)
                 outcome = performed.outcome
             else:
@@ -179,9 +194,20 @@ class Driver:
             await self._hold(outcome.hold, self.clock.elapsed() - began, outcome.spend)
             return
         if not proposes:
-            await self.commit(*bodies)
-        else:
-            await effects.perform(self, bodies)
+            await self.commit(*ctx.emitted, *bodies)
+            return
+        if ctx.emitted:
+            await self.commit(*ctx.emitted)
+        await effects.perform(self, bodies)
+
+    def _plan_of(self, step: Step) -> Plan:
+        """The plan of a step that is performed in the place of the state's own."""
+        place = f"{self.run.state}/{step.name}"
+        plan = self._plans.get(place)
+        if plan is None:
+            plan = self.engine.dispatcher.plan(self.flow, self.run.state, self.run, step)
+            self._plans[place] = plan
+        return plan
 
     async def _dispatch(self, plan: Plan, ctx: StepContext) -> Performed:
         """Have the dispatcher find out who performs the step, and what counts."""
@@ -203,7 +229,7 @@ class Driver:
     def _selected(self, plan: Plan) -> None:
         """Say that a step is performed by its handler as a matter of course."""
         log.info(
-            "dispatch.mode_selected", run_id=self.run.id, **plan.facts, timestamp=self.clock.now(),
+            "dispatch.mode_selected", **facts_of(plan, self.run), timestamp=self.clock.now(),
             mode="deterministic", autonomy="operator", forced=False,
             source=plan.resolved.sources.get("mode", "default"), shadow=False,
         )  # fmt: skip
@@ -211,7 +237,7 @@ class Driver:
     def _completed(self, plan: Plan, seconds: float) -> None:
         """Say that it was."""
         log.info(
-            "dispatch.deterministic_completed", run_id=self.run.id, **plan.facts, timestamp=self.clock.now(),
+            "dispatch.deterministic_completed", **facts_of(plan, self.run), timestamp=self.clock.now(),
             duration_ms=round(seconds * 1000, 3), fallback=False,
         )  # fmt: skip
 

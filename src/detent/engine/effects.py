@@ -87,7 +87,7 @@ async def perform(driver: Driver, opening: Sequence[Body] = ()) -> None:
 
 def _check_filled(driver: Driver, proposal: Proposed, receipts: dict[str, Any]) -> None:
     """An agent's output is held to the step's contract once more where receipts have been put into it."""
-    step = driver.flow.step_for(driver.run.state)
+    step = driver.flow.step_named(driver.run.state, proposal.step)
     changes = proposal.outcome.get("set", {})
     if step.output_schema is None or step.conclude is not None or not receipts_in(changes):
         return
@@ -139,7 +139,8 @@ async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -
         async def act() -> Any:
             async with asyncio.timeout(tool.timeout):
                 if tool.wants_context:
-                    step = driver.flow.step_for(driver.run.state)
+                    assert driver.run.proposal is not None
+                    step = driver.flow.step_named(driver.run.state, driver.run.proposal.step)
                     return to_plain(await tool.perform(StepContext(driver, step, number)))
                 first = (EffectCall(driver.run.id, key, number),) if tool.wants_call else ()
                 return to_plain(await call(tool.perform, tool.blocking, *first, **args))

@@ -303,9 +303,20 @@ class Engine:
         """Keep taking up what is left lying or due, until `stop`."""
         await recovery.serve(self, poll)
 
-    async def cancel(self, run_id: str, *, reason: str = "cancelled", by: str = "person") -> None:
-        """End a run and its children as cancelled, here or wherever it is under way."""
-        await interventions.cancel(self, run_id, reason, by)
+    async def cancel(
+        self,
+        run_id: str,
+        *,
+        reason: str = "cancelled",
+        by: str = "person",
+        undo: bool = False,
+        drive: bool = True,
+    ) -> None:
+        """End a run and its children as cancelled, here or wherever it is under way.
+
+        With `undo`, where its flow can, what it did is undone first; the run is under way until then.
+        """
+        await interventions.cancel(self, run_id, reason, by, undo, drive)
 
     async def release(
         self,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from detent.engine import deciding, gate
 from detent.engine.asking import Asked, Asking, Failure
 from detent.engine.context import BesideContext, CannotCheck, StepContext, call
-from detent.engine.dispatch import Plan, check_price
+from detent.engine.dispatch import Plan, check_price, facts_of
 from detent.engine.executor import (
     Availability,
     DispatchError,
@@ -78,7 +78,7 @@ class Execution:
         self.step = plan.step
         self.ctx = ctx
         self.level: AutonomyLevel = plan.config.autonomy or AutonomyLevel.OPERATOR
-        self.facts: dict[str, Any] = {"run_id": driver.run.id, **plan.facts}
+        self.facts = facts_of(plan, driver.run)
         self._inputs: dict[str, Any] | None = None
         self._began = driver.clock.elapsed()
         self._handler_seconds: float | None = None
@@ -207,7 +207,7 @@ class Execution:
         step = self.step
         if step.opaque:
             await self.gather()
-            return self._calling(ctx)
+            return await self._calling(ctx)
         if self.plan.timeout is None:
             value = await step.call(ctx)
         else:
@@ -218,16 +218,19 @@ class Execution:
         outcome = await concluded(step, ctx, value)
         return self._side(value, outcome, ctx)
 
-    def _calling(self, ctx: StepContext) -> Side:
+    async def _calling(self, ctx: StepContext) -> Side:
         """An opaque handler's outcome: that it be called, once, and its receipt be the output."""
         effect = Effect(f"{CALL}{self.step.name}", to_plain(self.inputs))
         key = effect.identity(self.step.name)
         if (failure := ctx.failure) is not None and failure["key"] == key:
             raise StepFailed(f"{failure['code']}: {failure['message']}")
-        assert self.step.into is not None
         receipt = Receipt(key)
-        outcome = Outcome(set={self.step.into: receipt}, effects=(effect,))
-        return Side(outcome, receipt, None, (effect,))
+        if self.step.conclude is not None:
+            outcome = await concluded(self.step, ctx, receipt)
+        else:
+            assert self.step.into is not None
+            outcome = Outcome(set={self.step.into: receipt})
+        return Side(outcome._replace(effects=(effect,)), receipt, None, (effect,))
 
     def _side(self, value: Any, outcome: Outcome, ctx: StepContext) -> Side:
         effects = (*ctx.proposed, *outcome.effects)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,19 @@ class Migration:
 Migrate = Callable[[Run], Migration]
 
 
+@dataclass(frozen=True, slots=True)
+class Detour:
+    """Where a run goes whose step failed."""
+
+    state: Any
+    """An end, or a state in which something is still to be done."""
+    set: Mapping[str, Any] = field(default_factory=dict)
+
+
+OnFailure = Callable[[Run, str, str], Detour | None]
+"""From the run, the reason and the error's words to the detour; None ends it as usual."""
+
+
 class Flow:
     """One kind of run. Steps are given as a mapping, or added with the `step` decorator."""
 
@@ -48,9 +61,22 @@ class Flow:
         extra: Mapping[str, Any] | None = None,
         needs: Iterable[Resource] = (),
         exhausted_reasons: Mapping[str, str] | None = None,
+        scope: str | None = None,
+        on_failure: OnFailure | None = None,
+        undoing: Any = None,
+        closing: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
     ) -> None:
         self.machine = machine
         self.name = name or machine.name
+        self.scope = scope or self.name
+        """What its steps' names begin with in settings and reports."""
+        self.on_failure = on_failure
+        self.undoing = None if undoing is None else machine.state(undoing)
+        """The state in which a cancelled run undoes what it did, where it can."""
+        self.related: frozenset[str] = frozenset()
+        """Names of steps of the flows its runs start, for runs to say how these are performed."""
+        self.closing = closing
+        """What is added to the data of a run that succeeds, from the data as it is then."""
         self.description = description
         self.tools = Toolbox(tools)
         self.data = data
@@ -74,6 +100,8 @@ class Flow:
             self.definition["extra"] = to_plain(dict(extra))
         self.fingerprint = digest(self.definition, 16) if extra else machine.fingerprint
         self._steps: dict[str, Step] = {}
+        self._inner: dict[str, tuple[str, Step]] = {}
+        """Steps performed in the place of others, by name, with the state they are done in."""
         self._checked = False
         for state, value in (steps or {}).items():
             self._add(state, value)
@@ -98,9 +126,18 @@ class Flow:
         if key in self._steps:
             raise ConfigurationError(f"Flow '{self.name}': state '{key}' has two steps.")
         step = self._steps[key] = Step.of(key, value)
+        self._take_in(key, step)
+        self._checked = False
+
+    def _take_in(self, state: str, step: Step) -> None:
+        """What comes with a step: the tool that calls it, the steps that may stand in its place."""
         if step.opaque:
             self.tools.add(calling(step))
-        self._checked = False
+        for inner in step.instead:
+            if inner.name in self._inner:
+                raise ConfigurationError(f"Flow '{self.name}': two inner steps are named '{inner.name}'.")
+            self._inner[inner.name] = (state, inner)
+            self._take_in(state, inner)
 
     def replace(self, state: Any, step: Step) -> None:
         """Put another step in the place of the one a state has; before any run is under way."""
@@ -119,9 +156,31 @@ class Flow:
         """The step of a state."""
         return self._steps[state]
 
+    def every_step(self) -> Iterator[Step]:
+        """All steps, those that are performed in the place of others included."""
+        yield from self._steps.values()
+        for _, step in self._inner.values():
+            yield step
+
+    def step_named(self, state: str, name: str) -> Step:
+        """The step of a state that goes by a name: its own, or one performed in its place."""
+        own = self._steps[state]
+        if own.name == name or name not in self._inner:
+            return own
+        return self._inner[name][1]
+
+    def state_of(self, step: Step) -> str:
+        """The state a step is done in."""
+        inner = self._inner.get(step.name)
+        if inner is not None and inner[1] is step:
+            return inner[0]
+        if self._steps.get(step.name) is step:
+            return step.name
+        return next(state for state, one in self._steps.items() if one is step)
+
     def qualified(self, step: Step) -> str:
         """The name settings and reports know a step by."""
-        return f"{self.name}/{step.name}"
+        return f"{self.scope}/{step.name}"
 
     def problems(self) -> list[Problem]:
         """Everything that keeps this flow from being run."""
@@ -139,7 +198,7 @@ class Flow:
                 )
             elif machine.is_end(names[name]):
                 found.append(Problem("F03", f"'{name}'", "is an end, so its step would never be done."))
-        for step in self._steps.values():
+        for step in self.every_step():
             uses = (("effect", (*(step.effects or ()), *step.reserve)), ("query", step.queries))
             for kind, wanted in uses:
                 for tool_name in wanted or ():

@@ -141,27 +141,39 @@ async def resolve(
         _go_on(engine, driver, drive)
 
 
-async def cancel(engine: Engine, run_id: str, reason: str, by: str) -> None:
-    """End a run and everything below it."""
+async def cancel(
+    engine: Engine, run_id: str, reason: str, by: str, undo: bool = False, drive: bool = True
+) -> None:
+    """End a run and everything below it; with `undo`, what it did is undone first."""
     row = await engine.store.row(run_id)
     if row.now.status.is_end:
         raise RunStateError(f"Run {run_id} has already ended ({row.now.status.value}).")
-    await _stop(engine, run_id, reason, by)
+    if undo:
+        flow = engine.flow(row.flow)
+        if flow.undoing is None:
+            raise ConfigurationError(f"Runs of '{flow.name}' cannot undo what they did. Cancel without it.")
+        if row.parent is not None:
+            raise ConfigurationError(
+                f"Run {run_id} is part of {row.parent}; what it did is undone with that."
+            )
+    await _stop(engine, run_id, reason, by, undo)
     await _cancel_children(engine, run_id, reason, by)
+    if undo and drive:
+        await engine.resume(run_id)
 
 
-async def _stop(engine: Engine, run_id: str, reason: str, by: str) -> None:
+async def _stop(engine: Engine, run_id: str, reason: str, by: str, undo: bool = False) -> None:
     """End one run, wherever it is under way."""
     if engine.under_way(run_id) is not None:
-        await recovery.cancel_here(engine, run_id, reason, by)
+        await recovery.cancel_here(engine, run_id, reason, by, undo)
         return
     deadline = engine.clock.elapsed() + PATIENCE
     while True:
         try:
-            await recovery.end(engine, run_id, reason, by)
+            await recovery.end(engine, run_id, reason, by, undo)
             return
         except RunBusy:
-            await engine.store.ask(run_id, "cancel")
+            await engine.store.ask(run_id, recovery.UNDO if undo else "cancel")
             if engine.clock.elapsed() > deadline:
                 raise
             await asyncio.sleep(0.1)

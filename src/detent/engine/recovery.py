@@ -7,12 +7,13 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING
 
+from detent.engine import deciding
 from detent.engine.driver import Driver
 from detent.engine.flow import Flow
 from detent.engine.journals import load
 from detent.engine.ports import Lease, RunQuery, RunRow
 from detent.kernel import log
-from detent.kernel.entries import Claimed, Ended, Held, Migrated, Released
+from detent.kernel.entries import Claimed, Held, Migrated, Released
 from detent.kernel.errors import (
     ConfigurationError,
     DefinitionChanged,
@@ -311,33 +312,47 @@ async def heed(engine: Engine) -> None:
             log.warning("engine.store_away", error=str(error))
             continue
         for run_id, what in asked:
-            if what == "cancel" and engine.under_way(run_id) is not None:
+            if what in ("cancel", UNDO) and engine.under_way(run_id) is not None:
                 try:
-                    await cancel_here(engine, run_id, "cancelled", "person")
+                    await cancel_here(engine, run_id, "cancelled", "person", what == UNDO)
                 except StoreError as error:  # asked again at the next look
                     log.warning("run.not_cancelled", run_id=run_id, error=str(error))
 
 
-async def cancel_here(engine: Engine, run_id: str, reason: str, by: str) -> None:
+UNDO = "undo"
+"""What another process asks for: cancel, and let whoever asked undo what was done."""
+
+
+async def cancel_here(engine: Engine, run_id: str, reason: str, by: str, undo: bool = False) -> None:
     """Stop the task that drives a run in this process; it ends the run before it goes."""
     under_way = engine.under_way(run_id)
     if under_way is None:
         return
     driver, task = under_way
-    driver.cancelling = (reason, by)
+    driver.cancelling = (reason, by, undo)
     task.cancel()
     await asyncio.wait({task})
     if engine.under_way(run_id) == under_way:  # cancelled before it had begun
-        await end(engine, run_id, reason, by)
+        await end(engine, run_id, reason, by, undo)
         engine.forget(driver)
 
 
-async def end(engine: Engine, run_id: str, reason: str, by: str) -> bool:
-    """Claim an open run and end it as cancelled; False when it had ended."""
+async def end(engine: Engine, run_id: str, reason: str, by: str, undo: bool = False) -> bool:
+    """Claim an open run and end it as cancelled; False when it had ended.
+
+    With `undo` it is left in the state in which it undoes what it did, for whoever takes it up.
+    """
     driver = await take_ended(engine, run_id)
     if driver is None:
         return False
-    await driver.commit(Ended(Status.CANCELLED, reason, by=by))
+    flow, run = driver.flow, driver.run
+    undo = undo and flow.machine is not None and flow.undoing is not None
+    if undo and run.state == flow.machine.named(flow.undoing):
+        await engine.store.park(driver.lease)  # on its way already
+        return True
+    await driver.commit(deciding.cancelled(flow, run, reason, by, undo=undo))
+    if undo:
+        await engine.store.park(driver.lease)
     return True
 
 

@@ -151,7 +151,7 @@ class _Past(BesideContext):
             return copied(self._run.records[key])
         raise CannotCheck(f"'{key}' was not asked then, so there is no answer to give.")
 
-    async def children(self, items: Iterable[tuple[str, Any]], **options: Any) -> list[Child]:
+    async def children(self, items: Iterable[Any], **options: Any) -> list[Child]:
         """Refused."""
         raise CannotCheck(f"The handler of step '{self.step.name}' starts child runs.")
 

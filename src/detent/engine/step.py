@@ -137,6 +137,11 @@ class Step:
     offers: Mapping[str, Tool] = field(default_factory=dict)
     """Tools in other words, or under a narrower schema, than the flow has them, as agents are told about
     them here. What is performed is the flow's."""
+    before: Callable[[StepContext], Any] | None = None
+    """Asked first, whoever performs the step, sync or async: None goes on; an outcome stands in place of the
+    work; one of `instead` is performed in its place."""
+    instead: tuple[Step, ...] = ()
+    """Steps that may be performed in this one's state."""
     is_async: bool = field(init=False, default=False)
     """The handler is a coroutine function, as most are."""
     straight: bool = field(init=False, default=False)
@@ -157,10 +162,10 @@ class Step:
         if isinstance(self.max_autonomy, str):
             put(self, "max_autonomy", AutonomyLevel(self.max_autonomy))
         put(self, "examples", tuple(Example(*one) for one in self.examples))
-        if self.opaque and self.into is None:
+        if self.opaque and self.into is None and self.conclude is None:
             raise ConfigurationError(
                 f"Step '{self.name}' is opaque: its output is known only after it was called. "
-                f"Say with `into` which key of the data takes it."
+                f"Say with `into` which key of the data takes it, or with `conclude` what follows from it."
             )
 
     @property

@@ -43,7 +43,7 @@ class Run:
     """Current standing of a run, folded from its journal."""
 
     __slots__ = (
-        "answers", "attempts", "begun", "budget", "children", "children_spend",
+        "answered_by", "answers", "attempts", "begun", "budget", "children", "children_spend",
         "children_steps", "config", "created_at", "data", "done", "effect_attempts", "entered_at",
         "epoch", "error", "failure", "fingerprint", "flow", "forked_from", "holds", "id",
         "iterations", "let_in", "machine", "parent", "proposal", "reason", "records", "retry_at",
@@ -102,6 +102,8 @@ class Run:
         """The effect that failed for good, for the step to look at when it is asked once more."""
         self.holds: dict[str, Held] = {}
         self.answers: dict[str, Any] = {}
+        self.answered_by: dict[str, list[Any]] = {}
+        """Who answered, and when."""
         self.records: dict[str, Any] = {}
         self.let_in = False
         """An attempt at the step has written something: it passed the budget when it began, and need not
@@ -200,9 +202,13 @@ class Run:
             self.takeovers = 0
             self._leave()
             self.touched = False
+            if self.status is Status.WAITING:  # cancelled while it waited, and about to undo what it did
+                self.status = Status.RUNNING
         self.reason = body.reason
         if body.status is not None:
             self.status = body.status
+            if body.detail and "error" in body.detail:
+                self.error = body.detail["error"]
 
     def _change(self, changes: Mapping[str, Any], additions: Mapping[str, Any]) -> None:
         data = self.data
@@ -228,6 +234,7 @@ class Run:
             self.holds = {}
         if self.answers:
             self.answers = {}
+            self.answered_by = {}
         if self.records:
             self.records = {}
 
@@ -318,6 +325,7 @@ class Run:
         self.holds.pop(body.name, None)
         self.let_in = False
         self.answers[body.name] = copied(body.answer)
+        self.answered_by[body.name] = [body.by, at]
         self.takeovers = 0
         if not self.holds:
             self.status = Status.RUNNING
@@ -438,6 +446,7 @@ class Run:
             "failure": self.failure,
             "holds": [body_to_plain(hold) for hold in self.holds.values()],
             "answers": self.answers,
+            "answered_by": self.answered_by,
             "records": self.records,
             "let_in": self.let_in,
             "children": self.children,
@@ -449,6 +458,7 @@ class Run:
         run = cls(plain["id"])
         for name in _AS_IS:
             setattr(run, name, plain[name])
+        run.answered_by = plain.get("answered_by", {})  # folds of version 0.1 have none
         run.status = Status(plain["status"])
         run.budget = Budget.from_plain(plain["budget"])
         run.spend = Spend.from_plain(plain["spend"])

@@ -88,7 +88,7 @@ class _Reading:
         if not section:
             return {}
         known = dict.fromkeys(
-            name for flow in self.flows for step in flow.steps.values()
+            name for flow in self.flows for step in flow.every_step()
             for name in (flow.qualified(step), step.name)
         )  # fmt: skip
         found: dict[str, StepConfig] = {}
@@ -207,7 +207,7 @@ class _Reading:
         for flow in self.flows:
             layers += [
                 (f"step '{flow.qualified(step)}'", step.config)
-                for step in flow.steps.values()
+                for step in flow.every_step()
                 if step.config is not None
             ]
         for layer, config in layers:
@@ -225,7 +225,7 @@ class _Reading:
         usual = below or self.executors.default
         asked: set[str | None] = set()
         for flow in self.flows:
-            for step in flow.steps.values():
+            for step in flow.every_step():
                 qualified = flow.qualified(step)
                 names = {qualified, step.name}
                 silent = step.config is None and step.hints is None and not names & read.steps.keys()

@@ -55,7 +55,7 @@ def attach(servers: Mapping[str, McpServer], flows: Iterable[Flow]) -> list[McpS
     needed: dict[str, McpServer] = {}
     found: list[str] = []
     for flow in flows:
-        for step in flow.steps.values():
+        for step in flow.every_step():
             for name in dict.fromkeys([*(step.queries or ()), *(step.effects or ())]):
                 if name in tools:
                     server, tool = tools[name]

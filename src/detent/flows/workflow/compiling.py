@@ -1,0 +1,294 @@
+"""From a checked workflow file to flows: one for the file, one for each body it runs as child runs.
+
+The file's machine has a state for each of its own steps, between `ready` and the ends; a failed step leads to
+`rolling_back`. What stands in loops and behind `on_failure` has flows of its own, named `<workflow>.<step>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from detent.engine.context import StepContext
+from detent.engine.flow import Detour, Flow
+from detent.engine.outcome import Outcome
+from detent.engine.step import Step
+from detent.engine.tools import Tool
+from detent.flows.workflow.bodies import Body, every, names_of, reads
+from detent.flows.workflow.expressions import Prepared, prepared
+from detent.flows.workflow.home import Home, Ports, Seat
+from detent.flows.workflow.inputs import inputs_hash
+from detent.flows.workflow.registry import Registry
+from detent.flows.workflow.rollback import KWARGS, Rollback, rolling_back
+from detent.flows.workflow.scope import FAILURE, OK, RESULT, Results, scope_of
+from detent.flows.workflow.secrets import revealing
+from detent.flows.workflow.spec import (
+    CANCELLED,
+    FAILED,
+    ROLLING_BACK,
+    START,
+    SUCCEEDED,
+    AgentStep,
+    GenerateStep,
+    LoopStep,
+    PythonStep,
+    StepSpec,
+    SubworkflowStep,
+    ValidateStep,
+    WorkflowSpec,
+)
+from detent.flows.workflow.steps.asking import agent_step, generate_step
+from detent.flows.workflow.steps.branch import branch_step
+from detent.flows.workflow.steps.checkpoint import checkpoint_step
+from detent.flows.workflow.steps.loop import loop_step
+from detent.flows.workflow.steps.python import action_step, bound, python_step
+from detent.flows.workflow.steps.subworkflow import subworkflow_step
+from detent.flows.workflow.steps.validate import validate_step
+from detent.kernel.autonomy import StepType
+from detent.kernel.machine import Machine
+from detent.kernel.plain import digest, to_plain
+from detent.kernel.run import Run
+from detent.kernel.status import Status
+
+Find = Callable[[str], WorkflowSpec]
+"""Another workflow's specification by name or path."""
+ENDS = {SUCCEEDED: Status.SUCCEEDED, FAILED: Status.FAILED, CANCELLED: Status.CANCELLED}
+
+
+class WorkflowFlow(Flow):
+    """The flow of a file, or of a body in one."""
+
+    specs: Mapping[str, StepSpec]
+    """Steps of the file by the state they are done in."""
+    workflow: WorkflowSpec
+    rollbacks: Mapping[str, Rollback]
+    """What undoes its steps, by step."""
+
+
+class Compiled:
+    """Workflows of a project, made into flows as they are asked for."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        tools: Iterable[Tool],
+        ports: Ports,
+        find: Find,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.registry = registry
+        self.ports = ports
+        self._tools = {tool.name: tool for tool in revealing(tools, environ)}
+        self._find = find
+        self._homes: dict[str, Home] = {}
+
+    def flow(self, spec: WorkflowSpec) -> Flow:
+        """The flow of a file; those it starts runs of are in `flows`."""
+        return self._home(spec).flows[spec.name]
+
+    def flows(self, spec: WorkflowSpec) -> list[Flow]:
+        """Every flow that a run of this file may need, its own first."""
+        found: dict[str, Flow] = {}
+        waiting = [self._home(spec)]
+        while waiting:
+            home = waiting.pop()
+            if home.spec.name in found:
+                continue
+            found |= home.flows
+            for step in home.spec.every_step():
+                if isinstance(step, SubworkflowStep):
+                    waiting.append(self._named(step.workflow))
+        return list(found.values())
+
+    def _named(self, name: str) -> Home:
+        return self._home(self._find(name))
+
+    def _home(self, spec: WorkflowSpec) -> Home:
+        home = self._homes.get(spec.name)
+        if home is None or home.spec is not spec:
+            home = self._homes[spec.name] = Home(
+                spec, self.registry, self._tools, self.ports, self._named, inputs_hash
+            )
+            _Making(home).whole()
+        return home
+
+
+class _Making:
+    """Makes the flows of one file."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.spec = home.spec
+        self.undoing: dict[str, str] = {}
+        """By rollback action: the flow that performs it."""
+
+    # -- the file -------------------------------------------------------------------------------------------
+
+    def whole(self) -> None:
+        spec, home = self.spec, self.home
+        names = [step.name for step in spec.steps]
+        after = [*names[1:], SUCCEEDED]
+        moves: dict[str, list[str]] = {START: [names[0], ROLLING_BACK, CANCELLED]}
+        for name, following in zip(names, after, strict=True):
+            moves[name] = [following, ROLLING_BACK, CANCELLED]
+        moves[ROLLING_BACK] = [FAILED, CANCELLED]
+        machine: Machine[str] = Machine(spec.name, start=START, moves=moves, ends=ENDS)
+        steps: dict[str, Step] = {START: Step(START, _ready, metadata=self._marginal(START))}
+        steps |= {step.name: self.step(Seat(step), home) for step in spec.steps}
+        steps[ROLLING_BACK] = Step(ROLLING_BACK, rolling_back, metadata=self._marginal(ROLLING_BACK))
+        flow = WorkflowFlow(
+            machine, steps, name=spec.name, description=spec.description, tools=home.tools.values(),
+            extra={"file": to_plain(dict(spec.source)), "below": self._below()}, scope=home.scope,
+            on_failure=_to(ROLLING_BACK), undoing=ROLLING_BACK, closing=_closing(spec),
+        )  # fmt: skip
+        self._complete(flow, {step.name: step for step in spec.steps}, spec.steps)
+        flow.related = names_of(home.scope, spec.steps) | self._related()
+        home.flows = {flow.name: flow, **home.flows}
+
+    def _marginal(self, name: str) -> dict[str, Any]:
+        return {"flow": "workflow", "definition": self.spec.name, "path": name, "action": name}
+
+    def _below(self) -> dict[str, str]:
+        """Fingerprints of the files it runs: a run begun under others is not silently continued."""
+        found: dict[str, str] = {}
+        for step in self.spec.every_step():
+            if isinstance(step, SubworkflowStep):
+                child = self.home.find(step.workflow)
+                found[step.workflow] = child.flows[child.spec.name].fingerprint
+        return found
+
+    def _related(self) -> frozenset[str]:
+        """Names of the steps of the files it runs."""
+        found: frozenset[str] = frozenset()
+        for step in self.spec.every_step():
+            if isinstance(step, SubworkflowStep):
+                child = self.home.find(step.workflow)
+                own = child.flows[child.spec.name]
+                found |= own.related
+        return found
+
+    def _complete(self, flow: WorkflowFlow, specs: Mapping[str, StepSpec], steps: Sequence[StepSpec]) -> None:
+        flow.specs = dict(specs)
+        flow.workflow = self.spec
+        flow.tells = True
+        named = {step.name: step for step in every(steps)}
+        rollbacks: dict[str, Rollback] = {}
+        for step in flow.every_step():
+            action = step.metadata.get("rollback")
+            if action is not None:
+                found = self.home.registry.actions.get(action)
+                arguments = self._arguments(named[step.name])
+                rollbacks[step.name] = Rollback(self._undo(action), tuple(found.parameters), arguments)
+        flow.rollbacks = rollbacks
+
+    def _arguments(self, spec: StepSpec) -> Prepared | None:
+        """What a step was called with, for its rollback to be told."""
+        if isinstance(spec, PythonStep):
+            action = self.home.registry.actions.get(spec.action)
+            return prepared(bound(action, spec.args, spec.kwargs))
+        if isinstance(spec, AgentStep | GenerateStep) and isinstance(spec.context, Mapping):
+            return prepared(dict(spec.context))
+        return None
+
+    def _undo(self, name: str) -> str:
+        """The flow that performs a rollback action."""
+        if name not in self.undoing:
+            action = self.home.registry.actions.get(name)
+            flow_name = f"{self.spec.name}.rollback-{name}"
+            machine: Machine[str] = Machine(
+                flow_name, start="undo", moves={"undo": [SUCCEEDED, FAILED, CANCELLED]}, ends=ENDS
+            )
+            step = action_step(
+                action, lambda ctx: dict(ctx.values[KWARGS]), name="undo",
+                conclude=lambda ctx, output: Outcome(set={RESULT: output}),
+                metadata={**self._marginal("undo"), "action": name, "cwd": str(self.home.ports.root)},
+            )  # fmt: skip
+            flow = Flow(
+                machine, {"undo": step}, name=flow_name, tools=self.home.tools.values(),
+                scope=f"{self.home.scope}/rollback-{name}", on_failure=_to(FAILED),
+            )  # fmt: skip
+            self.undoing[name] = flow_name
+            self.home.flows[flow_name] = flow
+        return self.undoing[name]
+
+    # -- bodies ---------------------------------------------------------------------------------------------
+
+    def body(self, name: str, steps: Sequence[StepSpec]) -> Body:
+        """A flow for steps that are run as a child run."""
+        home = self.home
+        flow_name = f"{self.spec.name}.{name}"
+        names = [step.name for step in steps]
+        moves: dict[str, list[str]] = {}
+        for one, following in zip(names, [*names[1:], SUCCEEDED], strict=True):
+            moves[one] = [following, FAILED, CANCELLED]
+        machine: Machine[str] = Machine(flow_name, start=names[0], moves=moves, ends=ENDS)
+        flow = WorkflowFlow(
+            machine, {step.name: self.step(Seat(step), home) for step in steps}, name=flow_name,
+            tools=home.tools.values(), scope=home.scope, on_failure=_to(FAILED),
+            extra={"file": digest(to_plain(dict(self.spec.source)), 16)},
+        )  # fmt: skip
+        self._complete(flow, {step.name: step for step in steps}, steps)
+        flow.related = names_of(home.scope, steps)
+        home.flows[flow_name] = flow
+        inputs, outer = reads(steps)
+        return Body(flow_name, tuple(names), inputs, outer, flow.related)
+
+    # -- steps ----------------------------------------------------------------------------------------------
+
+    def step(self, seat: Seat, home: Home) -> Step:
+        """The flow's step for a step of the file."""
+        spec = seat.spec
+        match spec.type:
+            case StepType.PYTHON:
+                return python_step(seat, home)
+            case StepType.AGENT:
+                return agent_step(seat, home)
+            case StepType.GENERATE:
+                return generate_step(seat, home)
+            case StepType.BRANCH:
+                return branch_step(seat, home, self.step)
+            case StepType.CHECKPOINT:
+                return checkpoint_step(seat, home)
+        if isinstance(spec, LoopStep):
+            if spec.has_for_each or spec.until is not None:
+                return loop_step(seat, home, [self.body(spec.name, spec.steps)])
+            return loop_step(seat, home, [self.body(one.name, [one]) for one in spec.steps])
+        if isinstance(spec, ValidateStep):
+            mending = None if spec.on_failure is None else self.body(spec.name, [spec.on_failure])
+            return validate_step(seat, home, mending)
+        assert isinstance(spec, SubworkflowStep)
+        child = home.find(spec.workflow)
+        return subworkflow_step(seat, home, child.flows[child.spec.name].related)
+
+
+async def _ready(ctx: StepContext) -> Outcome:
+    return Outcome()
+
+
+def _to(state: str) -> Callable[[Run, str, str], Detour | None]:
+    """Where a failed step leads, with what failed."""
+
+    def on_failure(run: Run, reason: str, error: str) -> Detour | None:
+        if run.state == state:
+            return None
+        return Detour(state, {FAILURE: {"step": run.state, "reason": reason, "error": error or reason}})
+
+    return on_failure
+
+
+def _closing(spec: WorkflowSpec) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    """What a run that succeeded gives: the outputs of the file, or what its last step gave."""
+    if spec.outputs is not None:
+        outputs = prepared(dict(spec.outputs))
+        return lambda data: {RESULT: outputs.resolve(scope_of(data))}
+    names = [step.name for step in reversed(spec.steps)]
+
+    def last(data: Mapping[str, Any]) -> Mapping[str, Any]:
+        results = Results(data)
+        for name in names:
+            result = results.get(name)
+            if result is not None and result["status"] == OK:
+                return {RESULT: result["output"]}
+        return {RESULT: None}
+
+    return last

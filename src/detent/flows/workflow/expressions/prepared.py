@@ -1,0 +1,131 @@
+"""Values of a workflow file with expressions anywhere inside, read once and resolved for each step.
+
+Texts in nested mappings and lists are templates; keys are not. What an expression gives is data: it is not
+resolved again, and it is handed on as the scope holds it, not copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from detent.flows.workflow.expressions.errors import EvaluationError, ExpressionError
+from detent.flows.workflow.expressions.expression import Expression, parse
+from detent.flows.workflow.expressions.limits import MAX_VALUE_DEPTH
+from detent.flows.workflow.expressions.scope import Scope
+from detent.flows.workflow.expressions.templates import OPENING, Template
+from detent.flows.workflow.expressions.tree import Reference
+
+Make = Callable[[Scope], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A value whose expressions are read and checked."""
+
+    value: Any
+    """As written."""
+    references: tuple[Reference, ...]
+    """All it may read; positions are offsets in the text each stands in."""
+    constant: bool
+    """No expression is in it: it resolves to the same in every scope."""
+    make: Make = field(repr=False, compare=False)
+
+    def resolve(self, scope: Scope) -> Any:
+        """The value in a scope, lists and mappings new; an `EvaluationError` carries the path to it."""
+        return self.make(scope)
+
+
+def prepared(value: Any) -> Prepared:
+    """Read every text in a nested value as a template; `ExpressionError` carries the path of a wrong one."""
+    references: list[Reference] = []
+    make, constant = _maker(value, references, 0)
+    return Prepared(value, tuple(references), constant, make)
+
+
+def condition(value: Any) -> Prepared:
+    """What stands where an expression is wanted: a text is one, with or without `${{ }}`.
+
+    White space around it means nothing here. Other values stand for themselves; texts inside a list or a
+    mapping are templates, as everywhere.
+    """
+    if not isinstance(value, str):
+        return prepared(value)
+    expression = _whole(value)
+    return Prepared(value, expression.references, False, expression.evaluate)
+
+
+def _whole(text: str) -> Expression:
+    if not text.lstrip().startswith(OPENING):
+        return parse(text)
+    lead = len(text) - len(text.lstrip())
+    try:
+        template = Template.parse(text.strip())
+    except ExpressionError as error:
+        raise ExpressionError(error.message, error.position + lead, text) from None
+    if template.lone is None:
+        raise ExpressionError(
+            "Here stands one expression: put all of it into one pair of '${{' and '}}', or leave them out.",
+            lead,
+            text,
+        )
+    return template.lone
+
+
+def _maker(value: Any, references: list[Reference], depth: int) -> tuple[Make, bool]:
+    if isinstance(value, str):
+        template = Template.parse(value)
+        references.extend(template.references)
+        if template.is_plain:
+            text = "".join(str(piece) for piece in template.pieces)
+            return (lambda scope: text), True
+        lone = template.lone
+        return (template.evaluate if lone is None else lone.evaluate), False
+    if isinstance(value, Mapping):
+        return _mapping(value, references, depth + 1)
+    if isinstance(value, list | tuple):
+        return _list(value, references, depth + 1)
+    return (lambda scope: value), True
+
+
+def _mapping(value: Mapping[Any, Any], references: list[Reference], depth: int) -> tuple[Make, bool]:
+    makers = [(key, *_inside(key, item, references, depth)) for key, item in value.items()]
+
+    def make(scope: Scope) -> dict[Any, Any]:
+        made: dict[Any, Any] = {}
+        for key, make_item, _ in makers:
+            try:
+                made[key] = make_item(scope)
+            except EvaluationError as error:
+                error.path = (key, *error.path)
+                raise
+        return made
+
+    return make, all(constant for _, _, constant in makers)
+
+
+def _list(value: Any, references: list[Reference], depth: int) -> tuple[Make, bool]:
+    makers = [_inside(at, item, references, depth) for at, item in enumerate(value)]
+
+    def make(scope: Scope) -> list[Any]:
+        made: list[Any] = []
+        for make_item, _ in makers:
+            try:
+                made.append(make_item(scope))
+            except EvaluationError as error:
+                error.path = (len(made), *error.path)
+                raise
+        return made
+
+    return make, all(constant for _, constant in makers)
+
+
+def _inside(key: Any, item: Any, references: list[Reference], depth: int) -> tuple[Make, bool]:
+    try:
+        if depth > MAX_VALUE_DEPTH:
+            raise ExpressionError(f"Values are nested at most {MAX_VALUE_DEPTH} deep.", 0)
+        return _maker(item, references, depth)
+    except ExpressionError as error:
+        error.path = (key if isinstance(key, int) else str(key), *error.path)
+        raise

@@ -1,0 +1,199 @@
+"""What expressions know of values: their kinds, what can be read of them, equality, order and text.
+
+Everything goes by the type of a value. No attribute of an object is looked up, except the stored fields of a
+dataclass, which are read past any property or `__getattribute__` it may have.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from types import MemberDescriptorType
+from typing import Any, Literal
+
+from detent.flows.workflow.expressions.errors import EvaluationError
+from detent.kernel.plain import encode
+from detent.kernel.view import ListView
+
+Kind = Literal["null", "boolean", "number", "text", "list", "mapping", "record", "object"]
+"""A `record` is a dataclass; an `object` is anything of which nothing can be read."""
+
+ABSENT: Any = object()
+"""What is read where there is nothing."""
+
+_KINDS: dict[type, Kind] = {
+    type(None): "null", bool: "boolean", int: "number", float: "number", str: "text", list: "list",
+    tuple: "list", dict: "mapping",
+}  # fmt: skip
+_SCALARS = frozenset({str, bool, int, float, type(None)})
+_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+def kind_of(value: Any) -> Kind:
+    """Which kind a value is of."""
+    kind = type(value)
+    return _KINDS.get(kind) or _kind(kind)
+
+
+def _kind(kind: type) -> Kind:
+    # By subclass, not by isinstance: that one asks the value for its __class__.
+    if issubclass(kind, str):
+        return "text"
+    if issubclass(kind, int | float):
+        return "number"
+    if issubclass(kind, list | tuple | ListView):
+        return "list"
+    if issubclass(kind, Mapping):
+        return "mapping"
+    known = inspect.getattr_static(kind, "__dataclass_fields__", None)
+    return "record" if type(known) is dict else "object"
+
+
+def described(value: Any) -> str:
+    """`a number`: what a message calls a value without showing it."""
+    kind = kind_of(value)
+    return {"null": "null", "boolean": "a boolean", "object": f"a {type(value).__name__}"}.get(
+        kind, f"a {kind}"
+    )
+
+
+def field_names(kind: type) -> tuple[str, ...]:
+    """Names of a dataclass's fields that can be read."""
+    return tuple(one.name for one in fields(kind) if not one.name.startswith("_"))
+
+
+def field_of(record: Any, name: str) -> Any:
+    """The stored value of a dataclass's field, or `ABSENT`; nothing of the class is run."""
+    if name not in field_names(type(record)):
+        return ABSENT
+    found = inspect.getattr_static(record, name, ABSENT)
+    if type(found) is MemberDescriptorType:  # a slot
+        try:
+            return found.__get__(record)
+        except AttributeError:
+            return ABSENT
+    return ABSENT if hasattr(type(found), "__get__") else found
+
+
+def names_in(value: Any) -> tuple[str, ...]:
+    """What can be read of a mapping or a record, in order."""
+    kind = kind_of(value)
+    if kind == "record":
+        return field_names(type(value))
+    if kind == "mapping":
+        return tuple(sorted(key for key in value if isinstance(key, str) and not key.startswith("_")))
+    return ()
+
+
+def true(value: Any) -> bool:
+    """Truth as in Python, for values; an object that is none of them is true."""
+    return bool(value) if kind_of(value) not in ("record", "object") else True
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equality in which values of two kinds differ, at any depth: true is not 1, but 1 is 1.0."""
+    kind = type(left)
+    if kind is type(right) and kind in _SCALARS:
+        return bool(left == right)
+    known = kind_of(left)
+    if known != kind_of(right):
+        return False
+    if known == "null":
+        return True
+    if known == "text":
+        return str.__eq__(left, right)
+    if known == "list":
+        return len(left) == len(right) and all(map(same, left, right))
+    if known == "mapping":
+        return len(left) == len(right) and all(
+            (other := right.get(key, ABSENT)) is not ABSENT and same(item, other)
+            for key, item in left.items()
+        )
+    if known == "record":
+        return kind is type(right) and all(
+            same(field_of(left, name), field_of(right, name)) for name in field_names(kind)
+        )
+    if known == "object":
+        return left is right
+    return bool(left == right)
+
+
+def ordered(sign: str, left: Any, right: Any, position: int) -> bool:
+    """`<`, `<=`, `>`, `>=` of two numbers, texts, booleans or lists."""
+    kind = kind_of(left)
+    if kind != kind_of(right):
+        raise EvaluationError(f"'{sign}' cannot compare {described(left)} with {described(right)}.", position)
+    if kind in ("number", "text", "boolean"):
+        return _ORDERS[sign](left, right)
+    if kind != "list":
+        raise EvaluationError(
+            f"'{sign}' cannot compare {described(left)} with another: they have no order.", position
+        )
+    for one, other in zip(left, right, strict=False):
+        if not same(one, other):
+            return ordered(sign, one, other, position)
+    return _ORDERS[sign](len(left), len(right))
+
+
+def contains(inside: Any, wanted: Any, position: int) -> bool:
+    """`wanted in inside`: a list member, a mapping key or a part of a text."""
+    kind = kind_of(inside)
+    if kind == "list":
+        return any(same(wanted, item) for item in inside)
+    if kind == "mapping":
+        if type(wanted) is str:
+            return wanted in inside
+        return any(same(wanted, key) for key in inside)
+    if kind == "text":
+        if kind_of(wanted) != "text":
+            raise EvaluationError(f"'in' looks for a text in a text, not for {described(wanted)}.", position)
+        return str.__contains__(inside, wanted)
+    raise EvaluationError(
+        f"'in' looks into a list, a mapping or a text, not into {described(inside)}.", position
+    )
+
+
+def as_json(value: Any, position: int) -> str:
+    """Compact JSON text; of a record its fields."""
+    try:
+        try:
+            return encode(value)
+        except TypeError:
+            return encode(_plain(value, position))
+    except (TypeError, ValueError):
+        raise EvaluationError(
+            "The value cannot be written as JSON: it holds a number or a key that JSON has no words for.",
+            position,
+        ) from None
+    except RecursionError:
+        raise EvaluationError("The value is nested too deeply to be written as JSON.", position) from None
+
+
+def as_text(value: Any, position: int) -> str:
+    """A value as it is put into a text: null as nothing, a text as it is, anything else as JSON."""
+    kind = type(value)
+    if kind is str:
+        return value  # type: ignore[no-any-return]
+    if value is None:
+        return ""
+    return str.__str__(value) if issubclass(kind, str) else as_json(value, position)
+
+
+def _plain(value: Any, position: int) -> Any:
+    """With views, records and mappings of any make as lists and dicts; other objects are refused."""
+    kind = kind_of(value)
+    if kind == "list":
+        return [_plain(item, position) for item in value]
+    if kind == "mapping":
+        return {key: _plain(item, position) for key, item in value.items()}
+    if kind == "record":
+        return {name: _plain(field_of(value, name), position) for name in field_names(type(value))}
+    if kind == "object":
+        raise EvaluationError(
+            f"The value holds {described(value)}, which cannot be written as text.", position
+        )
+    return value

@@ -1,0 +1,290 @@
+"""Inputs of a workflow: what was given is made to fit what was declared, or all that does not fit is told.
+
+Nothing is repeated in a message that could be a value: they say of which kind it is. Values of secret inputs
+come from the environment alone; among the inputs a secret stands as `{"$secret": name}`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from detent.flows.workflow.expressions.values import described, kind_of, same
+from detent.flows.workflow.spec import InputSpec, InputType
+from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.plain import digest, to_plain
+
+SECRET = "$secret"
+"""Key of the mapping that stands for a secret's value."""
+VARIABLE = "DETENT_INPUT_"
+"""Begins the name of the environment variable that holds a secret input."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+class InputProblem(NamedTuple):
+    """One input that cannot be used."""
+
+    name: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.message}"
+
+
+class InputsError(ConfigurationError):
+    """The inputs given do not fit those declared; all problems are listed at once."""
+
+    def __init__(self, problems: Sequence[InputProblem]) -> None:
+        self.problems = tuple(problems)
+        count = len(self.problems)
+        lines = "\n".join(f"  {problem}" for problem in self.problems)
+        super().__init__(f"The inputs cannot be used, {count} problem{'s' if count != 1 else ''}:\n{lines}")
+
+
+class _Misfit(ValueError):
+    """A value is not of its input's type; the text says what would be."""
+
+
+def coerce(
+    declared: Mapping[str, InputSpec],
+    given: Mapping[str, Any],
+    *,
+    from_text: bool = False,
+    environ: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Every declared input with a value of its type, in the order declared.
+
+    Null for an input that is not required is the same as not giving it: its default, else null. `from_text`
+    says the values were typed after `-i`, so that a problem tells how to type it. A secret given as
+    `{"$secret": …}` was handed on by another workflow and stays so.
+    """
+    around = os.environ if environ is None else environ
+    problems = [_unknown(name, declared) for name in given if name not in declared]
+    values: dict[str, Any] = {}
+    for name, spec in declared.items():
+        try:
+            values[name] = _value(spec, given.get(name), name in given, around)
+        except _Misfit as misfit:
+            example = spec.enum[0] if spec.enum else _TYPED[spec.type]
+            typed = f" Type it as -i {name}={example}." if from_text and not spec.secret else ""
+            problems.append(InputProblem(name, f"{misfit}{typed}"))
+    if problems:
+        raise InputsError(problems)
+    return values
+
+
+def secret_values(
+    declared: Mapping[str, InputSpec], environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Values of the secret inputs that the environment holds, by input name."""
+    around = os.environ if environ is None else environ
+    found = {name: around.get(variable(name), "") for name, spec in declared.items() if spec.secret}
+    return {name: value for name, value in found.items() if value}
+
+
+def variable(name: str) -> str:
+    """The environment variable that holds a secret input."""
+    return f"{VARIABLE}{name.upper()}"
+
+
+def misfit(spec: InputSpec, value: Any) -> str | None:
+    """Why a default or a literal cannot be an input's value, or None: it says what `coerce` would."""
+    if value is None and not spec.required:
+        return None
+    try:
+        _fitted(spec, value)
+    except _Misfit as problem:
+        return str(problem)
+    return None
+
+
+def inputs_hash(inputs: Mapping[str, Any]) -> str:
+    """What tells runs of one workflow apart: 16 hex digits of the SHA-256 of its inputs as sorted JSON."""
+    return digest(to_plain(inputs), 16)
+
+
+# --- one input ---------------------------------------------------------------------------------------
+
+
+def _value(spec: InputSpec, value: Any, given: bool, environ: Mapping[str, str]) -> Any:
+    if spec.secret:
+        return _secret(spec, value, environ)
+    if value is not None:
+        return _fitted(spec, value)
+    if spec.required:
+        what = "it is null, but" if given else "a value is missing:"
+        raise _Misfit(f"{what} this input is required and takes {_WANTED[spec.type]}.")
+    return _fitted(spec, spec.default) if spec.has_default and spec.default is not None else None
+
+
+def _secret(spec: InputSpec, value: Any, environ: Mapping[str, str]) -> Any:
+    if _is_secret(value):
+        return {SECRET: value[SECRET]}
+    name = variable(spec.name)
+    if value is not None:
+        raise _Misfit(f"this input is secret and cannot be given here. Set the environment variable {name}.")
+    text = environ.get(name, "")
+    if text:
+        try:
+            _fitted(spec, text)
+        except _Misfit as problem:
+            raise _Misfit(f"the environment variable {name}: {problem}") from None
+        return {SECRET: spec.name}
+    if spec.required:
+        raise _Misfit(f"this input is secret and required. Set the environment variable {name}.")
+    return _fitted(spec, spec.default) if spec.has_default and spec.default is not None else None
+
+
+def _is_secret(value: Any) -> bool:
+    return kind_of(value) == "mapping" and list(value) == [SECRET] and isinstance(value[SECRET], str)
+
+
+def _fitted(spec: InputSpec, value: Any) -> Any:
+    """The value as one of the input's type and among those it may be; `_Misfit` if it is not."""
+    if value is not None and not spec.secret and _is_secret(value):
+        raise _Misfit("a secret can only be handed to an input that is declared secret.")
+    found = _COERCED[spec.type](value)
+    if spec.enum is not None and not any(same(found, one) for one in _choices(spec)):
+        raise _Misfit(f"it must be one of {', '.join(map(_quoted, spec.enum))}.")
+    return found
+
+
+def _choices(spec: InputSpec) -> list[Any]:
+    choices = []
+    for one in spec.enum or ():
+        try:
+            choices.append(_COERCED[spec.type](one))
+        except _Misfit:
+            continue  # a mistake of the file, which its check has told
+    return choices
+
+
+def _quoted(value: Any) -> str:
+    return f"'{value}'" if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _unknown(name: str, declared: Mapping[str, InputSpec]) -> InputProblem:
+    there = ", ".join(declared) or "none"
+    return InputProblem(str(name), f"there is no such input.{nearest(str(name), declared)} Inputs: {there}.")
+
+
+# --- one type ----------------------------------------------------------------------------------------
+
+
+def _string(value: Any) -> str:
+    if kind_of(value) != "text":
+        _refuse("string", value)
+    return str.__str__(value)
+
+
+def _integer(value: Any) -> int:
+    kind = kind_of(value)
+    if kind == "number" and (not isinstance(value, float) or value.is_integer()):
+        return int(value)
+    if kind == "text" and _INTEGER.fullmatch(value):
+        try:
+            return int(value)
+        except ValueError:  # Python reads so many digits and no more
+            raise _Misfit(f"a number of {len(value)} digits is too long.") from None
+    _refuse("integer", value)
+
+
+def _float(value: Any) -> float:
+    kind = kind_of(value)
+    if kind == "number" or (kind == "text" and _FLOAT.fullmatch(value)):
+        try:
+            found = float(value)
+        except OverflowError:
+            found = math.inf
+        if math.isfinite(found):
+            return found
+        raise _Misfit("the number is not finite, or too large.")
+    _refuse("float", value)
+
+
+def _boolean(value: Any) -> bool:
+    kind = kind_of(value)
+    if kind == "boolean":
+        return bool(value)
+    if kind == "number" and not isinstance(value, float) and value in (0, 1):
+        return bool(value)
+    found = _BOOLEANS.get(value.lower()) if kind == "text" else None
+    if found is None:
+        _refuse("boolean", value)
+    return found
+
+
+def _object(value: Any) -> dict[str, Any]:
+    found = _from_json(value, "object")
+    if kind_of(found) not in ("mapping", "record"):
+        _refuse("object", found)
+    return _plain(found)  # type: ignore[no-any-return]
+
+
+def _array(value: Any) -> list[Any]:
+    found = _from_json(value, "array")
+    if kind_of(found) != "list":
+        _refuse("array", found)
+    return _plain(found)  # type: ignore[no-any-return]
+
+
+def _from_json(value: Any, wanted: InputType) -> Any:
+    if kind_of(value) != "text":
+        return value
+    try:
+        return json.loads(value, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise _Misfit(f"the text is no JSON ({where}). It takes {_WANTED[wanted]}.") from None
+    except (ValueError, RecursionError):
+        raise _Misfit("the JSON is nested too deeply, or holds a number that is too long or none.") from None
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _plain(value: Any) -> Any:
+    try:
+        return to_plain(value)
+    except (TypeError, ValueError):
+        raise _Misfit(
+            "it holds something that JSON cannot: a key that is no text, or no plain value."
+        ) from None
+    except RecursionError:
+        raise _Misfit("it is nested too deeply.") from None
+
+
+def _refuse(wanted: InputType, value: Any) -> NoReturn:
+    raise _Misfit(f"it takes {_WANTED[wanted]}, not {described(value)}{_size(value)}.")
+
+
+def _size(value: Any) -> str:
+    if kind_of(value) != "text":
+        return ""
+    return f" of {len(value)} character{'s' if len(value) != 1 else ''}"
+
+
+_COERCED: dict[InputType, Callable[[Any], Any]] = {
+    "string": _string, "integer": _integer, "float": _float, "boolean": _boolean, "object": _object,
+    "array": _array,
+}  # fmt: skip
+_WANTED: dict[InputType, str] = {
+    "string": "a text",
+    "integer": "a whole number such as 3",
+    "float": "a finite number such as 2.5",
+    "boolean": "true or false (1 or 0, yes or no)",
+    "object": "a mapping or its JSON text",
+    "array": "a list or its JSON text",
+}
+_TYPED: dict[InputType, str] = {
+    "string": "text", "integer": "3", "float": "2.5", "boolean": "true", "object": "'{\"a\": 1}'",
+    "array": "'[1, 2]'",
+}  # fmt: skip

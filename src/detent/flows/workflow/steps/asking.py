@@ -1,0 +1,120 @@
+"""Agent and generate steps: somebody else's words, with a handler to fall back on where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from detent.engine.context import StepContext, call
+from detent.engine.step import Step
+from detent.flows.workflow.expressions import Prepared, prepared
+from detent.flows.workflow.home import Home, Seat
+from detent.flows.workflow.registry import ContextBuilder, Generator
+from detent.flows.workflow.spec import AgentStep, GenerateStep
+from detent.flows.workflow.steps.common import conclusion, gate, metadata, resolved
+from detent.flows.workflow.steps.contracts import declared
+from detent.kernel.autonomy import StepType
+from detent.kernel.errors import ConfigurationError
+from detent.kernel.plain import to_plain
+from detent.kernel.step_config import UNSAID
+
+Context = Prepared | ContextBuilder | None
+
+
+def _context(said: Any, home: Home) -> Context:
+    if said is None:
+        return None
+    if isinstance(said, str) and said in home.registry.context_builders:
+        return home.registry.context_builders.get(said)
+    return prepared(said)
+
+
+async def _built(context: Context, ctx: StepContext, name: str) -> dict[str, Any]:
+    if context is None:
+        return {}
+    value = resolved(context, ctx) if isinstance(context, Prepared) else await call(context.build, False, ctx)
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(
+            f"The context of step '{name}' is {type(value).__name__}; it must give names to values."
+        )
+    plain: dict[str, Any] = to_plain(dict(value))
+    return plain
+
+
+async def _nobody(ctx: StepContext) -> Any:
+    raise AssertionError(f"step '{ctx.step.name}' has no handler")
+
+
+def agent_step(seat: Seat, home: Home) -> Step:
+    """The flow's step for an agent step: no handler, so no fallback."""
+    spec = seat.spec
+    assert isinstance(spec, AgentStep)
+    agent = home.registry.agents.get(spec.agent)
+    context = _context(spec.context, home)
+
+    async def inputs(ctx: StepContext) -> dict[str, Any]:
+        given = await _built(context, ctx, spec.name)
+        if agent.prompt is None:
+            return given
+        told = await call(agent.prompt, False, given)
+        return given if told is None else {"task": str(told), **given}
+
+    queries, effects = home.kinds(agent.tools)
+    said = spec.output_schema if spec.output_schema is not None else agent.output_schema
+    return Step(
+        spec.name, _nobody, agent.instructions, step_type=StepType.AGENT, before=gate(seat), inputs=inputs,
+        conclude=conclusion(seat), queries=queries, effects=effects,
+        config=spec.config if spec.config is not UNSAID else None,
+        output_schema=declared(said, f"step '{spec.name}'"),
+        metadata=metadata(seat, home, agent=agent.name, action=agent.name, rollback=spec.rollback),
+    )  # fmt: skip
+
+
+def generate_step(seat: Seat, home: Home) -> Step:
+    """The flow's step for a generate step: by agent, and by the generator's handler where that fails."""
+    spec = seat.spec
+    assert isinstance(spec, GenerateStep)
+    generator = home.registry.generators.get(spec.generator)
+    context = _context(spec.context, home)
+    maker = generator.handler
+
+    async def inputs(ctx: StepContext) -> dict[str, Any]:
+        return await _built(context, ctx, spec.name)
+
+    async def handler(ctx: StepContext) -> str:
+        assert maker is not None
+        import inspect
+
+        first = next(iter(inspect.signature(maker).parameters), None)
+        given = await ctx.inputs()
+        text = await call(maker, False, *((ctx,) if first == "ctx" else ()), **given)
+        return str(text)
+
+    queries, effects = home.kinds(generator.tools)
+    return Step(
+        spec.name, handler if maker is not None else _nobody, _told(generator),
+        step_type=StepType.GENERATE if maker is not None else StepType.AGENT, before=gate(seat),
+        inputs=inputs, conclude=conclusion(seat), queries=queries, effects=effects, output_schema=str,
+        config=spec.config if spec.config is not UNSAID else None,
+        metadata=metadata(seat, home, action=generator.name, rollback=spec.rollback),
+    )  # fmt: skip
+
+
+def _told(generator: Generator) -> str:
+    """What a generator's agent is told: its intent, and its prompt file."""
+    if generator.prompt_file is None:
+        return generator.intent
+    base = Path(".")
+    if generator.handler is not None:
+        code = getattr(generator.handler, "__code__", None)
+        base = Path(code.co_filename).parent if code is not None else base
+    path = base / generator.prompt_file
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"Generator '{generator.name}': its prompt file {generator.prompt_file} cannot be read "
+            f"({type(error).__name__})."
+        ) from error
+    return f"{generator.intent}\n\n{text}" if generator.intent else text

@@ -1,0 +1,51 @@
+"""Branches: the first option that holds is performed in the branch's own state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from detent.engine.context import StepContext
+from detent.engine.outcome import Outcome
+from detent.engine.step import Step
+from detent.flows.workflow.expressions import condition
+from detent.flows.workflow.home import Home, Seat
+from detent.flows.workflow.scope import finished, key_of, scope_of
+from detent.flows.workflow.spec import BranchStep
+from detent.flows.workflow.steps.common import gate, metadata
+from detent.kernel.autonomy import StepType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def branch_step(seat: Seat, home: Home, make: Callable[[Seat, Home], Step]) -> Step:
+    """The flow's step for a branch; `make` makes those of its options."""
+    spec = seat.spec
+    assert isinstance(spec, BranchStep)
+    conditions = [None if one.when is None else condition(one.when) for one in spec.options]
+    options = tuple(make(seat.below(one.step), home) for one in spec.options)
+    passed_over = gate(seat)
+
+    def choose(ctx: StepContext) -> int | None:
+        scope = scope_of(ctx.values)
+        for index, when in enumerate(conditions):
+            if when is None or when.resolve(scope):
+                return index
+        return None
+
+    async def before(ctx: StepContext) -> Any:
+        if passed_over is not None and (outcome := passed_over(ctx)) is not None:
+            return outcome
+        # Kept, so that the same option is used after a crash.
+        chosen = await ctx.once(f"branch/{spec.name}", lambda: choose(ctx))
+        if chosen is None:
+            return Outcome(set={key_of(seat.owner): finished(None)}, reason="no option holds")
+        return options[chosen]
+
+    async def handler(ctx: StepContext) -> Any:
+        raise AssertionError("one of its options is performed in its place")
+
+    return Step(
+        spec.name, handler, step_type=StepType.BRANCH, before=before, instead=options, effects=(),
+        config=None, metadata=metadata(seat, home, action="branch"),
+    )  # fmt: skip

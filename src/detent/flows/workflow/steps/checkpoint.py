@@ -1,0 +1,54 @@
+"""Checkpoint steps: a name to return to, and a file that says what had been done by then."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from detent.engine.context import StepContext
+from detent.engine.step import Step
+from detent.flows.workflow.errors import WorkflowError
+from detent.flows.workflow.expressions import prepared
+from detent.flows.workflow.home import Home, Seat
+from detent.flows.workflow.scope import INPUTS, OK, Results
+from detent.flows.workflow.spec import CheckpointStep
+from detent.flows.workflow.steps.common import control, resolved
+from detent.kernel.autonomy import StepType
+from detent.kernel.plain import to_plain
+
+LONGEST_ID = 200
+
+
+def checkpoint_step(seat: Seat, home: Home) -> Step:
+    """The flow's step for a checkpoint. Writing the file twice is the same as once."""
+    spec = seat.spec
+    assert isinstance(spec, CheckpointStep)
+    named = prepared(spec.checkpoint_id if spec.checkpoint_id is not None else spec.name)
+
+    def inputs(ctx: StepContext) -> dict[str, Any]:
+        said = resolved(named, ctx)
+        checkpoint_id = said if isinstance(said, str) else str(said)
+        if not checkpoint_id or len(checkpoint_id) > LONGEST_ID:
+            raise WorkflowError(f"Checkpoint '{spec.name}': its id must have 1 to {LONGEST_ID} characters.")
+        return {"checkpoint_id": checkpoint_id}
+
+    async def handler(ctx: StepContext) -> dict[str, Any]:
+        checkpoint_id = (await ctx.inputs())["checkpoint_id"]
+        now = ctx.now()
+        results = Results(ctx.values)
+        document = {
+            "checkpoint_id": checkpoint_id,
+            "workflow_name": home.spec.name,
+            "inputs_hash": home.hash_of(ctx.values.get(INPUTS) or {}),
+            "step_results": [
+                {"name": name, "output": to_plain(results[name]["output"])}
+                for name in results
+                if results[name]["status"] == OK
+            ],
+            "saved_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)),
+            "run_id": ctx.run_id,
+        }
+        await home.ports.save_checkpoint(ctx.run_id.partition(".")[0], checkpoint_id, document)
+        return {"saved": True, "checkpoint_id": checkpoint_id, "timestamp": now}
+
+    return control(seat, home, StepType.CHECKPOINT, handler, inputs=inputs, opaque=True, repeatable=True)

@@ -1,0 +1,76 @@
+"""What every kind of step has in common: its `when`, its place in the data, what is told about it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from detent.engine.context import StepContext
+from detent.engine.outcome import Hold, Outcome
+from detent.engine.step import Step
+from detent.flows.workflow.expressions import Prepared, condition
+from detent.flows.workflow.home import Home, Seat
+from detent.flows.workflow.scope import finished, key_of, scope_of, skipped
+from detent.kernel.autonomy import StepType
+from detent.kernel.plain import copied
+from detent.kernel.step_config import UNSAID
+
+WHEN = "when"
+"""The reason of a step that was passed over."""
+
+
+def resolved(part: Prepared, ctx: StepContext) -> Any:
+    """A value of the file in this run, the caller's own to change."""
+    return copied(part.resolve(scope_of(ctx.values)))
+
+
+def gate(seat: Seat) -> Callable[[StepContext], Outcome | None] | None:
+    """Asked before anything of a step is done: the outcome of one that is passed over."""
+    if seat.spec.when is None:
+        return None
+    when = condition(seat.spec.when)
+
+    def before(ctx: StepContext) -> Outcome | None:
+        if when.resolve(scope_of(ctx.values)):
+            return None
+        return Outcome(set={key_of(seat.owner): skipped()}, reason=WHEN)
+
+    return before
+
+
+def conclusion(seat: Seat) -> Callable[[StepContext, Any], Any]:
+    """Puts a step's output, whoever gave it, where expressions find it."""
+    key, ran = key_of(seat.owner), seat.spec.name if seat.under else None
+
+    def conclude(ctx: StepContext, output: Any) -> Any:
+        return output if isinstance(output, Hold) else Outcome(set={key: finished(output, ran)})
+
+    return conclude
+
+
+def metadata(seat: Seat, home: Home, **more: Any) -> dict[str, Any]:
+    """What is told about a step wherever it is told about."""
+    return {
+        "flow": "workflow", "definition": home.spec.name, "path": seat.path, "cwd": str(home.ports.root),
+        "type": seat.spec.type.value, **more,
+    }  # fmt: skip
+
+
+Body = Callable[[StepContext], Awaitable[Any]]
+
+
+def control(
+    seat: Seat, home: Home, kind: StepType, handler: Body, *, action: str = "", **options: Any
+) -> Step:
+    """A step of control flow: code alone, whatever its mode."""
+    return Step(
+        seat.spec.name, handler, step_type=kind, before=gate(seat), conclude=conclusion(seat), effects=(),
+        config=seat.spec.config if seat.spec.config is not UNSAID else None,
+        metadata=metadata(seat, home, action=action or kind.value), **options,
+    )  # fmt: skip
+
+
+def own_steps(ctx: StepContext, names: frozenset[str]) -> Mapping[str, Any]:
+    """What a run says about how steps are performed, as far as it concerns the steps of these names."""
+    said = ctx.config.get("steps") or {}
+    return {key: copied(dict(value)) for key, value in said.items() if key in names}

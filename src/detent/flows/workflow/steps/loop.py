@@ -1,0 +1,156 @@
+"""Loops: every iteration is a child run, so that a killed loop goes on in its middle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from detent.engine.children import Child
+from detent.engine.context import StepContext
+from detent.engine.dispatch import PATH, STEPS
+from detent.engine.step import Step
+from detent.flows.workflow.errors import LoopExhausted, LoopStepExecutionError, WorkflowError
+from detent.flows.workflow.expressions import Prepared, condition
+from detent.flows.workflow.home import Home, Seat
+from detent.flows.workflow.scope import FAILURE, INDEX, ITEM, handed_down, key_of, scope_of
+from detent.flows.workflow.spec import LoopStep
+from detent.flows.workflow.steps.common import control, own_steps, resolved
+from detent.kernel.autonomy import StepType
+from detent.kernel.plain import to_plain
+from detent.kernel.status import Status
+
+if TYPE_CHECKING:
+    from detent.flows.workflow.bodies import Body
+
+MOST_ITEMS = 10_000
+
+
+def loop_step(seat: Seat, home: Home, bodies: Sequence[Body]) -> Step:
+    """The flow's step for a loop. `bodies`: one for all its steps, or one for each side by side."""
+    spec = seat.spec
+    assert isinstance(spec, LoopStep)
+    limit = home.ports.max_parallel if spec.bounded_by_settings else spec.max_concurrency
+    if spec.has_for_each:
+        handler = _each(spec, bodies[0], condition(spec.for_each), limit)
+    elif spec.until is not None:
+        handler = _until(spec, bodies[0], condition(spec.until))
+    else:
+        handler = _side_by_side(spec, bodies, limit)
+    return control(seat, home, StepType.LOOP, handler)
+
+
+def _each(spec: LoopStep, body: Body, items_of: Prepared, limit: int) -> Callable[[StepContext], Any]:
+    async def handler(ctx: StepContext) -> list[list[Any]]:
+        # Kept, so that a resumed loop sees the same items.
+        items = await ctx.once(f"items/{spec.name}", lambda: _items(spec, resolved(items_of, ctx)))
+        children = await ctx.children(
+            [
+                (f"{spec.name}[{index}]", {**_down(ctx, body), ITEM: item, INDEX: index})
+                for index, item in enumerate(items)
+            ],
+            flow=body.flow, limit=limit, stop_on_failure=True, config=_told(ctx, spec, body),
+        )  # fmt: skip
+        _check(spec, children, len(items))
+        return [outputs(child, body.steps) for child in children]
+
+    return handler
+
+
+def _until(spec: LoopStep, body: Body, until: Prepared) -> Callable[[StepContext], Any]:
+    async def handler(ctx: StepContext) -> list[list[Any]]:
+        results: list[list[Any]] = []
+        for index in range(spec.max_iterations):
+            (child,) = await ctx.children(
+                [(f"{spec.name}[{index}]", {**_down(ctx, body), INDEX: index})],
+                flow=body.flow, config=_told(ctx, spec, body),
+            )  # fmt: skip
+            _check(spec, [child], index + 1, first=index)
+            results.append(outputs(child, body.steps))
+            met, _ = await ctx.once(f"until/{spec.name}/{index}", lambda child=child: _met(until, child))
+            if met:
+                return results
+        if spec.on_exhausted == "fail":
+            raise LoopExhausted(spec.name, spec.max_iterations)
+        return results
+
+    return handler
+
+
+def _side_by_side(spec: LoopStep, bodies: Sequence[Body], limit: int) -> Callable[[StepContext], Any]:
+    names = frozenset(name for body in bodies for name in body.names)
+
+    async def handler(ctx: StepContext) -> list[list[Any]]:
+        children = await ctx.children(
+            [
+                (f"{spec.name}[{index}]", _down(ctx, body), body.flow)
+                for index, body in enumerate(bodies)
+            ],
+            limit=limit, stop_on_failure=True, config=_told(ctx, spec, *bodies, names=names),
+        )  # fmt: skip
+        _check(spec, children, len(bodies))
+        return [[outputs(child, body.steps)[0] for child, body in zip(children, bodies, strict=True)]]
+
+    return handler
+
+
+def _items(spec: LoopStep, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise WorkflowError(
+            f"Loop '{spec.name}': `for_each` gives {_kind(value)}; a list of items is wanted."
+        )
+    if len(value) > MOST_ITEMS:
+        raise WorkflowError(
+            f"Loop '{spec.name}': `for_each` gives {len(value):,} items; at most {MOST_ITEMS:,} are allowed. "
+            f"Put several into one item."
+        )
+    plain: list[Any] = to_plain(value)
+    return plain
+
+
+def _kind(value: Any) -> str:
+    names = {"str": "text", "dict": "a mapping", "int": "a number", "float": "a number", "NoneType": "null"}
+    return names.get(type(value).__name__, type(value).__name__)
+
+
+def _met(until: Prepared, child: Child) -> list[Any]:
+    value = until.resolve(scope_of(to_plain(child.data)))
+    return [bool(value), to_plain(value)]
+
+
+def _down(ctx: StepContext, body: Body) -> dict[str, Any]:
+    return handed_down(ctx.values, body.inputs, body.outer)
+
+
+def _told(
+    ctx: StepContext, spec: LoopStep, *bodies: Body, names: frozenset[str] | None = None
+) -> Callable[[str], Mapping[str, Any]]:
+    """The configuration of a child: where it stands, and what the run says about its steps."""
+    own = own_steps(ctx, names if names is not None else bodies[0].names)
+    path = ctx.step_path
+
+    def config(key: str) -> Mapping[str, Any]:
+        told: dict[str, Any] = {PATH: f"{path}/{key[len(spec.name) :]}"}
+        here = own
+        if names is not None and own:
+            body = bodies[int(key[len(spec.name) + 1 : -1])]
+            here = {name: value for name, value in own.items() if name in body.names}
+        return {**told, STEPS: here} if here else told
+
+    return config
+
+
+def _check(spec: LoopStep, children: Sequence[Child], total: int, first: int = 0) -> None:
+    """Raise when iterations failed, or never came to be because another had."""
+    bad = [child for child in children if not child.ok]
+    if not bad:
+        return
+    failed = [child for child in bad if child.status is not Status.CANCELLED] or bad
+    said = failed[0].data.get(FAILURE)
+    error = str(said["error"]) if said else failed[0].error or failed[0].reason or failed[0].status.value
+    indices = [int(child.key[len(spec.name) + 1 : -1]) for child in failed]
+    raise LoopStepExecutionError(spec.name, indices, total, error)
+
+
+def outputs(child: Child, steps: Sequence[str]) -> list[Any]:
+    """What the steps of one iteration gave, in the order of the file."""
+    return [to_plain(child.data[key_of(step)]["output"]) for step in steps]

@@ -1,0 +1,53 @@
+"""Subworkflows: another file, run as a child run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from detent.engine.context import StepContext
+from detent.engine.dispatch import PATH, STEPS
+from detent.engine.step import Step
+from detent.flows.workflow.errors import SubworkflowError
+from detent.flows.workflow.expressions import prepared
+from detent.flows.workflow.home import Home, Seat
+from detent.flows.workflow.inputs import coerce
+from detent.flows.workflow.scope import FAILURE, INPUTS, RESULT, SECRETS
+from detent.flows.workflow.secrets import marked
+from detent.flows.workflow.spec import SubworkflowStep
+from detent.flows.workflow.steps.common import control, own_steps, resolved
+from detent.kernel.autonomy import StepType
+from detent.kernel.plain import to_plain
+
+
+def subworkflow_step(seat: Seat, home: Home, names: frozenset[str]) -> Step:
+    """The flow's step for a subworkflow; `names` are those its steps go by."""
+    spec = seat.spec
+    assert isinstance(spec, SubworkflowStep)
+    child_home = home.find(spec.workflow)
+    child_spec = child_home.spec
+    given = prepared(dict(spec.inputs))
+
+    async def handler(ctx: StepContext) -> Any:
+        marks = dict(ctx.values.get(SECRETS) or {})
+        said = to_plain(resolved(given, ctx))
+        # A secret handed on stays what it is; what the child itself declares secret has its own mark.
+        handed = {name: said.pop(name) for name in list(said) if _is_mark(said[name], marks)}
+        declared = {name: one for name, one in child_spec.inputs.items() if name not in handed}
+        inputs = marked(coerce(declared, said), marks)
+        data = {INPUTS: {**inputs, **handed}, **({SECRETS: marks} if marks else {})}
+        own = own_steps(ctx, names)
+        child = await ctx.child(
+            child_spec.name, data, key=spec.name,
+            config={PATH: ctx.step_path, **({STEPS: own} if own else {})},
+        )  # fmt: skip
+        if not child.ok:
+            failure = child.data.get(FAILURE)
+            error = str(failure["error"]) if failure else child.error or child.reason or "no reason given"
+            raise SubworkflowError(spec.name, child_spec.name, child.status.value, error)
+        return to_plain(child.data.get(RESULT))
+
+    return control(seat, home, StepType.SUBWORKFLOW, handler)
+
+
+def _is_mark(value: Any, marks: dict[str, str]) -> bool:
+    return isinstance(value, str) and value in marks.values()

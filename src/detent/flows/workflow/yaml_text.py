@@ -1,0 +1,498 @@
+"""From the bytes of a YAML file to plain values, and where each of them stands.
+
+YAML 1.2, core schema, of which a few things are refused because they surprise or harm: tags, merge keys, keys
+said twice, keys that are no text, infinite numbers, several documents. The text is read as a stream of events
+and given up as soon as a limit is passed, so that a file of aliases of aliases costs nothing. Nothing in a
+file names a Python object, and nothing is ever evaluated.
+
+Nodes are counted with aliases written out: each mapping, each list and each value is one, a key is none.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from detent.flows.workflow.problems import Place, Problem
+
+MOST_BYTES = 1024 * 1024
+MOST_NODES = 10_000
+DEEPEST = 64
+"""Levels of mappings and lists inside each other."""
+LONGEST_NUMBER = 100
+"""Digits of a number; longer ones are texts and belong in quotes."""
+CODE = "E010"
+"""What everything that is wrong with a file as YAML is told under."""
+
+
+class Document(NamedTuple):
+    """A YAML text, read."""
+
+    value: Any
+    """Plain values, nothing shared between them; None when there is nothing, or nothing could be read."""
+    places: Mapping[str, Place]
+    """Where values stand, by path, such as `steps[2].kwargs.path`; the whole is at ''."""
+    keys: Mapping[str, Place]
+    """Where the keys of values stand, by the same paths."""
+    problems: tuple[Problem, ...]
+
+    def place(self, path: str) -> Place:
+        """Where a value stands, or what it would stand in."""
+        while path and path not in self.places:
+            path = above(path)
+        return self.places[path]
+
+    def key_place(self, path: str) -> Place:
+        """Where a key stands."""
+        return self.keys.get(path) or self.place(path)
+
+
+_PLAIN_KEY = re.compile(r"[\w-]+")
+
+
+def below(path: str, part: str | int) -> str:
+    """The path of an item or key of what stands at `path`."""
+    if isinstance(part, int):
+        return f"{path}[{part}]"
+    if not _PLAIN_KEY.fullmatch(part):
+        return f"{path}[{part!r}]"
+    return f"{path}.{part}" if path else part
+
+
+def above(path: str) -> str:
+    """The path of what holds the value at `path`."""
+    if path.endswith(("']", '"]')):
+        opened = max(path.rfind("['"), path.rfind('["'))
+        return path[: max(opened, 0)]
+    return path[: max(path.rfind("."), path.rfind("["), 0)]
+
+
+# -- where something stands inside a text -------------------------------------------------------------------
+
+_ESCAPED = {"x": 4, "u": 6, "U": 10}
+
+
+class Written(Place):
+    """Where a text stands, and how it is written there, so that a place inside it can be named."""
+
+    style: str
+    """'' as it is, a quote, or `|` and `>` for blocks."""
+    lines: list[str]
+    """Of the whole file."""
+    end: tuple[int, int]
+    """Line and column behind it, from 0."""
+    text: str
+    anchored: bool
+
+    def inside(self, offset: int) -> Place:
+        """Where the character `offset` of the text stands: exactly for texts of one line and for `|` blocks,
+        the line for others."""
+        offset = max(0, min(offset, len(self.text)))
+        if self.style in ("|", ">"):
+            return self._in_block(offset)
+        if self.end[0] == self.line - 1:
+            return self._replaced(self.line, self.column + self._in_line(offset))
+        return self._folded(offset, self.line - 1)
+
+    def _replaced(self, line: int, column: int) -> Place:
+        return Place(self.file, line, column)
+
+    def _in_line(self, offset: int) -> int:
+        raw = self.lines[self.line - 1][self.column - 1 : self.end[1]]
+        at = 0
+        if self.anchored:
+            found = re.match(r"&\S+\s+", raw)
+            at = found.end() if found else 0
+        if self.style == "'":
+            at += 1
+            for _ in range(offset):
+                at += 2 if raw.startswith("''", at) else 1
+        elif self.style == '"':
+            at += 1
+            left = offset
+            while left > 0 and at < len(raw):
+                at += 1 if raw[at] != "\\" else _ESCAPED.get(raw[at + 1 : at + 2], 2)
+                left -= 1
+        else:
+            at += offset
+        return at
+
+    def _in_block(self, offset: int) -> Place:
+        before = self.text[:offset]
+        row = self.line + before.count("\n")
+        if self.style == ">" or row >= len(self.lines):
+            return self._folded(offset, self.line)
+        start = before.rfind("\n") + 1
+        end = self.text.find("\n", start)
+        shown = self.text[start : end if end >= 0 else len(self.text)]
+        margin = len(self.lines[row]) - len(shown)
+        return self._replaced(row + 1, max(0, margin) + offset - start + 1)
+
+    def _folded(self, offset: int, first: int) -> Place:
+        """Lines that are folded into one another: the line is found by how much of the text it holds."""
+        passed = 0
+        last = min(max(self.end[0], first), len(self.lines) - 1)
+        blank = True
+        for row in range(first, last + 1):
+            line = self.lines[row][self.column - 1 :] if row == self.line - 1 else self.lines[row]
+            content = line.strip()
+            if not content:
+                passed += 1 if blank else 0
+                blank = True
+                continue
+            blank = False
+            if offset <= passed + len(content) or row == last:
+                margin = len(self.lines[row]) - len(self.lines[row].lstrip())
+                column = self.column if row == self.line - 1 else margin + 1
+                return self._replaced(row + 1, column)
+            passed += len(content) + 1
+        return self._replaced(self.line, self.column)
+
+
+# -- scalars ------------------------------------------------------------------------------------------------
+
+_WORDS: Mapping[str, Any] = {
+    "": None, "~": None, "null": None, "Null": None, "NULL": None,
+    "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
+}  # fmt: skip
+_DECIMAL = re.compile(r"[-+]?[0-9]+")
+_OCTAL = re.compile(r"0o[0-7]+")
+_HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_NO_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+class Unusable(Exception):
+    """A scalar that stands for nothing we can keep."""
+
+
+def core(text: str) -> Any:
+    """What an unquoted scalar is in the core schema of YAML 1.2; `Unusable` if we cannot keep it."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "+-.0123456789":
+        return text
+    if _NO_NUMBER.fullmatch(text):
+        raise Unusable("numbers are finite here; put it in quotes if it is a text.")
+    kinds = (
+        (_DECIMAL, 10, 0), (_OCTAL, 8, 2), (_HEXADECIMAL, 16, 2),
+    )  # fmt: skip
+    for pattern, base, skip in kinds:
+        if pattern.fullmatch(text):
+            _short(text)
+            return int(text[skip:], base)
+    if _FLOAT.fullmatch(text):
+        _short(text)
+        number = float(text)
+        if not math.isfinite(number):
+            raise Unusable("the number is too large; put it in quotes if it is a text.")
+        return number
+    return text
+
+
+def _short(text: str) -> None:
+    if len(text) > LONGEST_NUMBER:
+        raise Unusable(f"a number has {LONGEST_NUMBER} digits at most; put it in quotes if it is a text.")
+
+
+# -- reading ------------------------------------------------------------------------------------------------
+
+
+def read_yaml_text(raw: bytes, file: str) -> Document:
+    """Read a file's bytes; what is wrong with them as YAML is in `problems`, as far as it can be found."""
+    reader = _Reader(file)
+    try:
+        root = reader.read(raw)
+    except _GiveUp:
+        root = None
+    if root is None:
+        return Document(
+            None, MappingProxyType({"": Place(file, 1)}), MappingProxyType({}), tuple(reader.problems)
+        )
+    places: dict[str, Place] = {}
+    keys: dict[str, Place] = {}
+    value = reader.expanded(root, "", places, keys)
+    return Document(value, MappingProxyType(places), MappingProxyType(keys), tuple(reader.problems))
+
+
+class _GiveUp(Exception):
+    """Nothing more can be read."""
+
+
+class _Node:
+    """One node, as written: an alias is the node it stands for."""
+
+    __slots__ = ("height", "items", "key", "kind", "open", "place", "seen", "size", "value")
+
+    def __init__(self, kind: str, place: Place, value: Any = None) -> None:
+        self.kind = kind
+        self.place = place
+        self.value = value
+        self.size = 1
+        """Nodes in it, itself included, aliases written out."""
+        self.height = 1
+        self.open = kind != "scalar"
+        self.items: list[tuple[str | None, Place | None, _Node, Place]] = []
+        """Of a mapping: key, its place, value and the value's place; of a list the latter two."""
+        self.key: tuple[str | None, Place] | None = None
+        """Of a mapping: a key that waits for its value; None as a text when it cannot be used."""
+        self.seen: dict[str, Place] = {}
+
+
+# What Unicode takes for a line end and YAML 1.2 does not: an editor shows one line where a parser sees two.
+_LINE_ENDS = "\x85\u2028\u2029"
+_NOT_ALLOWED = re.compile(f"[^\t\n -~\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[{_LINE_ENDS}]")
+
+
+class _Reader:
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.problems: list[Problem] = []
+        self.lines: list[str] = []
+        self.total = 0
+
+    def wrong(self, place: Place, message: str) -> None:
+        self.problems.append(Problem(CODE, message, place))
+
+    def give_up(self, place: Place, message: str) -> _GiveUp:
+        self.wrong(place, message)
+        return _GiveUp()
+
+    # -- bytes to text --------------------------------------------------------------------------------------
+
+    def text(self, raw: bytes) -> str:
+        """The file's text, its line ends made one kind."""
+        start = Place(self.file, 1)
+        if len(raw) > MOST_BYTES:
+            raise self.give_up(
+                start, f"The file has {len(raw)} bytes; a workflow file has {MOST_BYTES} at most."
+            )
+        if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            raise self.give_up(start, "The file is UTF-16. Save it as UTF-8.")
+        try:
+            text = raw.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            before = raw[: error.start]
+            column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8", "replace")) + 1
+            place = Place(self.file, before.count(b"\n") + 1, column)
+            message = f"The file is not UTF-8 text (byte {error.start}). Save it as UTF-8."
+            raise self.give_up(place, message) from None
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        found = _NOT_ALLOWED.search(text)
+        if found is not None:
+            at = found.start()
+            place = Place(self.file, text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
+            raise self.give_up(
+                place,
+                f"The character U+{ord(found[0]):04X} must not stand in a file. In double quotes it "
+                f'can be written as "\\u{ord(found[0]):04x}".',
+            )
+        return text
+
+    # -- text to nodes --------------------------------------------------------------------------------------
+
+    def read(self, raw: bytes) -> _Node | None:
+        """The one document of the file; None when there is none."""
+        text = self.text(raw)
+        self.lines = text.split("\n")
+        root: _Node | None = None
+        stack: list[_Node] = []
+        anchors: dict[str, _Node] = {}
+        documents = 0
+        for event in self.events(text):
+            name = type(event).__name__
+            if name == "DocumentStartEvent":
+                documents += 1
+                if documents > 1:
+                    place = self.at(event.start_mark)
+                    raise self.give_up(
+                        place, "A file holds one document, but another one begins here. Make it a file."
+                    )
+                continue
+            if name in ("SequenceEndEvent", "MappingEndEvent"):
+                self.close(stack)
+                continue
+            if name == "AliasEvent":
+                node, place = self.alias(event, anchors, len(stack))
+            elif name in ("ScalarEvent", "SequenceStartEvent", "MappingStartEvent"):
+                node = self.node(event, name)
+                place = node.place
+                if event.anchor is not None:
+                    anchors[event.anchor] = node
+            else:
+                continue
+            if stack:
+                self.put(stack[-1], node, place, plain=name == "ScalarEvent" and not event.style)
+            else:
+                root = node
+                self.count(1, place)
+            if node.open and name != "AliasEvent":
+                if len(stack) >= DEEPEST:
+                    raise self.too_deep(place)
+                stack.append(node)
+        return root
+
+    def events(self, text: str) -> Iterator[Any]:
+        """The events of a text, which come as it is read and not all at once."""
+        import yaml
+
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        try:
+            yield from yaml.parse(text, Loader=loader)
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+            said = getattr(error, "problem", None) or getattr(error, "context", None) or str(error)
+            place = Place(self.file, 1) if mark is None else self.at(mark)
+            row = self.lines[place.line - 1]
+            hint = ""
+            if "\t" in row[: len(row) - len(row.lstrip())]:
+                hint = " YAML is indented with spaces, never with tabs."
+            elif "mapping values" in said:
+                hint = " A text with ': ' in it belongs in quotes, and keys of one mapping in one column."
+            raise self.give_up(place, f"This is no valid YAML: {said}.{hint}") from None
+
+    def at(self, mark: Any) -> Place:
+        """The place of a mark; one behind the last line is on it."""
+        line = min(mark.line, max(len(self.lines) - 1, 0))
+        column = mark.column if line == mark.line else len(self.lines[line])
+        return Place(self.file, line + 1, column + 1)
+
+    def count(self, nodes: int, place: Place) -> None:
+        self.total += nodes
+        if self.total > MOST_NODES:
+            raise self.give_up(
+                place,
+                f"The file holds more than {MOST_NODES} values (aliases written out), which is what a "
+                f"workflow file holds at most. Make a loop of steps that are alike, or subworkflows.",
+            )
+
+    def too_deep(self, place: Place) -> _GiveUp:
+        return self.give_up(
+            place, f"Mappings and lists stand inside each other {DEEPEST} levels deep at most."
+        )
+
+    def alias(self, event: Any, anchors: Mapping[str, _Node], depth: int) -> tuple[_Node, Place]:
+        """What an alias stands for; how much that is, is known without writing it out."""
+        place = self.at(event.start_mark)
+        node = anchors.get(event.anchor)
+        if node is None:
+            raise self.give_up(place, f"There is no anchor '&{event.anchor}' above this alias.")
+        if node.open:
+            raise self.give_up(place, f"'*{event.anchor}' stands for something that holds this alias itself.")
+        if depth + node.height > DEEPEST + 1:
+            raise self.too_deep(place)
+        return node, place
+
+    def node(self, event: Any, name: str) -> _Node:
+        place = self.at(event.start_mark)
+        if event.tag is not None:
+            self.wrong(
+                place,
+                f"The tag '{_short_tag(event.tag)}' is refused: a value is what it looks like. Texts that "
+                f"look like numbers belong in quotes.",
+            )
+        if name != "ScalarEvent":
+            return _Node("list" if name == "SequenceStartEvent" else "mapping", place)
+        text = event.value
+        style = event.style or ""
+        written = Written(*place)
+        written.style, written.lines, written.text = style, self.lines, text
+        written.end = (event.end_mark.line, event.end_mark.column)
+        written.anchored = event.anchor is not None
+        value = text
+        if _SURROGATE.search(text):
+            self.wrong(place, "The text holds half a character (U+D800 to U+DFFF). Write it as \\U0001….")
+            value = _SURROGATE.sub("\ufffd", text)
+        if not style and event.tag is None:
+            try:
+                value = core(text)
+            except Unusable as unusable:
+                self.wrong(place, f"'{text[:40]}' cannot be used: {unusable}")
+                value = None
+        return _Node("scalar", written, value)
+
+    # -- putting nodes together -----------------------------------------------------------------------------
+
+    def put(self, into: _Node, node: _Node, place: Place, plain: bool) -> None:
+        """Put a node into the container it stands in: as item, key, or value."""
+        if into.kind == "list":
+            self.count(node.size if not node.open else 1, place)
+            into.items.append((None, None, node, place))
+        elif into.key is None:
+            into.key = (self.key(into, node, place, plain), place)
+            if node.kind == "scalar":
+                return
+            self.count(node.size if not node.open else 1, place)
+        else:
+            self.count(node.size if not node.open else 1, place)
+            key, key_place = into.key
+            into.key = None
+            if key is not None:
+                into.items.append((key, key_place, node, place))
+        if not node.open:
+            into.size += node.size
+            into.height = max(into.height, node.height + 1)
+
+    def key(self, into: _Node, node: _Node, place: Place, plain: bool) -> str | None:
+        """A key's text; None when it cannot be used."""
+        if node.kind != "scalar":
+            self.wrong(place, f"A key is a text; here it is a {node.kind}.")
+            return None
+        key = node.value
+        if not isinstance(key, str):
+            shown = "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
+            self.wrong(place, f"The key {shown} is no text. Put it in quotes.")
+            return None
+        if key == "<<" and plain:
+            self.wrong(place, "YAML 1.2 has no merge key '<<'. Write the keys out, or use an alias as value.")
+            return None
+        if key in into.seen:
+            first = into.seen[key]
+            self.wrong(place, f"The key '{_cut(key)}' is said twice here; the first is in line {first.line}.")
+            return None
+        into.seen[key] = place
+        return key
+
+    def close(self, stack: list[_Node]) -> None:
+        node = stack.pop()
+        node.open = False
+        if stack:
+            stack[-1].size += node.size
+            stack[-1].height = max(stack[-1].height, node.height + 1)
+
+    # -- nodes to values ------------------------------------------------------------------------------------
+
+    def expanded(self, node: _Node, path: str, places: dict[str, Place], keys: dict[str, Place]) -> Any:
+        """Plain values, aliases written out; how deep and how many is settled."""
+        places.setdefault(path, node.place)
+        if node.kind == "scalar":
+            return node.value
+        if node.kind == "list":
+            found: list[Any] = []
+            for index, (_, _, item, place) in enumerate(node.items):
+                here = below(path, index)
+                if item.kind != "scalar":
+                    places[here] = place
+                found.append(self.expanded(item, here, places, keys))
+            return found
+        named: dict[str, Any] = {}
+        for key, key_place, item, place in node.items:
+            here = below(path, key or "")
+            if item.kind != "scalar":
+                places[here] = place
+            if key_place is not None:
+                keys[here] = key_place
+            named[key or ""] = self.expanded(item, here, places, keys)
+        return named
+
+
+def _short_tag(tag: str) -> str:
+    return _cut(tag.replace("tag:yaml.org,2002:", "!!"))
+
+
+def _cut(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -139,14 +139,32 @@ def cancel(
         str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")
     ] = "cancelled",
     by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who cancels, for the record.")] = "person",
+    rollback: Annotated[
+        bool, typer.Option("--rollback", help="Undo first what its steps did, last thing first.")
+    ] = False,
     json: options.Json = False,
+    quiet: options.Quiet = False,
+    plugin: options.Plugins = None,
     store: options.Store = None,
     config: options.Config = None,
-) -> None:
+) -> int:
     """End a run and everything it started."""
+    from detent.cli.driving import see_through
     from detent.cli.workspace import Workspace, run_async
+    from detent.kernel.status import Status
 
-    run_async(_cancel(Workspace(store, config), run, reason, by, json))
+    workspace = Workspace(store, config, plugin)
+    if not rollback:
+        run_async(_cancel(workspace, run, reason, by, json))
+        return 0
+    ended: list[Status] = []
+
+    async def act(engine: Engine, run_id: str) -> None:
+        await engine.cancel(run_id, reason=reason, by=by, undo=True)
+        ended.append((await engine.finish(run_id)).status)
+
+    code = run_async(see_through(workspace, run, act, drive=True, json=json, quiet=quiet))
+    return 0 if ended == [Status.CANCELLED] else code
 
 
 async def _cancel(workspace: Workspace, said: str, reason: str, by: str, json: bool) -> None:

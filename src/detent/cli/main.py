@@ -25,6 +25,7 @@ from detent.cli import (
     starting,
     steps,
     warranty,
+    workflow,
 )
 
 
@@ -61,8 +62,8 @@ app = typer.Typer(
 )
 
 GROUPS = (
-    starting, driving, flows, steps, playbook, warranty, runs, reports, autonomy, shadow, answering, evals,
-    models, doctor,
+    starting, driving, flows, steps, playbook, workflow, warranty, runs, reports, autonomy, shadow, answering,
+    evals, models, doctor,
 )  # fmt: skip
 for group in GROUPS:
     group.add(app)

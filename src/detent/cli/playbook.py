@@ -26,6 +26,9 @@ playbook = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+made = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Start something of your own.")
+"""The group `new`, for every kind of thing there is a beginning of."""
+
 Folder = Annotated[
     str, typer.Argument(metavar="DIR", help="A playbook's folder, or its name under playbooks/.")
 ]
@@ -34,7 +37,6 @@ Folder = Annotated[
 def add(app: typer.Typer) -> None:
     """Add the commands to the program."""
     app.add_typer(playbook, name=NAME, rich_help_panel="Look at flows")
-    made = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Start something of your own.")
     made.callback()(lambda: None)
     made.command(NAME)(new)
     app.add_typer(made, name="new", rich_help_panel="Start work")

@@ -32,7 +32,7 @@ def summary(run: Run) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def next_commands(workspace: Workspace, run: Run) -> list[str]:
+def next_commands(workspace: Workspace, run: Run, *, reopen: bool = True) -> list[str]:
     """Exactly what to type to send an open or reopenable run on."""
     found: list[str] = []
     for name, hold in run.holds.items():
@@ -52,18 +52,20 @@ def next_commands(workspace: Workspace, run: Run) -> list[str]:
         found.append(workspace.command("resume", run.id))
     elif run.status in REOPENABLE and run.status is not Status.CANCELLED:
         found.append(workspace.command("why", run.id))
+        if not reopen:
+            return found
         limit = run.budget.exceeded(run.used()) if run.budget is not None else None
         more = {"tokens": "--budget-tokens", "cost_usd": "--budget-usd"}.get(limit or "", f"--budget-{limit}")
         found.append(workspace.command("reopen", run.id) + (f" {more} MORE" if limit else ""))
     return found
 
 
-def tell(workspace: Workspace, run: Run) -> None:
+def tell(workspace: Workspace, run: Run, *, reopen: bool = True) -> None:
     """Print how a run stands and what can be done about it."""
     say(summary(run))
     if run.status.is_end and run.status is not Status.SUCCEEDED and (run.error or run.reason):
         say(f"  {clean(run.error or run.reason)}")
-    for command in next_commands(workspace, run):
+    for command in next_commands(workspace, run, reopen=reopen):
         say(f"  {command}")
 
 

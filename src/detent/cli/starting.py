@@ -24,8 +24,8 @@ IN_FLIGHT = 5000
 """Runs of a batch that are made durable ahead of being through."""
 
 
-APPS = {"warranty": "detent.cli.warranty_run"}
-"""Applications that `run` hands over to: modules whose `run` is a command with options of its own."""
+APPS = {"warranty": "detent.cli.warranty_run", "workflow": "detent.cli.workflow_run"}
+"""Applications and kinds of flows that `run` hands over to: modules whose `run` has options of its own."""
 
 
 class FlowOrApp(TyperCommand):

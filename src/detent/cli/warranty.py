@@ -111,9 +111,11 @@ async def _attention(workspace: Workspace) -> list[Matter]:
 
 
 def _next(workspace: Workspace, matter: Matter) -> str:
-    from detent.cli.output import brief
+    from detent.cli.output import brief, clean
 
-    said = workspace.command(*matter.command) if matter.command else "look at it in the mailbox"
+    if not matter.command:
+        return f"look at it: {clean(matter.place)}" if matter.place else "look at it in its mailbox"
+    said = workspace.command(*matter.command)
     return f"{said}   (by itself: {brief(matter.again_at)})" if matter.again_at is not None else said
 
 

@@ -100,7 +100,10 @@ class Workspace:
         engine = engine_for(
             self.settings, flows, observers=observers, concurrency=concurrency, create=create,
             deterministic=deterministic, complete=complete, tape=tape,
+            known_steps=self.catalog.workflow_steps() if complete and self.settings.section("steps") else (),
+            agents=self.catalog.agents() if self.settings.section("agents") else (),
         )  # fmt: skip
+        self.catalog.store = engine.store
         async with engine:
             yield engine
 
@@ -111,10 +114,14 @@ class Workspace:
         file = (self.settings.folder / found.place).resolve()
         if not file.is_relative_to(self.settings.folder.resolve()):
             return
-        there, version = await store.mark(SOURCE + found.flow.name)
         place = str(file.relative_to(self.settings.folder.resolve()))
+        await self.remember_place(store, found.flow.name, place)
+
+    async def remember_place(self, store: Store, name: str, place: str) -> None:
+        """Write down where the flow of a name is found again."""
+        there, version = await store.mark(SOURCE + name)
         if there != place:
-            await store.set_mark(SOURCE + found.flow.name, place, version)
+            await store.set_mark(SOURCE + name, place, version)
 
     async def recall(self, engine: Engine, names: Iterable[str]) -> list[str]:
         """Make the flows of these names known to the engine; gives the names that cannot be found."""
@@ -147,10 +154,11 @@ class Workspace:
     async def _recalled(self, store: Store, name: str) -> dict[str, Found]:
         """The flows of the file one was run from, as long as that file lies in the working folder."""
         place, _ = await store.mark(SOURCE + name)
+        if place is None and "." in name:  # a part of a workflow, which was run from a file
+            place, _ = await store.mark(SOURCE + name.partition(".")[0])
         folder = self.settings.folder.resolve()
         if not isinstance(place, str):
-            there = self.catalog.look(name)  # an application's flow is made when it is asked for
-            return {name: there} if there is not None else {}
+            return self.catalog.family(name)  # an application's flow is made when it is asked for
         file = (folder / place).resolve()
         if not file.is_relative_to(folder) or not file.exists():
             return {}

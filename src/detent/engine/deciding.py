@@ -32,10 +32,11 @@ UNDOING = "cancelled_by"
 class EffectRefused(DetentError):
     """A step asked again for an effect that had just failed for good."""
 
-    def __init__(self, tool: str, code: str) -> None:
+    def __init__(self, tool: str, code: str, message: str = "") -> None:
         self.tool = tool
         self.code = code
-        super().__init__(f"'{tool}' failed for good ({code}), and the step has no other way.")
+        said = f": {message.rstrip('.')}" if message and message != code else ""
+        super().__init__(f"'{tool}' failed for good ({code}{said}), and the step has no other way.")
 
 
 def decided(
@@ -72,7 +73,7 @@ def decided(
         tool.check(tool.whole(ctx, item.args))
         key = item.identity(step.name)
         if run.failure is not None and key in run.failure["failed"] and ctx.failure is not None:
-            raise EffectRefused(item.tool, run.failure["code"])
+            raise EffectRefused(item.tool, run.failure["code"], str(run.failure.get("message") or ""))
         if all(key != other["key"] for other in chosen):  # equal effects are one effect
             args = written(tool.whole(ctx, item.args))
             _check_receipts(receipts_in(args), chosen, f"'{item.tool}'")

@@ -12,7 +12,7 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
-from detent.engine import interventions, recovery
+from detent.engine import forking, interventions, recovery
 from detent.engine.breaker import Breakers
 from detent.engine.clock import SystemClock
 from detent.engine.context import blob_of
@@ -359,6 +359,18 @@ class Engine:
             self, run_id, at, set or {}, config or {}, budget, new_id or os.urandom(8).hex(), drive
         )
 
+    async def fork_family(
+        self, run_id: str, at: tuple[str, int], *, new_id: str | None = None, drive: bool = True
+    ) -> str:
+        """A new run as this one and everything below it stood when one of them wrote an entry.
+
+        `at` is that run and the entry's number.
+        """
+        made = await forking.fork_family(self, run_id, at, new_id or os.urandom(8).hex())
+        if drive:
+            await self.resume(made)
+        return made
+
     async def reopen(
         self, run_id: str, *, budget: Budget | None = None, reason: str = "", drive: bool = True
     ) -> None:
@@ -555,6 +567,10 @@ class Engine:
         """The driver of a run in this process and the task it works in."""
         driver = self._drivers.get(run_id)
         return (driver, self._tasks[run_id]) if driver is not None else None
+
+    def runs_under_way(self) -> list[str]:
+        """Ids of the runs under way in this process."""
+        return list(self._drivers)
 
     def driver_of(self, run_id: str) -> Driver | None:
         """The driver of a run in this process."""

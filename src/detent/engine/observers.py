@@ -33,32 +33,42 @@ class Observers:
 
     def __init__(self, observers: Iterable[Any] = ()) -> None:
         self._all: list[tuple[Any, Any, Any, Any]] = []
+        self._whole: list[tuple[Any, Callable[..., None]]] = []
         self._streams: list[tuple[Any, Callable[..., None]]] = []
         for observer in observers:
             self.add(observer)
 
     def add(self, observer: Any) -> None:
-        """Add one: anything with `on_entry`, `on_state_transition`, `on_metrics_update` or `on_stream`."""
+        """Add one: anything with a method of those that are told something.
+
+        `on_entry(run_id, flow, entry)`, `on_run_entry(run, entry)` with the run as it stands after the entry
+        (to be looked at at once, not kept), `on_state_transition`, `on_metrics_update`, `on_stream`.
+        """
         methods = tuple(
             getattr(observer, name, None) for name in ("on_entry", "on_state_transition", "on_metrics_update")
         )
         stream = getattr(observer, "on_stream", None)
-        if not any(methods) and stream is None:
+        whole = getattr(observer, "on_run_entry", None)
+        if not any(methods) and stream is None and whole is None:
             raise TypeError(
-                f"{type(observer).__name__} observes nothing: it has neither on_entry, on_state_transition, "
-                f"on_metrics_update nor on_stream."
+                f"{type(observer).__name__} observes nothing: it has neither on_entry, on_run_entry, "
+                f"on_state_transition, on_metrics_update nor on_stream."
             )
+        if whole is not None:
+            self._whole.append((observer, whole))
         if any(methods):
             self._all.append((observer, *methods))
         if stream is not None:
             self._streams.append((observer, stream))
 
     def __bool__(self) -> bool:
-        return bool(self._all)
+        return bool(self._all or self._whole)
 
     def tell(self, run: Run, machine: Machine[Any], entry: Entry) -> None:
         """Tell everybody; a failing observer is logged and the others still hear."""
         body = entry.body
+        for observer, on_run_entry in self._whole:
+            self._call(observer, entry, on_run_entry, run, entry)
         for observer, on_entry, on_transition, on_metrics in self._all:
             if on_entry is not None:
                 self._call(observer, entry, on_entry, run.id, run.flow, entry)

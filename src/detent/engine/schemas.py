@@ -35,12 +35,12 @@ def schema_of(what: Any) -> Mapping[str, Any]:
         return _type_schema.__wrapped__(what)
 
 
-def misfits(value: Any, what: Any) -> list[str]:
+def misfits(value: Any, what: Any, most: int = MOST_TOLD) -> list[str]:
     """What is wrong with a plain value under a schema or class: `/place: expectation`, at most so many."""
-    return read(value, what)[1]
+    return read(value, what, most)[1]
 
 
-def read(value: Any, what: Any) -> tuple[Any, list[str]]:
+def read(value: Any, what: Any, most: int = MOST_TOLD) -> tuple[Any, list[str]]:
     """A plain value as the declared type, and what is wrong with it (then the value is None).
 
     Under a class, keys nobody asked for are no problem; under a JSON Schema, it says.
@@ -50,7 +50,7 @@ def read(value: Any, what: Any) -> tuple[Any, list[str]]:
     except (TypeError, ValueError):
         return None, ["/: holds something that is no JSON value, such as NaN"]
     if isinstance(what, Mapping):
-        problems = _schema_misfits(plain, what)
+        problems = _schema_misfits(plain, what, most)
         return (None if problems else value), problems
     return _read(plain, what)
 
@@ -399,7 +399,7 @@ def _validator(schema: Mapping[str, Any]) -> Any:
     return made
 
 
-def _schema_misfits(plain: Any, schema: Mapping[str, Any]) -> list[str]:
+def _schema_misfits(plain: Any, schema: Mapping[str, Any], most: int) -> list[str]:
     import referencing.exceptions
 
     try:
@@ -408,7 +408,7 @@ def _schema_misfits(plain: Any, schema: Mapping[str, Any]) -> list[str]:
         check_schema(schema)  # says which reference
         raise
     lines = dict.fromkeys(f"{pointer_to(error.absolute_path) or '/'}: {_told(error)}" for error in found)
-    return list(lines)[:MOST_TOLD]
+    return list(lines)[:most]
 
 
 def _in_order(error: Any) -> list[tuple[int, int, str]]:

@@ -23,12 +23,16 @@ if TYPE_CHECKING:
 
     from detent.adapters.mcp.server import McpServer
     from detent.engine.flow import Flow
+    from detent.engine.ports import Store
+    from detent.runtime.workflows import Workflows
 
 GROUP = "detent.flows"
 """Entry points whose value is a Flow, or a function that gives a Flow or several."""
 APPS_GROUP = "detent.apps"
 """Entry points named after a flow that an application makes from the settings: the value is a function from
 settings to flows. Called only when that flow is asked for by its name."""
+ONLY = ".only-"
+"""In the name of a flow: it performs one step of a workflow."""
 SETTINGS_GROUP = "detent.settings"
 """Entry points named after a heading of the project file; the value is the keys allowed there (None: any)."""
 SETTINGS_NAME = "DETENT_SETTINGS"
@@ -71,6 +75,9 @@ class Catalog:
         self._entry_points: list[EntryPoint] | None = None
         self._servers: dict[str, McpServer] | None = None
         self._playbooks: dict[Path, Flow] = {}
+        self._workflows: Workflows | None = None
+        self.store: Store | None = None
+        """The store of the engine at work, for tools that read what steps keep beside the journal."""
 
     # -- asking ---------------------------------------------------------------------------------------------
 
@@ -100,7 +107,42 @@ class Catalog:
                 self._load_point(point)
         if name not in self._found:
             self._load_app(name)
+        if name not in self._found:
+            self._load_workflow(name)
         return self._found.get(name)
+
+    def family(self, name: str) -> dict[str, Found]:
+        """The flow of a name with those its runs may start; empty when there is none."""
+        there = self.look(name)
+        if there is None:
+            return {}
+        root = self._found.get(name.partition(".")[0])
+        spec = getattr(root.flow, "workflow", None) if root is not None else None
+        if spec is None:
+            return {name: there}
+        return {flow.name: self._found[flow.name] for flow in self.workflows.flows(spec)}
+
+    def workflow_steps(self) -> list[str]:
+        """What settings may call the steps of workflow files, whether or not one of them is to be run."""
+        found: dict[str, None] = {}
+        for listed in self.workflows.shelf.all():
+            spec = self.workflows.shelf.load(listed.file).partial
+            for step in spec.every_step() if spec is not None else ():
+                found |= dict.fromkeys((step.name, f"workflow/{listed.name}/{step.name}"))
+        return list(found)
+
+    def agents(self) -> list[str]:
+        """The agents that workflow files may name, and settings speak of."""
+        return list(self.workflows.registry.agents.names)
+
+    @property
+    def workflows(self) -> Workflows:
+        """The workflow files of the project."""
+        if self._workflows is None:
+            from detent.runtime.workflows import Workflows
+
+            self._workflows = Workflows(self._settings, self)
+        return self._workflows
 
     def pick(self, target: str) -> Found:
         """The flow a command line means: a name, `path.py`, `path.py:name`, or the folder of a playbook."""
@@ -147,6 +189,8 @@ class Catalog:
         file = (self._settings.folder / path).resolve()
         if file.is_dir():
             return self._add_playbook(file, path)
+        if file.suffix in (".yaml", ".yml") and file.is_file():
+            return self.add_workflow(str(file), path if is_path(path) else f"./{path}")
         if not file.is_file():
             raise ConfigurationError(f"There is no file {path}.")
         module = self._file(file, path)
@@ -159,10 +203,34 @@ class Catalog:
         if flow is None:
             if not is_playbook(folder):
                 raise ConfigurationError(f"{path} is a folder without a playbook: it has no step files.")
-            tools = [tool for server in self._mcp().values() for tool in server.tools]
+            tools = [tool for server in self.mcp().values() for tool in server.tools]
             flow = self._playbooks[folder] = playbook_of(self._settings, folder, tools=tools)
         # A place that is seen to be a path, also when the folder's name alone was said.
         return {flow.name: self._add(flow, path if is_path(path) else f"{path}/")}
+
+    def add_workflow(self, said: str, place: str | None = None) -> dict[str, Found]:
+        """The flows of a workflow file, its own first; `WorkflowFileError` lists everything wrong with it."""
+        chosen = self.workflows.choose(said)
+        where = place or f"workflow '{chosen.spec.name}'"
+        return {flow.name: self._add(flow, where) for flow in self.workflows.flows(chosen.spec)}
+
+    def _load_workflow(self, name: str) -> None:
+        """Make the flows of the workflow that a flow's name belongs to, if there is one on the shelf."""
+        root = name.partition(".")[0]
+        if is_path(name) or root not in self.workflows.shelf.names():
+            return
+        self.add_workflow(root)
+        if name not in self._found and ONLY in name:
+            self.add_alone(root, name.partition(ONLY)[2].partition(".")[0])
+
+    def add_alone(self, said: str, step: str) -> dict[str, Found]:
+        """The flows of one step of a workflow."""
+        from detent.flows.workflow.alone import only, step_named
+
+        chosen = self.workflows.choose(said)
+        spec = only(chosen.spec, step_named(chosen.spec, step))
+        where = f"workflow '{chosen.spec.name}'"
+        return {flow.name: self._add(flow, where) for flow in self.workflows.flows(spec)}
 
     def _load_plugins(self) -> None:
         for name, folder in self._plugins:
@@ -271,9 +339,9 @@ class Catalog:
         """Give a flow the tools of MCP servers that its steps name."""
         from detent.runtime.mcp import attach
 
-        attach(self._mcp(), [flow])
+        attach(self.mcp(), [flow])
 
-    def _mcp(self) -> dict[str, McpServer]:
+    def mcp(self) -> dict[str, McpServer]:
         """The MCP servers of the settings."""
         if self._servers is None:
             if self._settings.get("mcp") is None:
@@ -285,8 +353,8 @@ class Catalog:
 
 
 def is_path(text: str) -> bool:
-    """True when a text means a Python file rather than a name."""
-    return text.endswith(".py") or "/" in text or "\\" in text
+    """True when a text means a file or folder rather than a name."""
+    return text.endswith((".py", ".yaml", ".yml")) or "/" in text or "\\" in text
 
 
 def _reachable(folder: Path) -> None:

@@ -28,14 +28,16 @@ def dispatch_settings(
     deterministic: bool = False,
     agents: Iterable[str] = (DISPATCH_AGENT,),
     complete: bool = True,
+    known_steps: Iterable[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> DispatchSettings:
     """What the settings say about who performs the steps of these flows; `SettingsError` with all problems.
 
     `agents` are the registered ones. With `complete`, these are all flows there are, so that a key under
-    `steps` that names no step of theirs is a mistake; without it, the step may become known later.
+    `steps` that names no step of theirs is a mistake, unless it is among `known_steps`; without it, the step
+    may become known later.
     """
-    reading = _Reading(settings, list(flows), list(agents), complete)
+    reading = _Reading(settings, list(flows), list(agents), complete, list(known_steps))
     read = DispatchSettings(
         steps=reading.steps(),
         agents=reading.agents(),
@@ -70,7 +72,10 @@ def place_of(settings: Settings, layer: str, field: str) -> str | None:
 class _Reading:
     """Reads the headings one by one and gathers what is wrong with them."""
 
-    def __init__(self, settings: Settings, flows: list[Flow], agents: list[str], complete: bool) -> None:
+    def __init__(
+        self, settings: Settings, flows: list[Flow], agents: list[str], complete: bool, known_steps: list[str]
+    ) -> None:
+        self.known_steps = known_steps
         self.settings = settings
         self.flows = flows
         self.known_agents = agents
@@ -91,6 +96,7 @@ class _Reading:
             name for flow in self.flows for step in flow.every_step()
             for name in (flow.qualified(step), step.name)
         )  # fmt: skip
+        known |= dict.fromkeys(self.known_steps)
         found: dict[str, StepConfig] = {}
         for key, said in section.items():
             name = self._step_name(str(key), known)

@@ -6,14 +6,12 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from detent.apps.warranty.settings import WarrantySettings, read
 from detent.kernel.autonomy import StepMode
-from detent.kernel.errors import IntegrationMissing
 from detent.runtime.settings import Settings
 
 if TYPE_CHECKING:
@@ -191,6 +189,7 @@ async def opened(
     from detent.apps.warranty.events import told
     from detent.apps.warranty.intake import Intake
     from detent.apps.warranty.office import source_for
+    from detent.apps.warranty.start_checks import check_crm, check_models
 
     environ = os.environ if environ is None else environ
     async with AsyncExitStack() as stack:
@@ -205,7 +204,8 @@ async def opened(
         rollback = rollback_of(office, engine)
         processor = processor_of(office, engine, rollback)
         source = source if source is not None else source_for(office.settings, environ)
-        await _check_registry(office)
+        await check_crm(office)
+        await check_models(office, engine, legacy=not office.settings.orchestration.use_step_orchestrator)
         await source.open()
         stack.push_async_callback(source.close)
         await stack.enter_async_context(engine)
@@ -234,18 +234,6 @@ class _aside:
     def __exit__(self, *_: object) -> None:
         if self._folder is not None:
             self._folder.cleanup()
-
-
-async def _check_registry(office: Office) -> None:
-    """Ask a registry behind HTTP something, so that one that cannot be used is noticed at the start."""
-    if office.settings.tools.registry != "crm":
-        return
-    from detent.engine.tools import ToolError
-
-    try:
-        await office.registry.find("SN00000", datetime.now(UTC).date())
-    except ToolError as error:
-        raise IntegrationMissing(f"The CRM cannot be used: {error.message}") from error
 
 
 def response_generator(settings: Settings) -> ResponseGenerator:

@@ -125,14 +125,18 @@ def engine_for(
     create: bool = True,
     deterministic: bool = False,
     complete: bool = False,
+    known_steps: Iterable[str] = (),
+    agents: Iterable[str] = (),
     tape: Tape | None = None,
 ) -> Engine:
     """The engine for these settings, not yet open.
 
     With `deterministic`, no step is given to an agent. With `complete`, these are all flows there are, and
-    settings about steps that none of them has are refused.
+    settings about steps that none of them has, and that are not among `known_steps`, are refused. `agents` are
+    those that settings may speak of beside the general one.
     """
     from detent.engine.engine import Engine
+    from detent.engine.executor import DISPATCH_AGENT
     from detent.runtime.dispatching import dispatch_settings
 
     flows = list(flows)
@@ -142,7 +146,10 @@ def engine_for(
 
         told.append(from_environment(reasons=bool(settings.get("telemetry", "reasons"))))
     wanted = concurrency or settings.get("concurrency", default=1000)
-    dispatch = dispatch_settings(settings, flows, deterministic=deterministic, complete=complete)
+    dispatch = dispatch_settings(
+        settings, flows, deterministic=deterministic, complete=complete, known_steps=known_steps,
+        agents=[DISPATCH_AGENT, *agents],
+    )  # fmt: skip
     return Engine(
         store_for(settings, create=create), flows, observers=told, concurrency=wanted, dispatch=dispatch,
         tape=tape,

@@ -38,7 +38,7 @@ from detent.flows.workflow.expressions import (
 )
 from detent.flows.workflow.inputs import misfit
 from detent.flows.workflow.problems import Place, Problem
-from detent.flows.workflow.reading import Nearest, Read
+from detent.flows.workflow.reading import MEANT, Nearest, Read
 from detent.flows.workflow.registry import Action, Registry
 from detent.flows.workflow.shelf import WorkflowNotFound, is_path
 from detent.flows.workflow.spec import (
@@ -908,7 +908,9 @@ class _Check:
             )  # fmt: skip
         except StepConfigError as error:
             for layer, name, text in error.found:
-                self.at(step, _config_part(step, layer, name), "E020", f"{_from(layer)}{name} {text}")
+                message = f"{_from(layer)}{name} {MEANT.sub('', text)}"
+                meant = tuple(MEANT.findall(text))
+                self.at(step, _config_part(step, layer, name), "E020", message, meant)
             return None
 
     def project(self) -> None:

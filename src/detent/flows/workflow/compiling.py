@@ -17,11 +17,10 @@ from detent.engine.tools import Tool
 from detent.flows.workflow.bodies import Body, every, names_of, reads
 from detent.flows.workflow.expressions import Prepared, prepared
 from detent.flows.workflow.home import Home, Ports, Seat
-from detent.flows.workflow.inputs import inputs_hash
 from detent.flows.workflow.registry import Registry
 from detent.flows.workflow.rollback import KWARGS, Rollback, rolling_back
 from detent.flows.workflow.scope import FAILURE, OK, RESULT, Results, scope_of
-from detent.flows.workflow.secrets import revealing
+from detent.flows.workflow.secrets import hash_of, revealing
 from detent.flows.workflow.spec import (
     CANCELLED,
     FAILED,
@@ -50,8 +49,8 @@ from detent.kernel.plain import digest, to_plain
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 
-Find = Callable[[str], WorkflowSpec]
-"""Another workflow's specification by name or path."""
+Find = Callable[[str, WorkflowSpec], WorkflowSpec]
+"""Another workflow by name or path, as the given one names it."""
 ENDS = {SUCCEEDED: Status.SUCCEEDED, FAILED: Status.FAILED, CANCELLED: Status.CANCELLED}
 
 
@@ -97,18 +96,20 @@ class Compiled:
             found |= home.flows
             for step in home.spec.every_step():
                 if isinstance(step, SubworkflowStep):
-                    waiting.append(self._named(step.workflow))
+                    waiting.append(home.find(step.workflow))
         return list(found.values())
-
-    def _named(self, name: str) -> Home:
-        return self._home(self._find(name))
 
     def _home(self, spec: WorkflowSpec) -> Home:
         home = self._homes.get(spec.name)
         if home is None or home.spec is not spec:
+
+            def find(name: str) -> Home:
+                return self._home(self._find(name, spec))
+
             home = self._homes[spec.name] = Home(
-                spec, self.registry, self._tools, self.ports, self._named, inputs_hash
-            )
+                spec, self.registry, self._tools, self.ports, find,
+                lambda inputs: hash_of(spec.inputs, inputs),
+            )  # fmt: skip
             _Making(home).whole()
         return home
 
@@ -146,7 +147,7 @@ class _Making:
         home.flows = {flow.name: flow, **home.flows}
 
     def _marginal(self, name: str) -> dict[str, Any]:
-        return {"flow": "workflow", "definition": self.spec.name, "path": name, "action": name}
+        return {"flow": "workflow", "definition": self.home.definition, "path": name, "action": name}
 
     def _below(self) -> dict[str, str]:
         """Fingerprints of the files it runs: a run begun under others is not silently continued."""

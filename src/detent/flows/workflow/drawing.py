@@ -43,7 +43,7 @@ DEEPEST = 12
 """Levels that are drawn; what stands deeper is counted."""
 NAMES = 28
 """Columns up to which names beside each other are aligned."""
-LABEL, LABEL_LINES = 26, 6
+LABEL, LABEL_LINES = 24, 6
 """Characters in a line of a Mermaid label, and its lines."""
 TITLE = 72
 """Characters of a Mermaid subgraph's title."""
@@ -417,6 +417,7 @@ class _Chart:
     ) -> tuple[str, Sequence[_Way]]:
         """A frame with the body in it; arrows lead to the frame and from it, else it would lose its shape."""
         frame = self._fresh("loop")
+        self._classify(frame, step, path)
         self.join(ways, frame)
         course = _course(step) if step.until is None else _bound(step)  # a diamond has the condition
         title = " · ".join([self._named(step, path), course, *_notes(step)])
@@ -439,7 +440,6 @@ class _Chart:
                     self.join([_Way(asked, "not yet")], first, "-.->")
         self.indent -= 1
         self._line("end")
-        self._classify(frame, step, path)
         return frame, [_Way(frame)]
 
     def _named(self, step: StepSpec, path: str) -> str:

@@ -50,7 +50,12 @@ class Home:
     @property
     def scope(self) -> str:
         """What its steps' names begin with in settings and reports."""
-        return f"workflow/{self.spec.name}"
+        return f"workflow/{self.definition}"
+
+    @property
+    def definition(self) -> str:
+        """The name of the file, also where one step of it is run by itself."""
+        return self.spec.name.partition(".")[0]
 
     def kinds(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Tools by what they are: queries, effects."""

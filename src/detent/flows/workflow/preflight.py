@@ -10,9 +10,11 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from detent.flows.workflow.registry import Prerequisite, Registry
+from detent.flows.workflow.shelf import is_path
 from detent.flows.workflow.spec import StepSpec, SubworkflowStep, WorkflowSpec
 from detent.kernel.errors import IntegrationMissing, nearest
 
@@ -93,21 +95,28 @@ def of_the_file(path: str) -> str:
 
 def _walk(spec: WorkflowSpec, find: Find | None) -> Iterator[tuple[str, StepSpec, frozenset[str]]]:
     """Every step with its path and what it may be called: its own name, and those of what it stands in."""
-    waiting: list[tuple[StepSpec, str, frozenset[str], tuple[str, ...]]] = [
-        (step, "", frozenset(), (spec.name,)) for step in reversed(spec.steps)
+    waiting: list[tuple[StepSpec, str, frozenset[str], tuple[WorkflowSpec, ...]]] = [
+        (step, "", frozenset(), (spec,)) for step in reversed(spec.steps)
     ]
     while waiting:
-        step, prefix, around, within = waiting.pop()
+        step, prefix, around, files = waiting.pop()
         path = prefix + step.name
         # A name is unique in its file; of other files only paths are.
-        called = around | ({path, step.name} if len(within) == 1 else {path})
+        called = around | ({path, step.name} if len(files) == 1 else {path})
         yield path, step, called
-        inner = [(one, f"{path}/", called, within) for one in step.inner]
-        if isinstance(step, SubworkflowStep) and find is not None and len(within) <= DEEPEST:
-            child = find(step.workflow)
-            if child is not None and child.name not in within:
-                inner += [(one, f"{path}/", called, (*within, child.name)) for one in child.steps]
+        inner = [(one, f"{path}/", called, files) for one in step.inner]
+        if isinstance(step, SubworkflowStep) and find is not None and len(files) <= DEEPEST:
+            child = find(_asked(step.workflow, files))
+            if child is not None and all(child.name != one.name for one in files):
+                inner += [(one, f"{path}/", called, (*files, child)) for one in child.steps]
         waiting.extend(reversed(inner))
+
+
+def _asked(workflow: str, files: tuple[WorkflowSpec, ...]) -> str:
+    """A workflow as the first file would say it: a path in another file starts from that one's folder."""
+    if len(files) == 1 or not is_path(workflow):
+        return workflow
+    return str(Path(files[-1].place.file).absolute().parent / workflow)
 
 
 # -- checking -----------------------------------------------------------------------------------------------
@@ -174,7 +183,7 @@ def named(name: str, registry: Registry) -> tuple[Prerequisite, str | None] | st
         return f"there is no prerequisite '{name}'.{nearest(name, registry.prerequisites.names)}"
     if not found.takes_argument:
         return f"'{kind}' takes no argument"
-    return (found, argument) if argument else f"it needs to be told which: {kind}:NAME"
+    return (found, argument) if argument.strip() else f"it needs to be told which: {kind}:NAME"
 
 
 def _read(answer: Any) -> tuple[bool, str]:

@@ -76,7 +76,8 @@ DOTTED = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*[.:][A-Za-z_]\w*"
 SUGGESTED = 5
 _COMPARISONS = 40_000
 _LONGEST = 100
-_MEANT = re.compile(r" Did you mean '([^']*)'\?")
+MEANT = re.compile(r" Did you mean '([^']*)'\?")
+"""How the kernel's messages name what may be meant; here that stands beside the message."""
 
 
 class Read(NamedTuple):
@@ -125,7 +126,7 @@ class Nearest:
             return ()
         known = sorted({one for one in names if one and len(one) <= _LONGEST})
         self.left -= len(known)
-        return tuple(get_close_matches(name, known, n=SUGGESTED, cutoff=0.5))
+        return tuple(get_close_matches(name, known, n=SUGGESTED, cutoff=0.6))
 
 
 def _kind(value: Any) -> str:
@@ -281,10 +282,6 @@ class _Reader:
         inputs = self.inputs(said)
         steps = self.steps(said, "", "a workflow")
         outputs = self.get(said, "outputs", "", dict, "a mapping of names to expressions")
-        if isinstance(outputs, dict) and not outputs:
-            self.wrong(
-                "E010", "outputs", "'outputs' is empty: name what the workflow gives, or leave it out."
-            )
         metadata = self.mapping(said, "metadata", "")
         parts = {key: value for key, value in said.items() if key != "steps"}
         return WorkflowSpec(
@@ -497,9 +494,9 @@ class _Reader:
                     part = below(part, one)
                 known = field in FIELDS or "." in field
                 meant = () if known else self.nearest.of(field, FIELDS)
-                meant = meant or tuple(_MEANT.findall(message))
+                meant = meant or tuple(MEANT.findall(message))
                 place = self.document.place(part) if known else self.document.key_place(part)
-                self.wrong("E020", part, f"config: {_MEANT.sub('', message)}", meant, place)
+                self.wrong("E020", part, f"config: {MEANT.sub('', message)}", meant, place)
             return UNSAID
 
     # -- the eight kinds ------------------------------------------------------------------------------------

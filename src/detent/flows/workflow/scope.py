@@ -11,6 +11,10 @@ from typing import Any
 from detent.flows.workflow.expressions import UNBOUND, Prepared, Scope
 
 INPUTS, SECRETS, OUTER, ITEM, INDEX = "inputs", "secrets", "outer", "item", "index"
+HASH = "inputs_hash"
+"""Hash of the inputs the root was started with."""
+TOTAL = "total"
+"""How many iterations there are, where that is known."""
 RESULT, FAILURE = "result", "failure"
 ROLLED_BACK, ROLLBACK_ERRORS = "rolled_back", "rollback_errors"
 STEP = "steps/"
@@ -70,7 +74,7 @@ def handed_down(data: Mapping[str, Any], inputs: Iterable[str], steps: Iterable[
     outer = {name: results[name] for name in steps if name in results}
     if outer:
         down[OUTER] = outer
-    for name in (SECRETS, ITEM, INDEX):
+    for name in (HASH, SECRETS, ITEM, INDEX):
         if name in data:
             down[name] = data[name]
     return down

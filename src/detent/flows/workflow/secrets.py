@@ -13,17 +13,13 @@ from typing import Any
 
 from detent.engine.context import StepContext, call
 from detent.engine.tools import Tool
+from detent.flows.workflow.inputs import SECRET, inputs_hash, variable
 from detent.flows.workflow.scope import SECRETS
 from detent.flows.workflow.spec import InputSpec
 from detent.kernel.errors import ConfigurationError
 
 ARGUMENT = "detent_secrets"
 """The argument by which a run tells a tool which marks are its own."""
-
-
-def variable(name: str) -> str:
-    """The environment variable a secret input is read from."""
-    return f"DETENT_INPUT_{name.upper()}"
 
 
 def marks_for(declared: Mapping[str, InputSpec]) -> dict[str, str]:
@@ -39,7 +35,17 @@ def marked(inputs: Mapping[str, Any], marks: Mapping[str, str]) -> dict[str, Any
 
 
 def _is_secret(value: Any) -> bool:
-    return isinstance(value, Mapping) and "$secret" in value
+    return isinstance(value, Mapping) and SECRET in value
+
+
+def hash_of(declared: Mapping[str, InputSpec], inputs: Mapping[str, Any]) -> str:
+    """What tells runs of one workflow apart; secrets are the same whatever stands for them."""
+    return inputs_hash(
+        {
+            name: {SECRET: name} if name in declared and declared[name].secret else value
+            for name, value in inputs.items()
+        }
+    )
 
 
 def revealing(tools: Iterable[Tool], environ: Mapping[str, str] | None = None) -> list[Tool]:

@@ -18,7 +18,7 @@ class Expression:
 
     text: str
     """As written, without the white space around it."""
-    references: tuple[Reference, ...]
+    references: tuple[Reference, ...] = field(compare=False)
     """All it may read, in the order in which it stands there."""
     tree: Node = field(repr=False)
     position: int = field(repr=False, compare=False)

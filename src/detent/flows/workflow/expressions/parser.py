@@ -187,14 +187,14 @@ class _Parser:
         self.unknown(word)
 
     def list_(self, start: Token) -> Node:
-        if self.take("sign", "]"):
-            return Items((), start.position)
         self.deeper(start)
-        items = [self.expr()]
-        while self.take("sign", ","):
+        items: list[Node] = []
+        if not self.take("sign", "]"):
             items.append(self.expr())
+            while self.take("sign", ","):
+                items.append(self.expr())
+            self.close("]", start)
         self.depth -= 1
-        self.close("]", start)
         return Items(tuple(items), start.position)
 
     def call(self, function: Token) -> Node:

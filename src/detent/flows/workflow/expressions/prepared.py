@@ -14,7 +14,7 @@ from detent.flows.workflow.expressions.errors import EvaluationError, Expression
 from detent.flows.workflow.expressions.expression import Expression, parse
 from detent.flows.workflow.expressions.limits import MAX_VALUE_DEPTH
 from detent.flows.workflow.expressions.scope import Scope
-from detent.flows.workflow.expressions.templates import OPENING, Template
+from detent.flows.workflow.expressions.templates import OPENING, Template, expression_at
 from detent.flows.workflow.expressions.tree import Reference
 
 Make = Callable[[Scope], Any]
@@ -57,20 +57,17 @@ def condition(value: Any) -> Prepared:
 
 
 def _whole(text: str) -> Expression:
-    if not text.lstrip().startswith(OPENING):
-        return parse(text)
     lead = len(text) - len(text.lstrip())
-    try:
-        template = Template.parse(text.strip())
-    except ExpressionError as error:
-        raise ExpressionError(error.message, error.position + lead, text) from None
-    if template.lone is None:
+    if not text.startswith(OPENING, lead):
+        return parse(text)
+    expression, after = expression_at(text, lead)
+    if text[after:].strip():
         raise ExpressionError(
             "Here stands one expression: put all of it into one pair of '${{' and '}}', or leave them out.",
             lead,
             text,
         )
-    return template.lone
+    return expression
 
 
 def _maker(value: Any, references: list[Reference], depth: int) -> tuple[Make, bool]:

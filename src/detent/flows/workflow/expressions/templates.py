@@ -18,7 +18,7 @@ from detent.flows.workflow.expressions.tokens import closing
 from detent.flows.workflow.expressions.tree import Reference
 from detent.flows.workflow.expressions.values import as_text
 
-OPENING = "${{"
+OPENING, CLOSING = "${{", "}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +86,15 @@ def _pieces(text: str) -> Iterator[str | Expression]:
             here = found + len(OPENING)
             continue
         yield text[here:found]
-        start = found + len(OPENING)
-        end = closing(text, start)
-        if end is None:
-            raise ExpressionError(
-                "'${{' is not closed: '}}' is missing. A literal '${{' is '$${{'.", found, text
-            )
-        yield parse_between(text, start, end)
-        here = end + 2
+        expression, here = expression_at(text, found)
+        yield expression
     yield text[here:]
+
+
+def expression_at(text: str, found: int) -> tuple[Expression, int]:
+    """The expression whose `${{` stands at an offset, and the offset after its `}}`."""
+    start = found + len(OPENING)
+    end = closing(text, start)
+    if end is None:
+        raise ExpressionError("'${{' is not closed: '}}' is missing. A literal '${{' is '$${{'.", found, text)
+    return parse_between(text, start, end), end + len(CLOSING)

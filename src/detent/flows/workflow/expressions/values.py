@@ -56,7 +56,7 @@ def _kind(kind: type) -> Kind:
 def described(value: Any) -> str:
     """`a number`: what a message calls a value without showing it."""
     kind = kind_of(value)
-    return {"null": "null", "boolean": "a boolean", "object": f"a {type(value).__name__}"}.get(
+    return {"null": "null", "boolean": "a boolean", "object": f"a value of type {type(value).__name__}"}.get(
         kind, f"a {kind}"
     )
 
@@ -81,12 +81,9 @@ def field_of(record: Any, name: str) -> Any:
 
 def names_in(value: Any) -> tuple[str, ...]:
     """What can be read of a mapping or a record, in order."""
-    kind = kind_of(value)
-    if kind == "record":
+    if kind_of(value) == "record":
         return field_names(type(value))
-    if kind == "mapping":
-        return tuple(sorted(key for key in value if isinstance(key, str) and not key.startswith("_")))
-    return ()
+    return tuple(sorted(key for key in value if isinstance(key, str) and not key.startswith("_")))
 
 
 def true(value: Any) -> bool:
@@ -102,8 +99,6 @@ def same(left: Any, right: Any) -> bool:
     known = kind_of(left)
     if known != kind_of(right):
         return False
-    if known == "null":
-        return True
     if known == "text":
         return str.__eq__(left, right)
     if known == "list":
@@ -191,7 +186,8 @@ def _plain(value: Any, position: int) -> Any:
     if kind == "mapping":
         return {key: _plain(item, position) for key, item in value.items()}
     if kind == "record":
-        return {name: _plain(field_of(value, name), position) for name in field_names(type(value))}
+        stored = {name: field_of(value, name) for name in field_names(type(value))}
+        return {name: _plain(item, position) for name, item in stored.items() if item is not ABSENT}
     if kind == "object":
         raise EvaluationError(
             f"The value holds {described(value)}, which cannot be written as text.", position

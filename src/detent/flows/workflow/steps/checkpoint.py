@@ -10,7 +10,7 @@ from detent.engine.step import Step
 from detent.flows.workflow.errors import WorkflowError
 from detent.flows.workflow.expressions import prepared
 from detent.flows.workflow.home import Home, Seat
-from detent.flows.workflow.scope import INPUTS, OK, Results
+from detent.flows.workflow.scope import HASH, INPUTS, OK, Results
 from detent.flows.workflow.spec import CheckpointStep
 from detent.flows.workflow.steps.common import control, resolved
 from detent.kernel.autonomy import StepType
@@ -38,8 +38,8 @@ def checkpoint_step(seat: Seat, home: Home) -> Step:
         results = Results(ctx.values)
         document = {
             "checkpoint_id": checkpoint_id,
-            "workflow_name": home.spec.name,
-            "inputs_hash": home.hash_of(ctx.values.get(INPUTS) or {}),
+            "workflow_name": home.definition,
+            "inputs_hash": ctx.values.get(HASH) or home.hash_of(ctx.values.get(INPUTS) or {}),
             "step_results": [
                 {"name": name, "output": to_plain(results[name]["output"])}
                 for name in results

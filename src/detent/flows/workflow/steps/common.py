@@ -51,7 +51,7 @@ def conclusion(seat: Seat) -> Callable[[StepContext, Any], Any]:
 def metadata(seat: Seat, home: Home, **more: Any) -> dict[str, Any]:
     """What is told about a step wherever it is told about."""
     return {
-        "flow": "workflow", "definition": home.spec.name, "path": seat.path, "cwd": str(home.ports.root),
+        "flow": "workflow", "definition": home.definition, "path": seat.path, "cwd": str(home.ports.root),
         "type": seat.spec.type.value, **more,
     }  # fmt: skip
 

@@ -12,7 +12,7 @@ from detent.engine.step import Step
 from detent.flows.workflow.errors import LoopExhausted, LoopStepExecutionError, WorkflowError
 from detent.flows.workflow.expressions import Prepared, condition
 from detent.flows.workflow.home import Home, Seat
-from detent.flows.workflow.scope import FAILURE, INDEX, ITEM, handed_down, key_of, scope_of
+from detent.flows.workflow.scope import FAILURE, INDEX, ITEM, TOTAL, handed_down, key_of, scope_of
 from detent.flows.workflow.spec import LoopStep
 from detent.flows.workflow.steps.common import control, own_steps, resolved
 from detent.kernel.autonomy import StepType
@@ -45,7 +45,7 @@ def _each(spec: LoopStep, body: Body, items_of: Prepared, limit: int) -> Callabl
         items = await ctx.once(f"items/{spec.name}", lambda: _items(spec, resolved(items_of, ctx)))
         children = await ctx.children(
             [
-                (f"{spec.name}[{index}]", {**_down(ctx, body), ITEM: item, INDEX: index})
+                (f"{spec.name}[{index}]", {**_down(ctx, body), ITEM: item, INDEX: index, TOTAL: len(items)})
                 for index, item in enumerate(items)
             ],
             flow=body.flow, limit=limit, stop_on_failure=True, config=_told(ctx, spec, body),

@@ -12,7 +12,7 @@ from detent.flows.workflow.expressions import prepared
 from detent.flows.workflow.home import Home, Seat
 from detent.flows.workflow.inputs import coerce
 from detent.flows.workflow.scope import FAILURE, INPUTS, RESULT, SECRETS
-from detent.flows.workflow.secrets import marked
+from detent.flows.workflow.secrets import marked, marks_for
 from detent.flows.workflow.spec import SubworkflowStep
 from detent.flows.workflow.steps.common import control, own_steps, resolved
 from detent.kernel.autonomy import StepType
@@ -33,6 +33,9 @@ def subworkflow_step(seat: Seat, home: Home, names: frozenset[str]) -> Step:
         # A secret handed on stays what it is; what the child itself declares secret has its own mark.
         handed = {name: said.pop(name) for name in list(said) if _is_mark(said[name], marks)}
         declared = {name: one for name, one in child_spec.inputs.items() if name not in handed}
+        own_secrets = {name: one for name, one in declared.items() if one.secret and name not in marks}
+        if own_secrets:
+            marks |= await ctx.once(f"marks/{spec.name}", lambda: marks_for(own_secrets))
         inputs = marked(coerce(declared, said), marks)
         data = {INPUTS: {**inputs, **handed}, **({SECRETS: marks} if marks else {})}
         own = own_steps(ctx, names)

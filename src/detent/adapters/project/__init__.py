@@ -1,0 +1,61 @@
+"""The project a workflow works on, as tools: its files, programs, repository, tables, the web outside."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from detent.adapters.project.rows import Blobs
+    from detent.engine.tools import Tool
+
+
+def project_tools(
+    root: Path,
+    state: Path,
+    *,
+    environ: Mapping[str, str] | None = None,
+    protected: Iterable[Path] = (),
+    blobs: Blobs | None = None,
+    webhook: str | None = None,
+    notices: Path | None = None,
+    clock: Callable[[], float] = time.time,
+) -> list[Tool]:
+    """Every tool of a project.
+
+    `state` is the folder for backups, spools, notices and marks; `protected` are further places that are not
+    for actions (the store). `blobs` gives what steps have kept beside the journal: `store.blob`. `webhook` is
+    where `notify.send` posts to.
+    """
+    from detent.adapters.project.backups import Backups
+    from detent.adapters.project.files import Files, file_tools
+    from detent.adapters.project.git import Git, query_tools
+    from detent.adapters.project.git_changes import GitChanges, change_tools
+    from detent.adapters.project.ground import Project
+    from detent.adapters.project.http import Web, http_tools
+    from detent.adapters.project.marks import Marks
+    from detent.adapters.project.notices import Notices, notice_tools
+    from detent.adapters.project.patterns import pattern_tools
+    from detent.adapters.project.rows import Rows, row_tools
+    from detent.adapters.project.shell import Shell, shell_tools
+    from detent.adapters.project.tables import Tables, table_tools
+    from detent.adapters.project.watching import Watch
+
+    said = os.environ if environ is None else environ
+    project = Project(root, state, protected)
+    marks, backups, git = Marks(project), Backups(project), Git(project, said)
+    watch = Watch(project, git, backups)
+    return [
+        *file_tools(Files(project, marks, backups)),
+        *pattern_tools(),
+        *shell_tools(Shell(project, said, watch)),
+        *query_tools(git),
+        *change_tools(GitChanges(git, marks, backups)),
+        *http_tools(Web(project)),
+        *table_tools(Tables(project)),
+        *row_tools(Rows(project, blobs)),
+        *notice_tools(Notices(project, marks, webhook, notices, clock)),
+    ]

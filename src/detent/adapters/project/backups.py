@@ -1,0 +1,119 @@
+"""Backups: what files held before a run changed them first, and bringing that back.
+
+One backup per path and run. It is there before the change is, and never replaced by a later one; bringing it
+back uses it up, so that doing so twice undoes nobody's later work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from detent.adapters.project.ground import PIECE, Project
+from detent.adapters.project.marks import read_json, root_of, safe
+from detent.engine.tools import EffectCall, ToolError
+
+
+class Backups:
+    """What runs may have to bring back."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._lock = threading.Lock()
+
+    def folder(self, run_id: str) -> Path:
+        """Where the backups of a run, its child runs included, are kept."""
+        return self._project.state / "backups" / safe(root_of(run_id))
+
+    def save(self, run_id: str, place: Path) -> None:
+        """Keep what a path holds, or that it holds nothing, unless this run has done so before."""
+        with self._lock:
+            note = self._note(run_id, place)
+            if note.exists():
+                return
+            found: dict[str, Any] = {"path": self._project.relative(place), "kind": "none"}
+            found["made"] = [self._project.relative(one) for one in _missing(place.parent)]
+            if place.is_symlink():
+                found |= {"kind": "link", "target": os.readlink(place)}
+            elif place.is_file():
+                found |= {"kind": "file", "mode": stat.S_IMODE(place.stat().st_mode)}
+                with place.open("rb") as source:
+                    self._keep(note, lambda file: shutil.copyfileobj(source, file, PIECE))
+            self._project.keep(note, json.dumps(found).encode())
+
+    def save_bytes(self, run_id: str, place: Path, raw: bytes | None, mode: int | None = None) -> None:
+        """Keep what a path held earlier, as somebody else remembers it; None: it was not there."""
+        with self._lock:
+            note = self._note(run_id, place)
+            if note.exists():
+                return
+            found: dict[str, Any] = {"path": self._project.relative(place), "kind": "none", "made": []}
+            if raw is not None:
+                body = raw
+                found |= {"kind": "file", "mode": mode}
+                self._keep(note, lambda file: _all(file, body))
+            self._project.keep(note, json.dumps(found).encode())
+
+    def restore(self, call: EffectCall, place: Path) -> bool:
+        """Bring a path back to what it held; False when this run did not change it."""
+        with self._lock:
+            note = self._note(call.run_id, place)
+            used = note.with_suffix(".restored")
+            found = read_json(note)
+            if found is None:
+                before = read_json(used)
+                return before is not None and before.get("by") == call.idempotency_key
+            self._bring_back(note, place, found)
+            self._project.keep(used, json.dumps({"by": call.idempotency_key}).encode())
+            note.unlink()
+            note.with_suffix(".bytes").unlink(missing_ok=True)
+            return True
+
+    def _bring_back(self, note: Path, place: Path, found: dict[str, Any]) -> None:
+        if found["kind"] == "file":
+            with note.with_suffix(".bytes").open("rb") as source:
+                self._project.write(
+                    place, lambda file: shutil.copyfileobj(source, file, PIECE), found.get("mode")
+                )
+            return
+        if place.is_dir() and not place.is_symlink():
+            raise ToolError("folder", f"'{found['path']}' has become a folder; it is left alone.")
+        place.unlink(missing_ok=True)
+        if found["kind"] == "link":
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(found["target"])
+        for folder in found["made"]:
+            with contextlib.suppress(OSError):  # not empty, or not there
+                (self._project.root / folder).rmdir()
+
+    def _keep(self, note: Path, write: Callable[[BinaryIO], object]) -> None:
+        self._project.write(note.with_suffix(".bytes"), lambda file: void(write(file)), 0o600)
+
+    def _note(self, run_id: str, place: Path) -> Path:
+        name = hashlib.sha256(os.fsencode(self._project.relative(place))).hexdigest()[:32]
+        return self.folder(run_id) / f"{name}.json"
+
+
+def void(_: object) -> None:
+    """Nothing, whatever was given."""
+
+
+def _all(file: BinaryIO, raw: bytes) -> None:
+    file.write(raw)
+
+
+def _missing(folder: Path) -> list[Path]:
+    """Folders that are not there yet, the innermost first."""
+    found = []
+    while not folder.exists():
+        found.append(folder)
+        folder = folder.parent
+    return found

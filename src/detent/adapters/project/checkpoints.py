@@ -1,0 +1,68 @@
+"""Checkpoint files: what a workflow had done by a named point, written whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class Checkpoints:
+    """Checkpoint files below a folder, by run and id."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    async def save(self, root_run: str, checkpoint_id: str, document: Mapping[str, Any]) -> None:
+        """Write a checkpoint's file; the same one again replaces it. `OSError` when it cannot be written."""
+        await asyncio.to_thread(self._write, root_run, checkpoint_id, document)
+
+    def _write(self, root_run: str, checkpoint_id: str, document: Mapping[str, Any]) -> None:
+        place = self.folder / _safe(root_run) / f"{_safe(checkpoint_id)}.json"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        temporary = place.with_name(f".{secrets.token_hex(4)}.tmp")
+        try:
+            with temporary.open("w", encoding="utf-8") as file:
+                json.dump(document, file, ensure_ascii=False, indent=1)
+                file.write("\n")
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(place)
+            handle = os.open(place.parent, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    def all(self) -> list[dict[str, Any]]:
+        """Every checkpoint there is, the latest first."""
+        return sorted(self._documents(), key=lambda document: str(document.get("saved_at")), reverse=True)
+
+    def _documents(self) -> Iterator[dict[str, Any]]:
+        for path in self.folder.glob("*/*.json"):
+            try:
+                document = json.loads(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                continue  # being replaced just now, or not ours
+            if isinstance(document, dict):
+                yield document
+
+
+def _safe(name: str) -> str:
+    """A file name for any text: itself where it is one, else its beginning and a hash of the whole."""
+    if _PLAIN.fullmatch(name):
+        return name
+    kept = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:40]
+    return f"{kept or 'checkpoint'}-{sha256(name.encode()).hexdigest()[:16]}"

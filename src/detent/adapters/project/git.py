@@ -1,0 +1,331 @@
+"""Git through its program: asked in words it will not change, for people it will not bother.
+
+Output is parsed in its NUL-terminated forms only, so that any name a file can have comes through. Paths are
+literal and stay in the project. What runs keep in the project is left out everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from detent.adapters.project.ground import OWN_FOLDER, Project, told
+from detent.adapters.project.programs import Ran, TimedOut, run_program
+from detent.engine.tools import Tool, ToolError
+
+LONGEST_DIFF = 200_000
+"""Bytes of a diff that are given; it is cut at a line."""
+LARGEST_ANSWER = 64 * 1024 * 1024
+TIMEOUT = 120.0
+MOST_COMMITS = 10_000
+
+_ELSEWHERE = (
+    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_NAMESPACE",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_PREFIX", "GIT_EXTERNAL_DIFF", "GIT_DIFF_OPTS", "GIT_EDITOR",
+    "GIT_SEQUENCE_EDITOR", "GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS",
+    "GIT_ICASE_PATHSPECS", "GIT_REFLOG_ACTION", "GIT_QUARANTINE_PATH", "GIT_DEFAULT_HASH",
+)  # fmt: skip
+"""Variables that would have git work somewhere else or in another way than the project says."""
+_QUIET = {
+    "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_PAGER": "cat", "PAGER": "cat", "GIT_EDITOR": "true",
+    "GIT_ASKPASS": "", "SSH_ASKPASS": "", "GCM_INTERACTIVE": "never",
+}  # fmt: skip
+_SETTINGS = (
+    "core.quotePath=false", "color.ui=false", "diff.noprefix=false", "diff.mnemonicPrefix=false",
+    "core.fsmonitor=false", "advice.detachedHead=false",
+)  # fmt: skip
+
+_SHA = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
+_ADDRESS = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s'\"]*@")
+
+
+class Git:
+    """The repository a project lies in."""
+
+    def __init__(self, project: Project, environ: Mapping[str, str]) -> None:
+        self.project = project
+        self._environ = {
+            name: value
+            for name, value in environ.items()
+            if name not in _ELSEWHERE and not name.startswith(("GIT_TRACE", "DETENT_INPUT_"))
+        }
+        self._environ |= _QUIET
+        self._environ.setdefault("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
+
+    # -- the program ----------------------------------------------------------------------------------------
+
+    async def ask(
+        self,
+        *args: str,
+        ok: Sequence[int] = (0,),
+        stdin: bytes | None = None,
+        limit: int = LARGEST_ANSWER,
+        changes: bool = False,
+        whole: bool = True,
+    ) -> Ran:
+        """What git answers. Anything but an exit code in `ok` is a `ToolError`, as is an answer too long."""
+        env = self._environ if changes else {**self._environ, "GIT_OPTIONAL_LOCKS": "0"}
+        settings = [part for one in _SETTINGS for part in ("-c", one)]
+        try:
+            ran = await run_program(
+                ["git", *settings, *args], cwd=self.project.root, env=env, timeout=TIMEOUT, stdin=stdin,
+                head=limit, stop_when_full=not whole, strays=False,
+            )  # fmt: skip
+        except TimedOut:
+            raise ToolError("timeout", f"git {args[0]} did not end within {TIMEOUT:g} seconds.") from None
+        except ToolError as error:
+            if error.code == "no_program":
+                raise ToolError("no_git", "git is not installed on this machine.") from None
+            raise
+        if ran.out_cut and not whole:
+            return ran
+        if ran.code not in ok:
+            raise fault(args[0], ran)
+        if ran.out_cut:
+            raise ToolError("too_large", f"git {args[0]} answers with more than {limit:,} bytes.")
+        return ran
+
+    async def text(self, *args: str, **options: Any) -> str:
+        """A one-line answer."""
+        return os.fsdecode((await self.ask(*args, **options)).out).rstrip("\n")
+
+    async def names(self, *args: str) -> list[str]:
+        """An answer that is a list of paths from the top of the repository, as paths from the project."""
+        raw = (await self.ask(*args)).out
+        prefix = await self.prefix()
+        return [self._from_here(os.fsdecode(one), prefix) for one in raw.split(b"\0") if one]
+
+    async def prefix(self) -> str:
+        """The way from the top of the repository to the project; empty, or with a slash at its end."""
+        return await self.text("rev-parse", "--show-prefix")
+
+    @staticmethod
+    def _from_here(path: str, prefix: str) -> str:
+        if path.startswith(prefix):
+            return path[len(prefix) :]
+        return os.path.relpath(path, prefix.rstrip("/") or ".").replace(os.sep, "/")
+
+    def specs(self, paths: Sequence[str]) -> list[str]:
+        """Paths as git is to be told them: literally, inside the project, without what runs keep."""
+        wanted = []
+        for path in paths:
+            # The last part is not followed: a link is a file of its own to git.
+            place = self.project.root / path
+            if path.strip("./") and not place.is_dir():
+                place = self.project.entry(path)
+            else:
+                place = self.project.inside(path)
+                if place != self.project.root and self.project.hidden(place):
+                    raise ToolError("protected", f"{told(path)} is not for actions.")
+            relative = place.relative_to(self.project.root).as_posix()
+            wanted.append(f":(literal){relative}" if relative != "." else ".")
+        kept = [f":(exclude,glob){OWN_FOLDER}/*"]
+        for one in self.project.protected:
+            if one != self.project.root and one.is_relative_to(self.project.root):
+                kept.append(f":(exclude,literal){self.project.relative(one)}")
+        return [*wanted, *kept]
+
+    # -- what stands where ----------------------------------------------------------------------------------
+
+    async def sha(self, revision: str, kind: str = "commit") -> str | None:
+        """The full name of what a revision stands for; None when it stands for nothing."""
+        if not isinstance(revision, str) or not revision or revision.startswith("-") or "\0" in revision:
+            raise ToolError("invalid", f"{told(revision)} is no revision.")
+        said = await self.text(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{{kind}}}", ok=(0, 1, 128)
+        )
+        found = said.splitlines()[-1] if said else ""
+        if _SHA.fullmatch(found):
+            return found
+        await self.ask("rev-parse", "--git-dir")  # says so where there is no repository at all
+        return None
+
+    async def branch_name(self) -> str | None:
+        """The branch worked on, also where it has no commit yet; None when HEAD stands on none."""
+        return await self.text("symbolic-ref", "--quiet", "--short", "HEAD", ok=(0, 1)) or None
+
+    async def tree_of(self, revision: str) -> str:
+        """The tree of a base to compare with; HEAD of a repository without commits is the empty one."""
+        found = await self.sha(revision, "tree")
+        if found is not None:
+            return found
+        if revision == "HEAD":
+            return await self.text("hash-object", "-t", "tree", "-w", "--stdin", stdin=b"", changes=True)
+        raise ToolError("no_base", f"there is no revision {told(revision)} in this repository.")
+
+    async def head(self) -> dict[str, Any]:
+        """The commit and branch worked on; null where there is none."""
+        branch = await self.branch_name()
+        sha = await self.sha("HEAD")
+        return {"sha": sha, "branch": branch, "tree": await self.sha("HEAD", "tree") if sha else None}
+
+    async def status(self) -> dict[str, Any]:
+        """Branch, distance from its upstream, and which files are staged, changed, untracked."""
+        raw = (
+            await self.ask(
+                "status",
+                "--porcelain=v2",
+                "-z",
+                "--branch",
+                "--untracked-files=all",
+                "--",
+                *self.specs(["."]),
+            )
+        ).out
+        prefix = await self.prefix()
+        found: dict[str, Any] = {"branch": None, "upstream": None, "ahead": 0, "behind": 0}
+        lists: dict[str, list[str]] = {"staged": [], "unstaged": [], "untracked": []}
+        lines = iter(os.fsdecode(one) for one in raw.split(b"\0"))
+        for line in lines:
+            kind, _, rest = line.partition(" ")
+            if kind == "#":
+                _header(rest, found)
+            elif kind in ("1", "2", "u"):
+                before, changed = rest[0], rest[1]
+                # Path after 7, 8 or 9 fields; a rename tells its old path in the next piece.
+                fields = {"1": 7, "2": 8, "u": 9}[kind]
+                path = self._from_here(rest.split(" ", fields)[-1], prefix)
+                if kind == "2":
+                    next(lines, None)
+                if before != "." and kind != "u":
+                    lists["staged"].append(path)
+                if changed != "." or kind == "u":
+                    lists["unstaged"].append(path)
+            elif kind == "?":
+                lists["untracked"].append(self._from_here(rest, prefix))
+        clean = not any(lists.values())
+        return {**found, **{name: sorted(paths) for name, paths in lists.items()}, "clean": clean}
+
+    async def diff(
+        self, base: str = "HEAD", paths: list[str] | None = None, staged: bool = False
+    ) -> dict[str, Any]:
+        """What differs from a base, as a diff and as counts per file (null for files that are no text)."""
+        tree = await self.tree_of(base)
+        how = ["--cached"] if staged else []
+        return await self.compared([*how, tree], paths or ["."])
+
+    async def compared(self, what: Sequence[str], paths: Sequence[str] | None) -> dict[str, Any]:
+        """Diff and counts of what `git diff` is told; of everything where no paths are said."""
+        where = ["--relative", "--", *self.specs(paths)] if paths is not None else ["--"]
+        options = ["--no-ext-diff", "--no-textconv", "--no-color", "-M", *what, *where]
+        counts = (await self.ask("diff", "--numstat", "-z", *options)).out
+        ran = await self.ask("diff", *options, limit=LONGEST_DIFF, whole=False)
+        text = ran.out.decode("utf-8", "replace")
+        if ran.out_cut:
+            text = text[: text.rfind("\n") + 1]
+        return {"diff": text, "files": _counts(counts), "truncated": bool(ran.out_cut)}
+
+    async def log(self, base: str, limit: int = 50) -> dict[str, Any]:
+        """Commits since a base, newest first."""
+        most = max(0, min(limit, MOST_COMMITS))
+        if await self.sha("HEAD") is None:
+            return {"commits": []}
+        since = await self.sha(base)
+        if since is None:
+            raise ToolError("no_base", f"there is no commit {told(base)} in this repository.")
+        ran = await self.ask(
+            "log", "-z", f"--max-count={most}", "--no-color", "--format=tformat:%H%x00%an%x00%aI%x00%s",
+            f"{since}..HEAD", "--",
+        )  # fmt: skip
+        parts = ran.out.decode("utf-8", "replace").split("\0")[:-1]
+        rows = (parts[at : at + 4] for at in range(0, len(parts) - 3, 4))
+        return {
+            "commits": [dict(zip(("sha", "author", "date", "subject"), row, strict=True)) for row in rows]
+        }
+
+
+def _header(said: str, found: dict[str, Any]) -> None:
+    name, _, value = said.partition(" ")
+    if name == "branch.head" and value != "(detached)":
+        found["branch"] = value
+    elif name == "branch.upstream":
+        found["upstream"] = value
+    elif name == "branch.ab":
+        ahead, behind = value.split(" ")
+        found["ahead"], found["behind"] = int(ahead), -int(behind)
+
+
+def _counts(raw: bytes) -> list[dict[str, Any]]:
+    """`git diff --numstat -z`: two counts and a path; of a rename, two paths in pieces of their own."""
+    found = []
+    pieces = iter(raw.split(b"\0"))
+    for piece in pieces:
+        if not piece:
+            continue
+        added, removed, path = piece.split(b"\t", 2)
+        if not path:
+            next(pieces)
+            path = next(pieces)
+        found.append(
+            {
+                "path": os.fsdecode(path),
+                "added": None if added == b"-" else int(added),
+                "removed": None if removed == b"-" else int(removed),
+            }
+        )
+    return found
+
+
+_FAULTS: tuple[tuple[str, str, str, bool], ...] = (
+    (
+        "not a git repository",
+        "no_repository",
+        "the project is in no git repository; run `git init` there",
+        False,
+    ),
+    (
+        "dubious ownership",
+        "not_trusted",
+        "git does not trust this repository's owner; see safe.directory",
+        False,
+    ),
+    (".lock': File exists", "locked", "another git process is at work in this repository", True),
+    ("unable to auto-detect email", "no_identity", "git knows no name and address to commit under", False),
+    ("Please tell me who you are", "no_identity", "git knows no name and address to commit under", False),
+    ("empty ident name", "no_identity", "git knows no name and address to commit under", False),
+    ("did not match any file", "no_file", "a path named is not in the project", False),
+    ("are ignored by one of your .gitignore", "ignored", "a path named is ignored by .gitignore", False),
+    ("error building trees", "unmerged", "a merge with conflicts is under way; finish it first", False),
+    ("Authentication failed", "auth", "the remote does not accept who asks", False),
+    ("could not read Username", "auth", "the remote wants to know who asks, and nobody can be asked", False),
+    ("Permission denied (publickey", "auth", "the remote does not accept who asks", False),
+    ("Host key verification failed", "auth", "the remote's host key is not known here", False),
+    ("Could not resolve host", "unreachable", "the remote cannot be reached", True),
+    ("Connection refused", "unreachable", "the remote cannot be reached", True),
+    ("Connection timed out", "unreachable", "the remote cannot be reached", True),
+    ("Connection reset", "unreachable", "the connection to the remote broke off", True),
+    ("does not appear to be a git repository", "no_remote", "there is no repository at the remote", False),
+    (
+        "would be overwritten by checkout",
+        "conflict",
+        "changed files stand in the way of the other branch",
+        False,
+    ),
+)
+"""What git says when something is wrong: our code, in words, whether trying again may help."""
+
+
+def fault(what: str, ran: Ran) -> ToolError:
+    """What git complained about, without addresses that may hold passwords."""
+    said = ran.err.decode("utf-8", "replace")
+    for words, code, meaning, transient in _FAULTS:
+        if words in said:
+            return ToolError(code, f"{meaning} (git {what}).", transient=transient)
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    first = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[0] if lines else "")
+    shown = _ADDRESS.sub(r"\1***@", first)[:200]
+    return ToolError("git_failed", f"git {what} ended with code {ran.code}{f': {shown}' if shown else ''}.")
+
+
+def query_tools(git: Git) -> list[Tool]:
+    """Git's queries."""
+    return [
+        Tool("git.status", git.status, "query",
+             description="Branch, distance from upstream, and which files are staged, changed, untracked."),
+        Tool("git.diff", git.diff, "query",
+             description="What differs from a base, as a diff and as counts per file."),
+        Tool("git.log", git.log, "query", description="Commits since a base, newest first."),
+        Tool("git.head", git.head, "query", description="The commit and branch worked on."),
+    ]  # fmt: skip

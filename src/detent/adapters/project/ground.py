@@ -1,0 +1,216 @@
+"""A project's folder: where a path in it leads, what in it is not for actions, and writing all or nothing.
+
+Links are followed before a path is judged, so that none leads out. Git's own files, and what runs keep for
+themselves, are neither read nor written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import BinaryIO
+
+from detent.engine.tools import ToolError
+
+OWN_FOLDER = ".detent"
+READABLE = "workflows"
+"""The one part of our own folder that may be looked at: it is the project's, and under version control."""
+PIECE = 1024 * 1024
+"""Bytes read at a time."""
+LONGEST = 4000
+"""Characters of a path."""
+
+_PASSING = frozenset({errno.ENOSPC, errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EMFILE, errno.ENFILE})
+
+
+class Project:
+    """The folder actions work in.
+
+    `state` is where backups, spools, notices and marks are kept; `protected` are further files and folders
+    that are not for actions, such as the store.
+    """
+
+    def __init__(self, root: Path, state: Path, protected: Iterable[Path] = ()) -> None:
+        self.root = Path(root).resolve()
+        self.state = Path(state).resolve()
+        self.protected = (self.state, *(Path(one).resolve() for one in protected))
+
+    # -- where paths lead -----------------------------------------------------------------------------------
+
+    def readable(self, said: str) -> Path:
+        """The file a path means, for reading; a `ToolError` when there is none or it is not for actions."""
+        path = self.inside(said)
+        if self.hidden(path):
+            raise ToolError("protected", f"{told(said)} is not for actions: git's files, or what runs keep.")
+        if not path.is_file():
+            what = "a folder" if path.is_dir() else "not there"
+            raise ToolError("no_file", f"{told(said)} is {what}; a file of the project is needed.")
+        return path
+
+    def writable(self, said: str) -> Path:
+        """Where a path leads, for writing; a `ToolError` when nothing may be written there."""
+        return self._checked(self.inside(said), said)
+
+    def entry(self, said: str) -> Path:
+        """The name itself, a link in its last part not followed: for removing it."""
+        path = self._joined(said)
+        if path.name in ("", ".", ".."):
+            return self.writable(said)
+        try:
+            path = path.parent.resolve() / path.name
+        except (OSError, RuntimeError):
+            raise ToolError("invalid", f"{told(said)} is no usable path.") from None
+        if not path.is_relative_to(self.root):
+            raise _outside(said)
+        return self._checked(path, said)
+
+    def folder(self, said: str) -> Path:
+        """A folder of the project."""
+        path = self.inside(said)
+        if self.hidden(path):
+            raise ToolError("protected", f"{told(said)} is not for actions.")
+        if not path.is_dir():
+            raise ToolError("no_folder", f"there is no folder {told(said)} in the project.")
+        return path
+
+    def inside(self, said: str) -> Path:
+        """Where a path leads with links followed; a `ToolError` when that is not in the project."""
+        try:
+            path = self._joined(said).resolve()
+        except (OSError, RuntimeError, ValueError):  # too long, links in a circle
+            raise ToolError("invalid", f"{told(said)} is no usable path.") from None
+        if not path.is_relative_to(self.root):
+            raise _outside(said)
+        return path
+
+    def hidden(self, path: Path) -> bool:
+        """Git's own, or ours: not for actions to see."""
+        parts = [part.lower() for part in path.relative_to(self.root).parts]
+        if ".git" in parts or any(path.is_relative_to(one) for one in self.protected):
+            return True
+        return len(parts) > 1 and parts[0] == OWN_FOLDER and parts[1] != READABLE
+
+    def relative(self, path: Path) -> str:
+        """A path as actions name it."""
+        return path.relative_to(self.root).as_posix()
+
+    def _joined(self, said: str) -> Path:
+        if not isinstance(said, str) or not said.strip() or "\0" in said or len(said) > LONGEST:
+            raise ToolError("invalid", "a path is a text that is not empty, without null characters.")
+        return self.root / said
+
+    def _checked(self, path: Path, said: str) -> Path:
+        if path == self.root:
+            raise ToolError("outside", f"{told(said)} is the project itself, no file of it.")
+        first = path.relative_to(self.root).parts[0].lower()
+        if self.hidden(path) or first == OWN_FOLDER:
+            raise ToolError(
+                "protected", f"{told(said)} is not for actions to change: git's files, or what runs keep."
+            )
+        if path.is_dir() and not path.is_symlink():
+            raise ToolError("folder", f"{told(said)} is a folder.")
+        return path
+
+    # -- writing --------------------------------------------------------------------------------------------
+
+    def write(self, place: Path, write: Callable[[BinaryIO], None], mode: int | None = None) -> None:
+        """Have a file written: whole under its name, or not at all. `mode` None keeps what is there."""
+        temporary: Path | None = None
+        try:
+            if mode is None:
+                with contextlib.suppress(OSError):
+                    mode = stat.S_IMODE(place.stat().st_mode)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            temporary = self._beside(place)
+            with open_new(temporary) as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            if mode is not None:
+                temporary.chmod(mode)
+            temporary.replace(place)
+            sync(place.parent)
+        except OSError as error:
+            raise ToolError(
+                "not_written", f"{told(place.name)} cannot be written ({error.strerror}).",
+                transient=error.errno in _PASSING,
+            ) from error  # fmt: skip
+        finally:
+            if temporary is not None:
+                with contextlib.suppress(OSError):
+                    temporary.unlink(missing_ok=True)
+
+    def keep(self, place: Path, raw: bytes) -> None:
+        """Write one of our own files, whole or not at all."""
+        self.write(place, lambda file: _all(file, raw), 0o600)
+
+    def _beside(self, place: Path) -> Path:
+        """A name for the file while it is written: among our own, where the same disk holds both."""
+        spare = self.state / "tmp"
+        spare.mkdir(parents=True, exist_ok=True)
+        name = f"{secrets.token_hex(8)}.tmp"
+        if spare.stat().st_dev == place.parent.stat().st_dev:
+            return spare / name
+        return place.parent / f".{name}"
+
+
+def _all(file: BinaryIO, raw: bytes) -> None:
+    file.write(raw)
+
+
+def open_new(path: Path) -> BinaryIO:
+    """A file that was not there, for writing, with the rights new files get."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb")
+
+
+def sync(folder: Path) -> None:
+    """Make a new name survive a power cut, where folders can be synced."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def fingerprint(path: Path) -> tuple[int, str]:
+    """Size and SHA-256 of a file; a `ToolError` when it cannot be read."""
+    digest, size = hashlib.sha256(), 0
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(PIECE):
+                digest.update(piece)
+                size += len(piece)
+    except OSError as error:
+        raise ToolError("not_read", f"{told(path.name)} cannot be read ({error.strerror}).") from error
+    return size, digest.hexdigest()
+
+
+def content(path: Path, most: int, said: str) -> bytes:
+    """A file's bytes; a `ToolError` when there are more than `most`."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(most + 1)
+    except OSError as error:
+        raise ToolError("not_read", f"{told(said)} cannot be read ({error.strerror}).") from error
+    if len(raw) > most:
+        size = path.stat().st_size
+        raise ToolError("too_large", f"{told(said)} has {size:,} bytes; at most {most:,} are read here.")
+    return raw
+
+
+def told(said: object) -> str:
+    """A path for a message: short and on one line."""
+    shown = "".join(char if char.isprintable() else "?" for char in str(said))
+    return f"'{shown if len(shown) <= 120 else shown[:119] + '…'}'"
+
+
+def _outside(said: str) -> ToolError:
+    return ToolError("outside", f"{told(said)} lies outside the project folder.")

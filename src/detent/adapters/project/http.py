@@ -1,0 +1,257 @@
+"""Fetching from the web: one resource by GET, bounded in time, size and redirects.
+
+Errors name the host and never the rest of an address, nor a header: both may hold secrets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+from detent.adapters.project.ground import Project, open_new, told
+from detent.engine.step import Transient
+from detent.engine.tools import Tool, ToolError
+from detent.kernel.errors import IntegrationMissing
+
+MOST_REDIRECTS = 5
+LARGEST_DOWNLOAD = 1024 * 1024 * 1024
+LARGEST_TEXT = 50 * 1024 * 1024
+LONGEST_WAIT = 3600.0
+"""Seconds we let a server tell us to wait."""
+SPOOL_AGE = 7 * 24 * 3600.0
+"""Seconds after which what was fetched and never used is thrown away."""
+_FORGOTTEN = frozenset({"set-cookie", "set-cookie2", "www-authenticate", "proxy-authenticate"})
+"""Headers of an answer that are not handed on."""
+_ANYWHERE = frozenset({"accept", "accept-language", "user-agent"})
+"""Headers that may go along to another host when it redirects us."""
+_HERE = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Web:
+    """The web, as far as steps may see it."""
+
+    def __init__(self, project: Project, largest: int = LARGEST_DOWNLOAD) -> None:
+        self._project = project
+        self._largest = largest
+
+    async def fetch(
+        self,
+        url: str,
+        headers: dict[str, str] | None = None,
+        timeout: float = 30,
+        max_bytes: int = 5_000_000,
+        spool: bool = False,
+    ) -> dict[str, Any]:
+        """A web resource: status, headers and body; with `spool` the body is kept for `files.write`."""
+        if not 0 < timeout <= LONGEST_WAIT:
+            raise ToolError("invalid", f"a timeout is more than 0 and at most {LONGEST_WAIT:g} seconds.")
+        most = self._largest if spool else max(0, min(max_bytes, LARGEST_TEXT))
+        host = _host(url)
+        httpx = _httpx()
+        sink = _Sink(self._spools() if spool else None)
+        try:
+            async with asyncio.timeout(timeout):
+                status, said, kind = await self._followed(url, dict(headers or {}), timeout, most, sink)
+            body = sink.done() if 200 <= status < 300 or not spool else None
+        except (TimeoutError, httpx.TimeoutException):
+            raise Transient(f"'{host}' did not answer within {timeout:g} seconds.") from None
+        except (httpx.ConnectError, httpx.ProxyError):
+            raise Transient(f"'{host}' cannot be reached.") from None
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError, UnicodeError):
+            raise ToolError(
+                "invalid", f"'{host}' cannot be asked like this: a bad address or header."
+            ) from None
+        except httpx.DecodingError:
+            raise ToolError("bad_answer", f"'{host}' gave an answer that cannot be unpacked.") from None
+        except httpx.TransportError:
+            raise Transient(f"'{host}' broke off the connection.") from None
+        finally:
+            sink.drop()
+        if status in (429, 503):
+            wait = _wait(said.get("retry-after"))
+            raise Transient(f"'{host}' cannot answer now ({status}).", wait)
+        known = {"status": status, "headers": said, "bytes": sink.size, "sha256": sink.sha256, "spool": None}
+        if spool:
+            return {**known, "text": "", "json": None, "spool": sink.sha256 if body is not None else None}
+        assert isinstance(body, bytes)
+        return {**known, "text": _text(body, kind), "json": _json(body, said.get("content-type", ""))}
+
+    async def _followed(
+        self, url: str, headers: dict[str, str], timeout: float, most: int, sink: _Sink
+    ) -> tuple[int, dict[str, str], str | None]:
+        """The first answer that is no redirect."""
+        httpx = _httpx()
+        for _ in range(MOST_REDIRECTS + 1):
+            local = urlsplit(url).hostname in _HERE
+            async with (
+                httpx.AsyncClient(timeout=timeout, follow_redirects=False, trust_env=not local) as client,
+                client.stream("GET", url, headers=headers) as answer,
+            ):
+                to = answer.headers.get("location")
+                if answer.status_code in (301, 302, 303, 307, 308) and to:
+                    following = urljoin(url, to)
+                    _host(following)
+                    if urlsplit(url).scheme == "https" and urlsplit(following).scheme != "https":
+                        raise ToolError("redirect", f"'{_host(url)}' leads from https to http; not followed.")
+                    if urlsplit(following)[:2] != urlsplit(url)[:2]:
+                        headers = {name: one for name, one in headers.items() if name.lower() in _ANYWHERE}
+                    url = following
+                    continue
+                async for piece in answer.aiter_bytes():
+                    sink.take(piece)
+                    if sink.size > most:
+                        raise ToolError("too_large", f"'{_host(url)}' gives more than {most:,} bytes.")
+                found = {
+                    name.lower(): value
+                    for name, value in answer.headers.items()
+                    if name.lower() not in _FORGOTTEN
+                }
+                return answer.status_code, found, answer.charset_encoding
+        raise ToolError("redirect", f"'{_host(url)}' redirects more than {MOST_REDIRECTS} times.")
+
+    def _spools(self) -> Path:
+        """Where fetched bodies wait to be written; those nobody came for are thrown away."""
+        folder = self._project.state / "spools"
+        folder.mkdir(parents=True, exist_ok=True)
+        old = time.time() - SPOOL_AGE
+        for one in folder.iterdir():
+            with contextlib.suppress(OSError):
+                if one.stat().st_mtime < old:
+                    one.unlink()
+        return folder
+
+
+class _Sink:
+    """Takes a body in, in memory or into a file."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._path = folder / f"{secrets.token_hex(8)}.part" if folder is not None else None
+        self._file = open_new(self._path) if self._path is not None else None
+        self._pieces: list[bytes] = []
+        self._digest, self.size = hashlib.sha256(), 0
+
+    def take(self, piece: bytes) -> None:
+        self._digest.update(piece)
+        self.size += len(piece)
+        if self._file is not None:
+            self._file.write(piece)
+        else:
+            self._pieces.append(piece)
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+    def done(self) -> bytes | Path:
+        """The body, or the file that holds it under its SHA-256."""
+        if self._file is None or self._path is None or self._folder is None:
+            return b"".join(self._pieces)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        place = self._folder / self.sha256
+        self._path.replace(place)
+        return place
+
+    def drop(self) -> None:
+        """Put away what is left of an unfinished file."""
+        if self._file is not None and self._path is not None:
+            self._file.close()
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
+
+
+def _httpx() -> Any:
+    try:
+        import httpx
+    except ImportError as error:
+        raise IntegrationMissing(
+            "Fetching from the web needs httpx: pip install 'detent[models]'."
+        ) from error
+    return httpx
+
+
+def _host(url: str) -> str:
+    """The host of an address; a `ToolError` when it is none of the web."""
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else urlsplit("")
+        host = parts.hostname
+        _ = parts.port
+    except ValueError:
+        host, parts = None, urlsplit("")
+    if parts.scheme.lower() not in ("http", "https") or not host:
+        raise ToolError(
+            "invalid",
+            f"an address begins with http:// or https:// and names a host, not {told(parts.scheme)}.",
+        )
+    return host
+
+
+def _wait(said: str | None) -> float | None:
+    """Seconds a server asks us to wait, as far as we listen."""
+    if not said:
+        return None
+    if said.strip().isdigit():
+        return min(float(said), LONGEST_WAIT)
+    try:
+        until = parsedate_to_datetime(said)
+    except (TypeError, ValueError):
+        return None
+    until = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
+    return max(0.0, min((until - datetime.now(UTC)).total_seconds(), LONGEST_WAIT))
+
+
+def _text(body: bytes, charset: str | None) -> str:
+    try:
+        return body.decode(charset or "utf-8", "replace")
+    except LookupError:
+        return body.decode("utf-8", "replace")
+
+
+def _json(body: bytes, kind: str) -> Any:
+    """The value of a body that says it is JSON, and is."""
+    if "json" not in kind.lower():
+        return None
+    try:
+        return json.loads(body, parse_constant=_refused)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refused(_: str) -> Any:
+    raise ValueError("no JSON value")
+
+
+async def post(url: str, body: Mapping[str, Any], headers: Mapping[str, str], timeout: float) -> int:
+    """Send JSON to an address; the status it answers with. Exceptions leave open whether it arrived."""
+    host, httpx = _host(url), _httpx()
+    local = urlsplit(url).hostname in _HERE
+    try:
+        async with httpx.AsyncClient(timeout=timeout, follow_redirects=False, trust_env=not local) as client:
+            answer = await client.post(url, json=dict(body), headers=dict(headers))
+            return int(answer.status_code)
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError):
+        raise ToolError("unreachable", f"'{host}' cannot be reached.", transient=True) from None
+    except httpx.HTTPError as error:
+        # Without what httpx says: it may name the whole address.
+        raise ConnectionError(f"'{host}' did not answer ({type(error).__name__}).") from None
+
+
+def http_tools(web: Web) -> list[Tool]:
+    """The tools for the web."""
+    return [
+        Tool("http.fetch", web.fetch, "query",
+             description="A web resource by GET: status, headers, text, json, bytes, sha256."),
+    ]  # fmt: skip

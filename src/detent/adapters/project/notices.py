@@ -1,0 +1,90 @@
+"""Telling people: a notice in a file of its own, or sent to a web hook, once and under a name that stays."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from detent.adapters.project.ground import Project
+from detent.adapters.project.http import post
+from detent.adapters.project.marks import Marks, read_json, root_of
+from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, Tool, ToolError
+
+LONGEST = 20_000
+"""Characters of a message."""
+TIMEOUT = 15.0
+
+
+class Notices:
+    """Where notices go: files in `folder`, and the web hook where there is one."""
+
+    def __init__(
+        self,
+        project: Project,
+        marks: Marks,
+        webhook: str | None = None,
+        folder: Path | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._project = project
+        self._marks = marks
+        self._webhook = webhook
+        self._folder = folder if folder is not None else project.state / "notices"
+        self._clock = clock
+
+    async def send(
+        self, call: EffectCall, message: str, title: str = "", channel: Literal["file", "webhook"] = "file"
+    ) -> dict[str, Any]:
+        """Tell people something, once."""
+        if not message.strip() or len(message) + len(title) > LONGEST:
+            raise ToolError("invalid", f"a notice has 1 to {LONGEST:,} characters.")
+        name = hashlib.sha256(call.idempotency_key.encode()).hexdigest()[:24]
+        at = (
+            datetime.fromtimestamp(self._clock(), UTC)
+            .isoformat(timespec="milliseconds")
+            .replace("+00:00", "Z")
+        )
+        notice = {"id": name, "run": root_of(call.run_id), "title": title, "message": message, "at": at}
+        return self._write(notice) if channel == "file" else await self._post(call, notice)
+
+    def probe(self, message: str, title: str = "", channel: Literal["file", "webhook"] = "file") -> Any:
+        """A file may be written again, for it goes by the same name; what a web hook got is not known."""
+        return NOT_DONE if channel == "file" else UNKNOWN
+
+    def _write(self, notice: dict[str, Any]) -> dict[str, Any]:
+        place = self._folder / f"{notice['id']}.json"
+        there = read_json(place)
+        if there is None:
+            self._project.keep(place, json.dumps(notice, ensure_ascii=False, indent=2).encode())
+            there = notice
+        return {"channel": "file", "id": there["id"], "delivered_at": there["at"]}
+
+    async def _post(self, call: EffectCall, notice: dict[str, Any]) -> dict[str, Any]:
+        if self._webhook is None:
+            raise ToolError(
+                "not_configured", "there is no web hook; set `workflow.webhook`, or use the channel 'file'."
+            )
+        if (note := self._marks.get(call)) is not None:
+            return {"channel": "webhook", "id": notice["id"], "delivered_at": note["at"]}
+        status = await post(self._webhook, notice, {"idempotency-key": notice["id"]}, TIMEOUT)
+        if status in (408, 425, 429, 503):
+            raise ToolError("busy", f"the web hook cannot take it now ({status}).", transient=True)
+        if 300 <= status < 500:
+            raise ToolError("refused", f"the web hook refused the notice ({status}).")
+        if status >= 500:
+            raise ConnectionError(f"the web hook failed ({status}); whether it told anybody is not known.")
+        self._marks.put(call, {"at": notice["at"]})
+        return {"channel": "webhook", "id": notice["id"], "delivered_at": notice["at"]}
+
+
+def notice_tools(notices: Notices) -> list[Tool]:
+    """The tools for notices."""
+    return [
+        Tool("notify.send", notices.send, probe=notices.probe, wants_call=True,
+             description="Tell people something, once. The receipt says channel, delivered_at."),
+    ]  # fmt: skip

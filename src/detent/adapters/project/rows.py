@@ -1,0 +1,311 @@
+"""Rows in SQLite files: put there by key in one transaction, and brought back exactly.
+
+What rows held before stands in a table beside them, written in the same transaction as the change. A batch
+goes by its run and its content, so loading it again changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import math
+import sqlite3
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from detent.adapters.project.ground import Project, told
+from detent.adapters.project.marks import root_of
+from detent.engine.tools import EffectCall, Tool, ToolError
+from detent.kernel.plain import digest
+
+Blobs = Callable[[str], Awaitable[bytes | None]]
+
+BUSY = 30.0
+"""Seconds to wait for another process."""
+LONGEST_NAME = 128
+
+# One line per batch of a run: what became of it.
+BATCHES = """CREATE TABLE IF NOT EXISTS detent_batches (
+    run TEXT NOT NULL, target TEXT NOT NULL, batch TEXT NOT NULL, state TEXT NOT NULL,
+    created INTEGER NOT NULL, first INTEGER NOT NULL, second INTEGER NOT NULL,
+    PRIMARY KEY (run, target, batch)) WITHOUT ROWID"""
+# One line per row a batch changed: its key, and what it held; NULL where it was not there.
+UNDO = """CREATE TABLE IF NOT EXISTS detent_undo (
+    id INTEGER PRIMARY KEY, run TEXT NOT NULL, target TEXT NOT NULL, batch TEXT NOT NULL,
+    key TEXT NOT NULL, before TEXT)"""
+UNDO_INDEX = "CREATE INDEX IF NOT EXISTS detent_undo_batch ON detent_undo (run, target, batch)"
+FIND_BATCH = (
+    "SELECT state, created, first, second FROM detent_batches WHERE run = ? AND target = ? AND batch = ?"
+)
+PUT_BATCH = "INSERT OR REPLACE INTO detent_batches VALUES (?, ?, ?, ?, ?, ?, ?)"
+PUT_UNDO = "INSERT INTO detent_undo (run, target, batch, key, before) VALUES (?, ?, ?, ?, ?)"
+FIND_UNDO = (
+    "SELECT id, key, before FROM detent_undo WHERE run = ? AND target = ? AND batch = ? ORDER BY id DESC"
+)
+DROP_UNDO = "DELETE FROM detent_undo WHERE run = ? AND target = ? AND batch = ?"
+HAS_TABLE = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE"
+
+
+class Rows:
+    """The rows of SQLite files in a project. `blobs` gives what steps have kept beside the journal."""
+
+    def __init__(self, project: Project, blobs: Blobs | None = None) -> None:
+        self._project = project
+        self._blobs = blobs
+
+    async def upsert(
+        self, call: EffectCall, database: str, table: str, key: str | list[str], batch: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Make a table hold the rows of a batch, one per key."""
+        place = self._project.writable(database)
+        name, columns, rows = await self._batch(batch)
+        keys = _keys(key, columns)
+        run = root_of(call.run_id)
+        _identifier(table, "table")
+        for column in columns:
+            _identifier(column, "column")
+
+        def work(link: sqlite3.Connection) -> dict[str, Any]:
+            there = link.execute(FIND_BATCH, (run, table, name)).fetchone()
+            if there is not None and there[0] == "loaded":
+                return {"inserted": there[2], "updated": there[3]}
+            created = _prepared(link, table, columns, keys, rows)
+            inserted, updated = _load(link, (run, table, name), columns, keys, rows)
+            link.execute(PUT_BATCH, (run, table, name, "loaded", created, inserted, updated))
+            return {"inserted": inserted, "updated": updated}
+
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return await asyncio.to_thread(_within, place, database, work)
+
+    async def restore(
+        self, call: EffectCall, database: str, table: str, key: str | list[str], batch: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Bring the rows of one batch of this run back to what they were before."""
+        place = self._project.writable(database)
+        name = _name_of(batch)
+        run = root_of(call.run_id)
+        _identifier(table, "table")
+        if not place.is_file():
+            return {"restored": 0, "removed": 0}
+
+        def work(link: sqlite3.Connection) -> dict[str, Any]:
+            there = link.execute(FIND_BATCH, (run, table, name)).fetchone()
+            if there is None:
+                return {"restored": 0, "removed": 0}
+            if there[0] == "restored":
+                return {"restored": there[2], "removed": there[3]}
+            restored, removed = _undo(link, (run, table, name))
+            quoted = _quoted(table)
+            if there[1] and link.execute(f"SELECT 1 FROM {quoted} LIMIT 1").fetchone() is None:
+                link.execute(f"DROP TABLE {quoted}")
+            link.execute(PUT_BATCH, (run, table, name, "restored", there[1], restored, removed))
+            return {"restored": restored, "removed": removed}
+
+        return await asyncio.to_thread(_within, place, database, work)
+
+    async def _batch(self, batch: Mapping[str, Any]) -> tuple[str, list[str], list[list[Any]]]:
+        """Identity, columns and rows of a batch: as it stands, or kept beside the journal."""
+        name, value = _name_of(batch), dict(batch)
+        if "$blob" in batch:
+            raw = await self._blobs(str(batch["$blob"])) if self._blobs is not None else None
+            if raw is None:
+                raise ToolError("gone", "the batch is not kept (any more); read the table again.")
+            value = json.loads(raw)
+        columns, rows = value.get("columns"), value.get("rows")
+        if not isinstance(columns, list) or not isinstance(rows, list) or not columns:
+            raise ToolError("invalid", "a batch has columns and rows.")
+        if any(not isinstance(row, list) or len(row) != len(columns) for row in rows):
+            raise ToolError("invalid", "each row of a batch has a value for each column.")
+        return name, columns, rows
+
+
+def _name_of(batch: Mapping[str, Any]) -> str:
+    said = batch.get("$blob")
+    return str(said) if said is not None else digest(dict(batch))
+
+
+def _within(place: Path, said: str, work: Callable[[sqlite3.Connection], dict[str, Any]]) -> dict[str, Any]:
+    """Do something in one transaction, alone among all processes."""
+    try:
+        with closing(sqlite3.connect(place, timeout=BUSY, isolation_level=None)) as link:
+            link.execute("BEGIN IMMEDIATE")
+            try:
+                for statement in (BATCHES, UNDO, UNDO_INDEX):
+                    link.execute(statement)
+                answer = work(link)
+            except BaseException:
+                link.execute("ROLLBACK")
+                raise
+            link.execute("COMMIT")
+            return answer
+    except sqlite3.OperationalError as error:
+        busy = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+        raise ToolError(
+            "busy" if busy else "database", f"{told(said)} {_words(error)}.", transient=busy
+        ) from error
+    except (sqlite3.DatabaseError, OverflowError) as error:
+        raise ToolError("database", f"{told(said)} {_words(error)}.") from error
+
+
+def _words(error: Exception) -> str:
+    name = getattr(error, "sqlite_errorname", None) or type(error).__name__
+    known = {
+        "SQLITE_BUSY": "is in use by another process for too long",
+        "SQLITE_LOCKED": "is in use by another process for too long",
+        "SQLITE_NOTADB": "is no SQLite file",
+        "SQLITE_READONLY": "is read-only",
+        "SQLITE_CANTOPEN": "cannot be opened",
+        "OverflowError": "cannot hold a whole number that large",
+    }
+    return known.get(name, f"refused the rows ({name})")
+
+
+def _identifier(name: Any, what: str) -> None:
+    wrong = not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME
+    if wrong or any(not char.isprintable() for char in name):
+        raise ToolError("invalid", f"a {what} has a name of 1 to {LONGEST_NAME} printable characters.")
+    if what == "table" and name.lower().startswith(("sqlite_", "detent_")):
+        raise ToolError("protected", f"{told(name)} is no table for actions.")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _keys(said: str | list[str], columns: Sequence[str]) -> list[str]:
+    keys = [said] if isinstance(said, str) else list(said)
+    missing = [key for key in keys if key not in columns]
+    if not keys or missing:
+        there = ", ".join(columns[:20])
+        raise ToolError(
+            "invalid", f"the key {told(', '.join(missing) or 'nothing')} is no column; there is: {there}."
+        )
+    return keys
+
+
+def _prepared(
+    link: sqlite3.Connection, table: str, columns: list[str], keys: list[str], rows: list[list[Any]]
+) -> int:
+    """Have the table there; 1 when it was made now."""
+    if link.execute(HAS_TABLE, (table,)).fetchone() is not None:
+        there = {row[1].lower() for row in link.execute(f"PRAGMA table_info({_quoted(table)})")}
+        missing = [column for column in columns if column.lower() not in there]
+        if missing:
+            raise ToolError("no_column", f"table {told(table)} has no column {told(missing[0])}.")
+        return 0
+    kinds = [_kind([row[at] for row in rows]) for at in range(len(columns))]
+    parts = [f"{_quoted(column)} {kind}" for column, kind in zip(columns, kinds, strict=True)]
+    parts.append(f"PRIMARY KEY ({', '.join(_quoted(one) for one in keys)})")
+    link.execute(f"CREATE TABLE {_quoted(table)} ({', '.join(parts)})")
+    return 1
+
+
+def _kind(values: list[Any]) -> str:
+    there = [value for value in values if value is not None]
+    if there and all(isinstance(value, int) for value in there):
+        return "INTEGER"
+    if there and all(isinstance(value, int | float) for value in there):
+        return "REAL"
+    return "TEXT" if any(isinstance(value, str) for value in there) else ""
+
+
+def _load(
+    link: sqlite3.Connection, which: tuple[str, str, str], columns: list[str], keys: list[str],
+    rows: list[list[Any]],
+) -> tuple[int, int]:  # fmt: skip
+    quoted = _quoted(which[1])
+    at = [columns.index(one) for one in keys]
+    others = [index for index in range(len(columns)) if index not in at]
+    where = " AND ".join(f"{_quoted(one)} = ?" for one in keys)
+    shown = ", ".join(_quoted(one) for one in columns)
+    find = f"SELECT {shown} FROM {quoted} WHERE {where} LIMIT 2"
+    put = f"INSERT INTO {quoted} ({shown}) VALUES ({', '.join('?' * len(columns))})"
+    change = (
+        f"UPDATE {quoted} SET {', '.join(f'{_quoted(columns[one])} = ?' for one in others)} WHERE {where}"
+    )
+    # One row per key: the last of a batch counts.
+    chosen: dict[tuple[Any, ...], list[Any]] = {}
+    for row in rows:
+        stored = [_stored(value) for value in row]
+        name = tuple(stored[one] for one in at)
+        if any(part is None for part in name):
+            raise ToolError("no_key", "a row of the batch has no value in its key column.")
+        chosen[name] = stored
+    inserted = updated = 0
+    for name, row in chosen.items():
+        there = link.execute(find, name).fetchall()
+        if len(there) > 1:
+            raise ToolError("not_unique", f"table {told(which[1])} holds several rows under one key.")
+        key = json.dumps({one: _packed(part) for one, part in zip(keys, name, strict=True)})
+        if not there:
+            link.execute(put, row)
+            link.execute(PUT_UNDO, (*which, key, None))
+            inserted += 1
+            continue
+        updated += 1
+        before = {columns[one]: _packed(there[0][one]) for one in others}
+        if others:
+            link.execute(change, [*(row[one] for one in others), *name])
+        link.execute(PUT_UNDO, (*which, key, json.dumps(before)))
+    return inserted, updated
+
+
+def _undo(link: sqlite3.Connection, which: tuple[str, str, str]) -> tuple[int, int]:
+    quoted = _quoted(which[1])
+    restored = removed = 0
+    if link.execute(HAS_TABLE, (which[1],)).fetchone() is None:
+        link.execute(DROP_UNDO, which)
+        return 0, 0
+    for _, said, before in link.execute(FIND_UNDO, which).fetchall():
+        key = {name: _unpacked(value) for name, value in json.loads(said).items()}
+        where = " AND ".join(f"{_quoted(one)} = ?" for one in key)
+        if before is None:
+            removed += link.execute(f"DELETE FROM {quoted} WHERE {where}", list(key.values())).rowcount
+            continue
+        values = {name: _unpacked(value) for name, value in json.loads(before).items()}
+        if values:
+            setting = ", ".join(f"{_quoted(one)} = ?" for one in values)
+            link.execute(f"UPDATE {quoted} SET {setting} WHERE {where}", [*values.values(), *key.values()])
+        restored += 1
+    link.execute(DROP_UNDO, which)
+    return restored, removed
+
+
+def _stored(value: Any) -> Any:
+    """A value as SQLite keeps it; what is nested, as JSON."""
+    if isinstance(value, bool):
+        return int(value)
+    return (
+        value
+        if value is None or isinstance(value, str | int | float)
+        else json.dumps(value, ensure_ascii=False)
+    )
+
+
+def _packed(value: Any) -> Any:
+    """What a column held, as JSON that reads back exactly."""
+    if isinstance(value, bytes):
+        return {"$bytes": base64.b64encode(value).decode()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$real": repr(value)}
+    return value
+
+
+def _unpacked(value: Any) -> Any:
+    if isinstance(value, dict):
+        return base64.b64decode(value["$bytes"]) if "$bytes" in value else float(value["$real"])
+    return value
+
+
+def row_tools(rows: Rows) -> list[Tool]:
+    """The tools for rows."""
+    return [
+        Tool("db.upsert", rows.upsert, idempotent=True, wants_call=True,
+             description="Make a table of a SQLite file hold the rows of a batch, one per key. The receipt "
+             "says inserted, updated."),
+        Tool("db.restore", rows.restore, idempotent=True, wants_call=True,
+             description="Bring the rows of one batch back to what they were. Receipt: restored, removed."),
+    ]  # fmt: skip

@@ -1,0 +1,132 @@
+"""Programs on the project: run once as an effect, or as a query where they only read.
+
+Arguments go to the program as they are; there is no shell to read anything into them. What a program says
+stays in the receipt; of one that fails it lies beside, in a file the error names.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from detent.adapters.project.ground import Project, told
+from detent.adapters.project.marks import root_of, safe
+from detent.adapters.project.programs import Ran, TimedOut, run_program
+from detent.adapters.project.watching import Watch
+from detent.engine.tools import EffectCall, Tool, ToolError
+from detent.kernel.plain import digest
+from detent.kernel.policy import ONCE
+
+MOST_KEPT = 200_000
+"""Bytes of output kept of a program, and as many of its complaints: the beginning and the end."""
+LONGEST = 24 * 3600.0
+SECRET_INPUTS = "DETENT_INPUT_"
+"""Variables that hold secret inputs are not handed on; a step hands on those it means to, in `env`."""
+TOLD_AGAIN = 5.0
+"""Seconds for which a failed command is not run again for whoever asks for the very same: an agent's proposal
+that failed is proposed once more by the handler, at once, and the command did run."""
+
+
+class Shell:
+    """Runs programs in the folders of a project."""
+
+    def __init__(self, project: Project, environ: Mapping[str, str], watch: Watch | None = None) -> None:
+        self._project = project
+        self._environ = {name: value for name, value in environ.items() if not name.startswith(SECRET_INPUTS)}
+        self._watch = watch
+        self._failed: dict[str, tuple[float, ToolError]] = {}
+
+    async def run(
+        self,
+        call: EffectCall,
+        argv: list[str],
+        cwd: str = ".",
+        env: dict[str, str] | None = None,
+        timeout: float = 300,
+        check: bool = True,
+        watch: bool = False,
+    ) -> dict[str, Any]:
+        """Run one program; with `watch`, also say which project files it changed."""
+        key = call.idempotency_key
+        at, failure = self._failed.pop(key, (0.0, None))
+        if failure is not None and time.monotonic() - at <= TOLD_AGAIN:
+            raise failure
+        log = self._project.state / "commands" / safe(root_of(call.run_id)) / f"{safe(key)}.log"
+        try:
+            if not watch or self._watch is None:
+                return await self._run(argv, cwd, env, timeout, check, log)
+            before = await self._watch.before(call.run_id)
+            answer = await self._run(argv, cwd, env, timeout, check, log)
+            return {**answer, "changed_files": await self._watch.changed(call.run_id, before)}
+        except ToolError as error:
+            self._failed = {
+                name: one for name, one in self._failed.items() if time.monotonic() - one[0] <= 60
+            }
+            self._failed[key] = (time.monotonic(), error)
+            raise
+
+    async def read(
+        self,
+        argv: list[str],
+        cwd: str = ".",
+        env: dict[str, str] | None = None,
+        timeout: float = 300,
+        check: bool = True,
+    ) -> dict[str, Any]:
+        """Run one program that only reads."""
+        name = digest([argv, cwd], 16)
+        log = self._project.state / "commands" / "reads" / f"{name}.log"
+        return await self._run(argv, cwd, env, timeout, check, log)
+
+    async def _run(
+        self,
+        argv: list[str],
+        cwd: str,
+        env: Mapping[str, str] | None,
+        timeout: float,
+        check: bool,
+        log: Path,
+    ) -> dict[str, Any]:
+        folder = self._project.folder(cwd)
+        if not argv or not argv[0] or any("\0" in part for part in argv):
+            raise ToolError("invalid", "argv is a list: the program, then its arguments, no null characters.")
+        for name, value in (env or {}).items():
+            if not name or "=" in name or "\0" in name + value:
+                raise ToolError("invalid", f"{told(name)} is no name and value of an environment variable.")
+        if not 0 < timeout <= LONGEST:
+            raise ToolError("invalid", f"a timeout is more than 0 and at most {LONGEST:g} seconds.")
+        try:
+            ran = await run_program(
+                argv, cwd=folder, env={**self._environ, **(env or {})}, timeout=timeout,
+                head=MOST_KEPT // 2, tail=MOST_KEPT // 2,
+            )  # fmt: skip
+        except TimedOut as error:
+            raise ToolError("timeout", str(error)) from None
+        if check and ran.code != 0:
+            self._project.keep(log, _said(ran))
+            ended = f"exit code {ran.code}" if ran.code >= 0 else f"ended by signal {-ran.code}"
+            raise ToolError("failed", f"{told(Path(argv[0]).name)}: {ended}. What it said is in {log}.")
+        return {
+            "exit_code": ran.code,
+            "stdout": ran.out.decode("utf-8", "replace"),
+            "stderr": ran.err.decode("utf-8", "replace"),
+            "duration_ms": round(ran.seconds * 1000, 1),
+        }
+
+
+def _said(ran: Ran) -> bytes:
+    return b"--- output\n" + ran.out + b"\n--- errors\n" + ran.err + b"\n"
+
+
+def shell_tools(shell: Shell) -> list[Tool]:
+    """The tools for programs."""
+    return [
+        Tool("shell.read", shell.read, "query",
+             description="Run one program that only reads; its exit code and output."),
+        # Nobody can tell afterwards whether a program has run, so in doubt a person is asked.
+        Tool("shell.run", shell.run, wants_call=True, retry=ONCE,
+             description="Run one program with the given arguments, no shell. The receipt says exit_code, "
+             "stdout, stderr, duration_ms."),
+    ]  # fmt: skip

@@ -1,0 +1,128 @@
+"""Which project files a program changed, and what they held before, so that it can be brought back.
+
+In a repository git tells what differs from the index, so that only files that differ already have to be
+copied beforehand. Elsewhere all files are, up to a bound.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from detent.adapters.project.backups import Backups
+from detent.adapters.project.git import Git
+from detent.adapters.project.ground import Project, content, fingerprint
+from detent.adapters.project.marks import read_json
+from detent.engine.tools import ToolError
+
+MOST_FILES = 5000
+MOST_BYTES = 200 * 1024 * 1024
+
+
+class Watch:
+    """Looks at a project before and after a program runs."""
+
+    def __init__(self, project: Project, git: Git, backups: Backups) -> None:
+        self._project = project
+        self._git = git
+        self._backups = backups
+
+    async def before(self, run_id: str) -> dict[str, str | None]:
+        """How the files stand now; what they held when this run began to watch is kept."""
+        repository = await self._in_repository()
+        standing = await self._standing(repository)
+        note = self._note(run_id)
+        if read_json(note) is None:
+            tree = await self._git.text("write-tree", changes=True) if repository else None
+            kept = {}
+            for path, sha256 in standing.items():
+                if sha256 is None:
+                    continue
+                place = self._project.root / path
+                blob = note.parent / "watched" / sha256
+                if not blob.exists():
+                    self._project.keep(blob, content(place, MOST_BYTES, path))
+                kept[path] = [sha256, stat.S_IMODE(place.stat().st_mode)]
+            # Files that differ from the index although they are gone were gone before.
+            gone = [path for path, sha256 in standing.items() if sha256 is None]
+            self._project.keep(note, json.dumps({"tree": tree, "kept": kept, "gone": gone}).encode())
+        return standing
+
+    async def changed(self, run_id: str, before: dict[str, str | None]) -> list[str]:
+        """Files that stand otherwise now; each is backed up as it was when this run began to watch."""
+        after = await self._standing(await self._in_repository())
+        paths = [path for path in before.keys() | after.keys() if before.get(path, "") != after.get(path, "")]
+        note = read_json(self._note(run_id))
+        assert note is not None
+        for path in paths:
+            raw, mode = await self._earlier(run_id, note, path)
+            self._backups.save_bytes(run_id, self._project.root / path, raw, mode)
+        return sorted(paths)
+
+    async def _earlier(self, run_id: str, note: dict[str, Any], path: str) -> tuple[bytes | None, int | None]:
+        """What a file held when this run began to watch: as copied then, else as the index had it."""
+        if path in note["kept"]:
+            sha256, mode = note["kept"][path]
+            return (self._note(run_id).parent / "watched" / sha256).read_bytes(), mode
+        if note["tree"] is None or path in note["gone"]:
+            return None, None
+        prefix = await self._git.prefix()
+        listed = await self._git.ask("ls-tree", "-z", note["tree"], "--full-tree", "--", prefix + path)
+        if not listed.out:
+            return None, None
+        mode = 0o755 if listed.out.startswith(b"100755") else 0o644
+        name = f"{note['tree']}:{prefix}{path}"
+        ran = await self._git.ask("cat-file", "--filters", name, limit=MOST_BYTES)
+        return ran.out, mode
+
+    async def _standing(self, repository: bool) -> dict[str, str | None]:
+        """SHA-256 of each file git sees a difference in (elsewhere, of each file); None where it is gone."""
+        if repository:
+            raw = await self._git.ask(
+                "ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard", "--",
+                *self._git.specs(["."]),
+            )  # fmt: skip
+            names = {os.fsdecode(one) for one in raw.out.split(b"\0") if one}
+        else:
+            names = set(self._all())
+        found: dict[str, str | None] = {}
+        total = 0
+        for name in sorted(names):
+            place = self._project.root / name
+            if place.is_symlink() or not place.is_file():
+                found[name] = None if not place.is_symlink() else os.readlink(place)
+                continue
+            total += place.stat().st_size
+            if len(found) >= MOST_FILES or total > MOST_BYTES:
+                raise ToolError(
+                    "too_many_files", f"more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes would have to "
+                    f"be watched. Put the project under git, and ignore what is built.",
+                )  # fmt: skip
+            found[name] = fingerprint(place)[1]
+        return {name: sha256 for name, sha256 in found.items() if sha256 is None or len(sha256) == 64}
+
+    def _all(self) -> list[str]:
+        found = []
+        for here, folders, names in os.walk(self._project.root):
+            folder = Path(here)
+            folders[:] = [name for name in folders if not self._project.hidden(folder / name)]
+            found += [
+                self._project.relative(folder / name)
+                for name in names
+                if not self._project.hidden(folder / name)
+            ]
+        return found
+
+    async def _in_repository(self) -> bool:
+        try:
+            return await self._git.text("rev-parse", "--is-inside-work-tree") == "true"
+        except ToolError as error:
+            if error.code in ("no_repository", "no_git"):
+                return False
+            raise
+
+    def _note(self, run_id: str) -> Path:
+        return self._backups.folder(run_id) / "watch.git"

@@ -1,0 +1,463 @@
+"""Commands about workflow files: `workflow list`, `show`, `validate`, `viz`, `new`, `schema`, `actions`.
+
+Running one is in `workflow_run`.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+from typer.core import TyperCommand
+
+from detent.cli import options
+
+if TYPE_CHECKING:
+    from detent.cli.workspace import Workspace
+    from detent.flows.workflow.problems import Problem
+    from detent.flows.workflow.spec import WorkflowSpec
+
+NAME = "workflow"
+RUNNING = "detent.cli.workflow_run"
+"""The module whose `run` is the command `workflow run`; loaded when it is asked for."""
+
+workflow = typer.Typer(
+    help="List, show, check, draw, start and run workflow files.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Format(str, enum.Enum):
+    """How things are printed."""
+
+    table = "table"
+    json = "json"
+    yaml = "yaml"
+
+
+class Source(str, enum.Enum):
+    """Where workflow files are looked for."""
+
+    project = "project"
+    user = "user"
+    builtin = "builtin"
+
+
+class Drawing(str, enum.Enum):
+    """How a workflow is drawn."""
+
+    ascii = "ascii"
+    mermaid = "mermaid"
+
+
+class Direction(str, enum.Enum):
+    """Which way a flowchart runs."""
+
+    TD = "TD"
+    LR = "LR"
+
+
+class Starter(str, enum.Enum):
+    """What to start from."""
+
+    linear = "linear"
+    loop = "loop"
+    agent = "agent"
+
+
+class Later(TyperCommand):
+    """A command whose options and body are in a module of its own, loaded when it is called."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Read the command line."""
+        from importlib import import_module
+
+        from typer.main import get_command
+
+        own = typer.Typer(add_completion=False, rich_markup_mode=None)
+        own.command(context_settings={"help_option_names": ["-h", "--help"]})(import_module(RUNNING).run)
+        return get_command(own).make_context(info_name, args, parent, **extra)
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    from importlib.util import find_spec
+
+    from detent.cli import playbook
+
+    if find_spec(RUNNING) is not None:
+        workflow.command("run", cls=Later)(run)
+    app.add_typer(workflow, name=NAME, rich_help_panel="Look at flows")
+    playbook.made.command(NAME)(new)
+
+
+def run() -> None:
+    """Run a workflow, or go on with an unfinished run of it."""
+
+
+class _Desk:
+    """What these commands look at."""
+
+    def __init__(
+        self, config: str | None, plugins: list[str] | None = None, store: str | None = None
+    ) -> None:
+        from detent.cli.workspace import Workspace
+        from detent.runtime.workflows import Workflows
+
+        self.workspace = Workspace(store, config, plugins)
+        self.settings = self.workspace.settings
+        self.workflows = Workflows(self.settings, self.workspace.catalog)
+        self.shelf = self.workflows.shelf
+
+    def find(self, name: str) -> Path:
+        """The file of a name or path."""
+        return self.shelf.find(name, self.settings.folder)
+
+    def spec(self, name: str) -> tuple[Path, WorkflowSpec]:
+        """A workflow as its file says it; `WorkflowFileError` with all problems of its shape."""
+        file = self.find(name)
+        return file, self.shelf.spec(str(file), self.settings.folder)
+
+    def shown(self, file: Path) -> str:
+        """A file for people: from the working folder, or from the home folder, where it is in one of them."""
+        for folder, lead in ((self.settings.folder, ""), (Path.home(), "~/")):
+            if file.is_relative_to(folder):
+                return lead + file.relative_to(folder).as_posix()
+        return str(file)
+
+
+Formats = Annotated[Format, typer.Option("--format", help="table, json or yaml.")]
+Target = Annotated[str, typer.Argument(metavar="NAME", help="A workflow's name, or its file.")]
+
+
+# -- list ---------------------------------------------------------------------------------------------------
+
+
+@workflow.command("list")
+def list_(
+    source: Annotated[
+        Source | None, typer.Option("--source", help="Only those of the project, the user or Detent itself.")
+    ] = None,
+    format: Formats = Format.table,
+    config: options.Config = None,
+) -> None:
+    """List the workflows there are, and where they are from."""
+    from detent.cli.output import clean, paint, say, table
+
+    desk = _Desk(config)
+    found = [one for one in desk.shelf.all() if source is None or one.source == source.value]
+    if format is not Format.table:
+        _print(
+            [
+                {
+                    "name": one.name,
+                    "description": one.description,
+                    "source": one.source,
+                    "file": desk.shown(one.file),
+                    "hidden_by": None if one.hidden_by is None else desk.shown(one.hidden_by),
+                    "problems": [problem.to_plain() for problem in one.problems],
+                }
+                for one in found
+            ],
+            format,
+        )
+        return
+    if not found:
+        say("There are no workflows here. Start one: detent workflow new NAME")
+        return
+    table(
+        ("WORKFLOW", "SOURCE", "FILE", "DESCRIPTION"),
+        [
+            (
+                one.name,
+                one.source,
+                one.file.name if one.source == Source.builtin.value else desk.shown(one.file),
+                one.description if one.hidden_by is None else f"(hidden by {desk.shown(one.hidden_by)})",
+            )
+            for one in found
+        ],
+    )
+    for one in found:
+        if any(problem.severity == "error" for problem in one.problems):
+            command = f"detent workflow validate {_word(desk.shown(one.file))}"
+            say(paint(f"{clean(one.name)} cannot be used as it stands. See: {command}", "yellow"))
+
+
+# -- show ---------------------------------------------------------------------------------------------------
+
+
+@workflow.command("show")
+def show(
+    name: Target,
+    format: Formats = Format.table,
+    plugin: options.Plugins = None,
+    config: options.Config = None,
+) -> None:
+    """Show a workflow: its inputs, and who performs each step."""
+    from detent.cli.workflow_show import described, tell
+
+    desk = _Desk(config, plugin)
+    file, spec = desk.spec(name)
+    found = described(spec, desk.shown(file), desk.settings, desk.workflows.registry)
+    if format is Format.table:
+        tell(found)
+    else:
+        _print(found, format)
+
+
+# -- validate -----------------------------------------------------------------------------------------------
+
+
+@workflow.command("validate")
+def validate(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME_OR_FILE...", help="Workflows' names, or files.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Check every workflow there is.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
+    format: Formats = Format.table,
+    plugin: options.Plugins = None,
+    config: options.Config = None,
+) -> int:
+    """Check workflow files: every problem at once, with its place."""
+    from detent.kernel.errors import ConfigurationError
+    from detent.runtime.workflow_registry import settings_problems
+
+    if all_ == bool(names):
+        raise ConfigurationError("Say which workflows to check, or --all: detent workflow validate NAME")
+    desk = _Desk(config, plugin)
+    files = [one.file for one in desk.shelf.all()] if all_ else [desk.find(name) for name in names or ()]
+    results: list[_Result] = []
+    for file in dict.fromkeys(files):
+        spec, problems = desk.workflows.check(file)
+        results.append(_Result(spec, desk.shown(file), problems, strict))
+    specs = [result.spec for result in results if result.spec is not None]
+    beside = settings_problems(desk.settings, desk.shelf, specs)
+    if beside:
+        results.append(_Result(None, "the settings", beside, strict))
+    if format is Format.table:
+        _tell(results)
+    else:
+        _print([result.plain for result in results], format)
+    return 2 if any(result.refused for result in results) else 0
+
+
+class _Result(NamedTuple):
+    """What checking one file gave."""
+
+    spec: WorkflowSpec | None
+    file: str
+    problems: Sequence[Problem]
+    strict: bool
+
+    @property
+    def refused(self) -> bool:
+        return any(problem.severity == "error" or self.strict for problem in self.problems)
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        return {
+            "workflow": self.spec.name or None if self.spec is not None else None,
+            "file": self.file,
+            "ok": not self.refused,
+            "problems": [problem.to_plain() for problem in self.problems],
+        }
+
+
+def _tell(results: Sequence[_Result]) -> None:
+    """Print what checking gave: problems first, then what they come to."""
+    from detent.cli.output import clean, paint, say
+
+    for result in results:
+        for problem in result.problems:
+            said = clean(problem)
+            say(said if problem.severity == "error" else paint(said, "yellow"))
+        shown = clean((result.spec.name if result.spec is not None else "") or result.file)
+        warnings = sum(problem.severity == "warning" for problem in result.problems)
+        errors = len(result.problems) - warnings
+        counts = [
+            f"{many} {word}{'s' * (many != 1)}"
+            for many, word in ((errors, "error"), (warnings, "warning"))
+            if many
+        ]
+        if result.refused:
+            say(f"{shown}: {paint(', '.join(counts), 'red')}")
+        else:
+            steps = sum(1 for _ in result.spec.every_step()) if result.spec is not None else 0
+            say(", ".join([f"{shown}: {paint('ok', 'green')}", f"{steps} step{'s' * (steps != 1)}", *counts]))
+    if not results:
+        say("There is nothing to check. Start a workflow: detent workflow new NAME")
+
+
+# -- viz ----------------------------------------------------------------------------------------------------
+
+
+@workflow.command("viz")
+def viz(
+    name: Target,
+    format: Annotated[Drawing, typer.Option("--format", help="ascii (text) or mermaid.")] = Drawing.ascii,
+    direction: Annotated[
+        Direction, typer.Option("--direction", help="Of a flowchart: TD, downwards, or LR, to the right.")
+    ] = Direction.TD,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="RUN", help="Mark the path a run of it took.")
+    ] = None,
+    store: options.Store = None,
+    config: options.Config = None,
+) -> None:
+    """Draw a workflow, or the path that a run of it took."""
+    from detent.cli.flows import _write
+    from detent.cli.output import columns
+    from detent.cli.workspace import run_async
+    from detent.flows.workflow import drawing
+
+    desk = _Desk(config, store=store)
+    _, spec = desk.spec(name)
+    path = None if run is None else run_async(_taken(desk.workspace, run, spec.name))
+    if format is Drawing.mermaid:
+        text = drawing.mermaid(spec, direction.value, path)
+    else:
+        room = columns() if output is None else None
+        text = drawing.ascii(spec, path, width=max(40, room) if room is not None else drawing.WIDTH)
+    _write(text, output)
+
+
+async def _taken(workspace: Workspace, said: str, name: str) -> dict[str, str]:
+    """What became of each step in a run."""
+    from detent.kernel.errors import ConfigurationError
+    from detent.runtime.workflows import path_taken
+
+    async with workspace.store() as store:
+        row = await store.row(await workspace.run_id(store, said))
+        if row.flow != name:
+            raise ConfigurationError(
+                f"Run {row.id} is a run of '{row.flow}', not of '{name}'. "
+                f"See: {workspace.command('runs', '--flow', name)}"
+            )
+        return await path_taken(store, row.id)
+
+
+# -- new ----------------------------------------------------------------------------------------------------
+
+
+@workflow.command("new")
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Small letters, digits and -.")],
+    template: Annotated[Starter, typer.Option("--template", help="linear, loop or agent.")] = Starter.linear,
+    config: options.Config = None,
+) -> None:
+    """Start a workflow from a commented file, ready to run."""
+    from detent.cli.output import say
+    from detent.flows.workflow.starters import starter
+    from detent.kernel.errors import ConfigurationError
+    from detent.runtime.workflow_settings import project_workflows
+
+    if not re.fullmatch(r"[a-z][a-z0-9-]{0,63}", name):
+        raise ConfigurationError(
+            "A workflow's name is up to 64 small letters, digits and -, a letter first: import-orders, say."
+        )
+    desk = _Desk(config)
+    folder = project_workflows(desk.settings)
+    there = [one for one in desk.shelf.all() if one.name == name]
+    own = next((one for one in there if one.source == Source.project.value), None)
+    file = folder / f"{name}.yaml"
+    if own is not None or file.exists():
+        shown = desk.shown(file if own is None else own.file)
+        raise ConfigurationError(f"There is a workflow '{name}' already: {shown}. Choose another name.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as out:
+            out.write(starter(template.value, name))
+    except OSError as error:
+        raise ConfigurationError(f"{desk.shown(file)} cannot be written: {error.strerror}.") from None
+    say(f"A workflow is in {desk.shown(file)}. Try:")
+    for line in (f"validate {name}", f"viz {name}", f"run {name}"):
+        say(f"  detent workflow {line}")
+    if there:
+        say(f"It hides the {there[0].source} workflow of the same name.")
+
+
+# -- schema, actions ----------------------------------------------------------------------------------------
+
+
+@workflow.command("schema")
+def schema() -> None:
+    """Print the JSON Schema of workflow files, for editors."""
+    from detent.cli.output import say_json
+    from detent.flows.workflow.schema import json_schema
+
+    say_json(json_schema())
+
+
+@workflow.command("actions")
+def actions(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One of them, with everything about it.")
+    ] = None,
+    format: Formats = Format.table,
+    plugin: options.Plugins = None,
+    config: options.Config = None,
+) -> None:
+    """List what files can name: actions, agents, generators…"""
+    from detent.cli.output import table
+    from detent.cli.workflow_show import registered, tell_registered
+    from detent.kernel.errors import ConfigurationError, nearest
+
+    found = registered(_Desk(config, plugin).workflows.registry)
+    if name is not None:
+        chosen = [one for one in found if one["name"] == name]
+        if not chosen:
+            hint = nearest(name, [str(one["name"]) for one in found])
+            raise ConfigurationError(
+                f"Nothing registered is named '{name}'.{hint} See: detent workflow actions"
+            )
+        if format is Format.table:
+            tell_registered(chosen)
+        else:
+            _print(chosen, format)
+    elif format is not Format.table:
+        _print(found, format)
+    else:
+        table(
+            ("NAME", "KIND", "EFFECTS", "ORIGIN", "INTENT"),
+            [
+                (
+                    one["name"],
+                    one["kind"],
+                    ", ".join(one.get("effects") or ()) or "-",
+                    one["origin"] or "-",
+                    one.get("intent") or "-",
+                )
+                for one in found
+            ],
+        )
+
+
+# -- what the others need -----------------------------------------------------------------------------------
+
+
+def _print(value: Any, format: Format) -> None:
+    """JSON or YAML."""
+    from detent.cli.output import say, say_json
+
+    if format is Format.json:
+        say_json(value)
+        return
+    import yaml
+
+    say(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100).rstrip("\n"))
+
+
+def _word(text: str) -> str:
+    import shlex
+
+    return shlex.quote(text)

@@ -1,0 +1,372 @@
+"""What `workflow show` and `workflow actions` tell: the steps of a file, and what files can name."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from detent.flows.workflow.spec import (
+    AgentStep,
+    GenerateStep,
+    InputSpec,
+    PythonStep,
+    StepSpec,
+    WorkflowSpec,
+)
+from detent.kernel.autonomy import StepType
+
+if TYPE_CHECKING:
+    from detent.engine.dispatch_settings import DispatchSettings
+    from detent.flows.workflow.registry import Action, Registry
+    from detent.runtime.settings import Settings
+
+PERFORMED = (StepType.PYTHON, StepType.AGENT, StepType.GENERATE)
+"""Kinds of steps that somebody performs; the others only say what comes when."""
+
+
+# -- a workflow ---------------------------------------------------------------------------------------------
+
+
+def described(
+    spec: WorkflowSpec, file: str, settings: Settings, registry: Registry, *, forced: bool = False
+) -> dict[str, Any]:
+    """A workflow as plain values: inputs, steps, and what the settings make of each step."""
+    from detent.engine.executor import DISPATCH_AGENT
+    from detent.runtime.dispatching import dispatch_settings
+
+    agents = (DISPATCH_AGENT, *registry.agents.names)
+    dispatch = dispatch_settings(settings, [], agents=agents, complete=False, deterministic=forced)
+    steps = _Steps(spec, settings, dispatch, registry)
+    return {
+        "workflow": spec.name,
+        "description": spec.description,
+        "file": file,
+        "inputs": [_input(one) for one in spec.inputs.values()],
+        "steps": [steps.plain(step, path) for step, path in _paths(spec)],
+        "outputs": None if spec.outputs is None else dict(spec.outputs),
+    }
+
+
+def _paths(spec: WorkflowSpec) -> Iterator[tuple[StepSpec, str]]:
+    """Every step with its path, in the order of the file."""
+    waiting = [(step, step.name) for step in reversed(spec.steps)]
+    while waiting:
+        step, path = waiting.pop()
+        yield step, path
+        waiting.extend((one, f"{path}/{one.name}") for one in reversed(step.inner))
+
+
+def _input(one: InputSpec) -> dict[str, Any]:
+    plain: dict[str, Any] = {"name": one.name, "type": one.type, "required": one.required}
+    if one.has_default:
+        plain["default"] = one.default
+    if one.enum is not None:
+        plain["enum"] = list(one.enum)
+    if one.secret:
+        plain["secret"] = True
+    return {**plain, "description": one.description}
+
+
+class _Steps:
+    """Steps of one file with the layers of configuration laid over each."""
+
+    def __init__(
+        self, spec: WorkflowSpec, settings: Settings, dispatch: DispatchSettings, registry: Registry
+    ) -> None:
+        self.scope = f"workflow/{spec.name}"
+        self.settings = settings
+        self.dispatch = dispatch
+        self.registry = registry
+        known = [name for step in spec.every_step() for name in (f"{self.scope}/{step.name}", step.name)]
+        self.layers = {self._spelled(key, known): layer for key, layer in dispatch.steps.items()}
+
+    def plain(self, step: StepSpec, path: str) -> dict[str, Any]:
+        """A step and how it is performed."""
+        found: dict[str, Any] = {"path": path, "name": step.name, "type": step.type.value}
+        action = self._action(step)
+        for name in ("action", "agent", "generator", "workflow"):
+            said = getattr(step, name, None)
+            if said is not None:
+                found[name] = said
+        if step.description:
+            found["description"] = step.description
+        found["intent"] = self._intent(step, action)
+        found |= self._performed(step, action)
+        found["effects"] = list(action.effects) if action is not None else []
+        found["rollback"] = getattr(step, "rollback", None) or (action.rollback if action else None)
+        found["when"] = step.when
+        found["requires"] = list(step.requires)
+        return found
+
+    def _performed(self, step: StepSpec, action: Action | None) -> dict[str, Any]:
+        """Mode and autonomy, and the layer each comes from; nothing for steps that nobody performs."""
+        if step.type not in PERFORMED:
+            return {"mode": None, "autonomy": None, "layer": None}
+        from detent.engine.executor import DISPATCH_AGENT
+        from detent.kernel.step_config import StepConfigError, resolve
+        from detent.runtime.dispatching import place_of
+
+        agent = step.agent if isinstance(step, AgentStep) else DISPATCH_AGENT
+        try:
+            resolved = resolve(
+                step.name,
+                flow=self.scope,
+                inline=step.config,
+                steps=self.layers,
+                agent=self.dispatch.agents.get(agent),
+                agent_name=agent,
+                model=self.dispatch.model,
+                forced=self.dispatch.force_deterministic and step.type is StepType.PYTHON,
+                max_autonomy=None if action is None else action.max_autonomy,
+                tools=self._tools(step, action),
+                natural=step.type.natural_mode,
+            )
+        except StepConfigError as error:
+            return {"mode": None, "autonomy": None, "layer": None, "problems": list(error.problems)}
+        config = resolved.config.to_plain()
+        # Only a step with a handler and an intent can be given from one to the other.
+        mode = config["mode"] if step.type is StepType.PYTHON else step.type.natural_mode.value
+        alone = step.type is not StepType.PYTHON
+        said = resolved.sources["mode"]
+        return {
+            "mode": mode,
+            "autonomy": None if alone else config["autonomy"],
+            "layer": "default" if alone else said,
+            "place": None if alone else place_of(self.settings, said, "mode"),
+            "autonomy_layer": None if alone else resolved.sources["autonomy"],
+            "forced": resolved.forced,
+            "warnings": [{"code": code, "message": message} for code, message in resolved.warnings],
+        }
+
+    def _action(self, step: StepSpec) -> Action | None:
+        return self.registry.actions.find(step.action) if isinstance(step, PythonStep) else None
+
+    def _intent(self, step: StepSpec, action: Action | None) -> str:
+        if action is not None:
+            return action.intent
+        if isinstance(step, GenerateStep):
+            generator = self.registry.generators.find(step.generator)
+            return generator.intent if generator is not None else ""
+        return ""
+
+    def _tools(self, step: StepSpec, action: Action | None) -> tuple[str, ...]:
+        if action is not None:
+            return (*action.queries, *action.effects)
+        if isinstance(step, AgentStep):
+            agent = self.registry.agents.find(step.agent)
+            return agent.tools if agent is not None else ()
+        if isinstance(step, GenerateStep):
+            generator = self.registry.generators.find(step.generator)
+            return generator.tools if generator is not None else ()
+        return ()
+
+    def _spelled(self, key: str, known: list[str]) -> str:
+        """The step an entry means: a name in the environment is spelled as variables are."""
+        from detent.runtime.settings import PREFIX, alike
+
+        if key in known or not self.settings.place("steps", key).startswith(PREFIX):
+            return key
+        meant = [name for name in known if alike(name) == alike(key)]
+        return meant[0] if len(meant) == 1 else key
+
+
+def tell(found: dict[str, Any]) -> None:
+    """Print a workflow for people."""
+    from detent.cli.output import clean, fields, paint, say, table
+
+    say(paint(found["workflow"], bold=True))
+    fields(
+        [
+            ("description", clean(found["description"])),
+            ("file", clean(found["file"])),
+            ("outputs", clean(", ".join(found["outputs"] or ())) or "the last step's"),
+        ]
+    )
+    if found["inputs"]:
+        say()
+        table(
+            ("INPUT", "TYPE", "DEFAULT", "DESCRIPTION"),
+            [(one["name"], one["type"], _default(one), one["description"]) for one in found["inputs"]],
+        )
+    say()
+    table(
+        ("STEP", "TYPE", "PERFORMS", "MODE", "AUTONOMY", "LAYER", "EFFECTS", "ROLLBACK"),
+        [
+            (
+                "  " * one["path"].count("/") + one["name"],
+                one["type"],
+                next(
+                    (one[name] for name in ("action", "agent", "generator", "workflow") if name in one), "-"
+                ),
+                one["mode"] or "-",
+                one["autonomy"] or "-",
+                _layer(one),
+                ", ".join(one["effects"]) or "-",
+                one["rollback"] or "-",
+            )
+            for one in found["steps"]
+        ],
+    )
+    remarks = [
+        f"{one['path']}: {text}"
+        for one in found["steps"]
+        for text in (
+            *one.get("problems", ()),
+            *(f"{warning['code']} {warning['message']}" for warning in one.get("warnings", ())),
+        )
+    ]
+    if remarks:
+        say()
+    for remark in remarks:
+        say(paint(clean(remark), "yellow"))
+
+
+def _default(one: Mapping[str, Any]) -> str:
+    if one.get("secret"):
+        return "(secret, from the environment)"
+    if "default" in one:
+        return json.dumps(one["default"], ensure_ascii=False, default=str)
+    return "(required)" if one["required"] else "-"
+
+
+def _layer(one: Mapping[str, Any]) -> str:
+    if one.get("layer") is None:
+        return "-"
+    return f"{one['layer']} ({one['place']})" if one.get("place") else str(one["layer"])
+
+
+# -- what files can name ------------------------------------------------------------------------------------
+
+
+def registered(registry: Registry) -> list[dict[str, Any]]:
+    """Everything that is registered, kind by kind, by name."""
+    found: list[dict[str, Any]] = []
+    for action in sorted(registry.actions, key=lambda one: one.name):
+        found.append(
+            {
+                "name": action.name,
+                "kind": "action",
+                "origin": action.origin,
+                "intent": action.intent,
+                "parameters": [_parameter(one) for one in action.parameters.values()],
+                "output_schema": _schema(action.output_schema),
+                "effects": list(action.effects),
+                "queries": list(action.queries),
+                "rollback": action.rollback,
+                "max_autonomy": None if action.max_autonomy is None else action.max_autonomy.value,
+                "holds": action.holds,
+                "opaque": action.opaque,
+            }
+        )
+    for agent in sorted(registry.agents, key=lambda one: one.name):
+        found.append(
+            {
+                "name": agent.name,
+                "kind": "agent",
+                "origin": agent.origin,
+                "intent": _first_line(agent.instructions),
+                "instructions": agent.instructions,
+                "output_schema": _schema(agent.output_schema),
+                "tools": list(agent.tools),
+            }
+        )
+    for generator in sorted(registry.generators, key=lambda one: one.name):
+        found.append(
+            {
+                "name": generator.name,
+                "kind": "generator",
+                "origin": generator.origin,
+                "intent": generator.intent,
+                "prompt_file": generator.prompt_file,
+                "handler": generator.handler is not None,
+                "tools": list(generator.tools),
+            }
+        )
+    for builder in sorted(registry.context_builders, key=lambda one: one.name):
+        intent = _first_line(inspect.getdoc(builder.build) or "")
+        found.append(
+            {"name": builder.name, "kind": "context builder", "origin": builder.origin, "intent": intent}
+        )
+    for prerequisite in sorted(registry.prerequisites, key=lambda one: one.name):
+        shown = f"{prerequisite.name}:NAME" if prerequisite.takes_argument else prerequisite.name
+        found.append(
+            {
+                "name": prerequisite.name,
+                "kind": "prerequisite",
+                "origin": prerequisite.origin,
+                "intent": f"Needs {prerequisite.display_name or prerequisite.name}.",
+                "written": shown,
+                "remediation": prerequisite.remediation,
+            }
+        )
+    for stage in sorted(registry.stages, key=lambda one: one.name):
+        found.append(
+            {
+                "name": stage.name,
+                "kind": "validation stage",
+                "origin": stage.origin,
+                "intent": " ".join(stage.command) if stage.command else "No command: it is skipped.",
+                "command": None if stage.command is None else list(stage.command),
+                "fix_command": None if stage.fix_command is None else list(stage.fix_command),
+                "timeout": stage.timeout,
+            }
+        )
+    return found
+
+
+def _parameter(one: inspect.Parameter) -> dict[str, Any]:
+    plain: dict[str, Any] = {"name": one.name, "required": one.default is one.empty}
+    if one.annotation is not one.empty:
+        said = one.annotation
+        plain["type"] = said if isinstance(said, str) else getattr(said, "__name__", str(said))
+    if one.default is not one.empty:
+        try:
+            json.dumps(one.default)
+            plain["default"] = one.default
+        except (TypeError, ValueError):
+            plain["default"] = str(one.default)
+    return plain
+
+
+def _schema(said: Any) -> Any:
+    """The JSON Schema of a declared output."""
+    from detent.flows.workflow.registry import schema_of
+    from detent.kernel.plain import to_plain
+
+    found = schema_of(said)
+    return None if found is None else to_plain(dict(found))
+
+
+def _first_line(text: str) -> str:
+    return text.strip().split("\n")[0]
+
+
+def tell_registered(found: list[dict[str, Any]]) -> None:
+    """Print registered things for people, each with everything about it."""
+    from detent.cli.output import clean, fields, paint, say
+
+    for number, one in enumerate(found):
+        if number:
+            say()
+        say(f"{paint(clean(one['name']), bold=True)}   {one['kind']}")
+        fields(
+            (key.replace("_", " "), clean(_told(key, value)))
+            for key, value in one.items()
+            if key not in ("name", "kind") and value not in (None, [], "", False)
+        )
+
+
+def _told(key: str, value: Any) -> str:
+    if key == "parameters":
+        return ", ".join(_call(one) for one in value)
+    if key in ("effects", "queries", "tools"):
+        return ", ".join(value)
+    if key in ("command", "fix_command"):
+        return " ".join(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _call(one: Mapping[str, Any]) -> str:
+    return one["name"] if one["required"] else f"{one['name']}={json.dumps(one['default'], default=str)}"

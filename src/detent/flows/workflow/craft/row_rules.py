@@ -1,0 +1,140 @@
+"""Rules for the values of a column: reading them, and saying what is wrong with a value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any
+
+from detent.kernel.errors import nearest
+from detent.kernel.plain import canonical
+
+RULES = ("required", "type", "min", "max", "pattern", "enum", "unique")
+
+
+def _is_date(value: Any) -> bool:
+    return isinstance(value, str) and len(value) == 10 and _parsed(date.fromisoformat, value)
+
+
+def _is_datetime(value: Any) -> bool:
+    return isinstance(value, str) and len(value) > 10 and _parsed(datetime.fromisoformat, value)
+
+
+def _parsed(read: Callable[[str], Any], value: str) -> bool:
+    try:
+        read(value)
+    except ValueError:
+        return False
+    return True
+
+
+TYPES: Mapping[str, Callable[[Any], bool]] = {
+    "text": lambda value: isinstance(value, str),
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "boolean": lambda value: isinstance(value, bool),
+    "date": _is_date,
+    "datetime": _is_datetime,
+}
+
+
+@dataclass(slots=True)
+class Rule:
+    """What is asked of one column."""
+
+    column: str
+    required: bool = False
+    type: str | None = None
+    min: Any = None
+    max: Any = None
+    pattern: str | None = None
+    enum: list[Any] | None = None
+    unique: bool = False
+    _seen: set[str] = field(default_factory=set)
+
+    def problem(self, value: Any, fits: bool = True) -> str | None:
+        """What is wrong with a value, in words that do not repeat it; None when nothing is."""
+        if value is None or value == "":
+            return "is missing" if self.required else None
+        if self.type is not None and not TYPES[self.type](value):
+            return f"is no {self.type}"
+        if (said := self._out_of_bounds(value)) is not None:
+            return said
+        if not fits:
+            return "does not fit the pattern"
+        if self.enum is not None and not any(_same(value, one) for one in self.enum):
+            return "is none of the values allowed"
+        if self.unique:
+            name = canonical(value)
+            if name in self._seen:
+                return "is there twice"
+            self._seen.add(name)
+        return None
+
+    def _out_of_bounds(self, value: Any) -> str | None:
+        for bound, name, sign in ((self.min, "min", 1), (self.max, "max", -1)):
+            if bound is None:
+                continue
+            measured = value
+            if isinstance(value, str) and not isinstance(bound, str):
+                measured = len(value)
+            if isinstance(measured, bool) or isinstance(measured, str) != isinstance(bound, str):
+                return f"cannot be compared with {name}"
+            if isinstance(measured, float) and math.isnan(measured):
+                return f"cannot be compared with {name}"
+            if (measured < bound) if sign > 0 else (measured > bound):
+                return f"is {'below' if sign > 0 else 'above'} {name}"
+        return None
+
+
+def _same(left: Any, right: Any) -> bool:
+    return type(left) is type(right) and left == right
+
+
+def read_rules(said: Any, columns: Sequence[str]) -> list[Rule]:
+    """Rules as they are written; everything wrong with them is told at once."""
+    if not isinstance(said, Mapping):
+        raise ValueError("`rules` maps columns to rules.")
+    problems: list[str] = []
+    found = []
+    for column, one in said.items():
+        rules = {"type": one} if isinstance(one, str) else one
+        if column not in columns:
+            problems.append(f"there is no column '{column}'{_meant(str(column), columns)}")
+        if not isinstance(rules, Mapping):
+            problems.append(f"'{column}': rules are a mapping or the name of a type")
+            continue
+        unknown = [name for name in rules if name not in RULES]
+        problems += [f"'{column}': there is no rule '{name}'{_meant(str(name), RULES)}" for name in unknown]
+        kind = rules.get("type")
+        if kind is not None and kind not in TYPES:
+            problems.append(f"'{column}': there is no type '{kind}'{_meant(str(kind), TYPES)}")
+        problems += [f"'{column}': {wrong}" for wrong in _misfits(rules)]
+        if not problems:
+            found.append(Rule(str(column), **rules))
+    if problems:
+        raise ValueError(f"The rules cannot be used: {'; '.join(problems)}.")
+    return found
+
+
+def _misfits(rules: Mapping[str, Any]) -> list[str]:
+    wrong = [
+        f"{name} is true or false"
+        for name in ("required", "unique")
+        if not isinstance(rules.get(name, True), bool)
+    ]
+    for name in ("min", "max"):
+        bound = rules.get(name)
+        if isinstance(bound, bool) or not isinstance(bound, int | float | str | None):
+            wrong.append(f"{name} is a number or a date")
+    if not isinstance(rules.get("pattern"), str | None):
+        wrong.append("pattern is a text")
+    if not isinstance(rules.get("enum"), list | None):
+        wrong.append("enum is a list")
+    return wrong
+
+
+def _meant(name: str, names: Any) -> str:
+    return nearest(name, list(names)).removesuffix("?").replace(" Did", ": did")

@@ -1,0 +1,418 @@
+"""What is told while a workflow runs: one frozen event for each thing that happened, after it is committed.
+
+`Telling` is the observer that makes events of journal entries; checks and prerequisites are told by whoever
+makes them, before there is a journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+from detent.engine.context import OUTPUT
+from detent.engine.executor import AgentStreamChunk
+from detent.flows.workflow.results import milliseconds, result_of
+from detent.flows.workflow.scope import FAILURE, INDEX, INPUTS, ITEM, TOTAL, key_of
+from detent.flows.workflow.spec import (
+    CANCELLED,
+    FAILED,
+    ROLLING_BACK,
+    START,
+    SUCCEEDED,
+    BranchStep,
+    CheckpointStep,
+)
+from detent.kernel.entries import Entry, Moved, Noted, Recorded, Started
+from detent.kernel.run import Run
+
+if TYPE_CHECKING:
+    from detent.engine.flow import Flow
+    from detent.flows.workflow.problems import Problem
+
+Level = Literal["info", "success", "warning", "error"]
+LABELS = ("label", "name", "title", "phase", "id")
+LONGEST_LABEL = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened."""
+
+    timestamp: float
+    """Seconds since the epoch."""
+    run_id: str = ""
+    step_path: str = ""
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values, with the kind of event."""
+        return {"event": type(self).__name__, **{one.name: getattr(self, one.name) for one in fields(self)}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationStarted(Event):
+    """The file is about to be checked."""
+
+    workflow_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationCompleted(Event):
+    """Nothing keeps the file from running."""
+
+    warnings_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationFailed(Event):
+    """The file cannot be run."""
+
+    errors: tuple[Problem, ...] = ()
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values, with the kind of event."""
+        return {
+            "event": "ValidationFailed", "timestamp": self.timestamp, "run_id": self.run_id,
+            "step_path": self.step_path, "errors": [one.to_plain() for one in self.errors],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreflightStarted(Event):
+    """Prerequisites are about to be checked."""
+
+    prerequisites: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreflightCheckPassed(Event):
+    """One is there."""
+
+    name: str
+    display_name: str = ""
+    duration_ms: float = 0.0
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreflightCheckFailed(Event):
+    """One is missing."""
+
+    name: str
+    display_name: str = ""
+    duration_ms: float = 0.0
+    message: str = ""
+    remediation: str = ""
+    affected_steps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreflightCompleted(Event):
+    """All prerequisites have been checked."""
+
+    success: bool
+    total_duration_ms: float = 0.0
+    passed_count: int = 0
+    failed_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowStarted(Event):
+    """A run of a workflow began. Secrets among its inputs stand as marks."""
+
+    workflow_name: str
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowCompleted(Event):
+    """It came to an end."""
+
+    workflow_name: str
+    success: bool
+    total_duration_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepStarted(Event):
+    """A step began."""
+
+    step_name: str
+    step_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCompleted(Event):
+    """A step is done, passed over, or failed."""
+
+    step_name: str
+    step_type: str
+    success: bool
+    skipped: bool = False
+    duration_ms: float = 0.0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOutput(Event):
+    """A step said something."""
+
+    step_name: str
+    message: str
+    level: Level = "info"
+    source: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentText(Event):
+    """A piece of an agent's text, while it is being written; never journaled."""
+
+    step_name: str
+    chunk: AgentStreamChunk
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values, with the kind of event."""
+        return {
+            "event": "AgentStreamChunk", "timestamp": self.timestamp, "run_id": self.run_id,
+            "step_path": self.step_path, "step_name": self.step_name, "agent_name": self.chunk.agent_name,
+            "text": self.chunk.text, "chunk_type": self.chunk.chunk_type,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopIterationStarted(Event):
+    """An iteration of a loop began."""
+
+    iteration_index: int
+    total_iterations: int | None
+    """None where that is not known before."""
+    item_label: str
+    parent_step_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopIterationCompleted(Event):
+    """It came to an end."""
+
+    iteration_index: int
+    parent_step_name: str
+    success: bool
+    duration_ms: float = 0.0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopConditionChecked(Event):
+    """A loop's `until` was evaluated."""
+
+    step_name: str
+    iteration_index: int
+    condition_met: bool
+    condition_value: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSaved(Event):
+    """A point can be returned to."""
+
+    checkpoint_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackStarted(Event):
+    """What a step did is about to be undone."""
+
+    step_name: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackCompleted(Event):
+    """It was, or could not be."""
+
+    step_name: str
+    action: str
+    success: bool
+    error: str | None = None
+
+
+Listener = Callable[[Event], None]
+
+
+def label_of(item: Any, index: int) -> str:
+    """What people know an item by: its label, name, title, phase or id; else its text; else its number."""
+    if isinstance(item, Mapping):
+        for key in LABELS:
+            if isinstance(item.get(key), str | int) and str(item[key]).strip():
+                return _short(str(item[key]))
+        return f"Item {index + 1}"
+    if isinstance(item, str | int | float) and str(item).strip():
+        return _short(str(item))
+    return f"Item {index + 1}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_LABEL else line[: LONGEST_LABEL - 1] + "…"
+
+
+class Telling:
+    """An observer that tells a listener what journal entries of workflows mean."""
+
+    def __init__(self, listener: Listener, flows: Mapping[str, Flow]) -> None:
+        self._listener = listener
+        self._flows = flows
+
+    def on_run_entry(self, run: Run, entry: Entry) -> None:
+        """Tell what an entry means, if it is one of a workflow's."""
+        flow = self._flows.get(run.flow)
+        if flow is None or flow.scope.split("/")[0] != "workflow":
+            return
+        specs = getattr(flow, "specs", None)
+        if specs is None:
+            self._undone(run, entry, flow)
+            return
+        body = entry.body
+        if type(body) is Started:
+            self._started(run, entry, flow)
+        elif type(body) is Moved:
+            self._moved(run, entry, body, flow)
+        elif type(body) is Noted and body.topic == OUTPUT:
+            said = body.body
+            self._tell(
+                StepOutput, run, entry, said.get("source", ""), step_name=run.state,
+                message=said["message"], level=said["level"], source=said.get("source", ""),
+                metadata=said.get("metadata", {}),
+            )  # fmt: skip
+        elif type(body) is Recorded:
+            self._recorded(run, entry, body, flow)
+
+    def on_stream(self, run_id: str, flow: str, step: str, chunk: AgentStreamChunk) -> None:
+        """Tell a piece of an agent's text."""
+        if flow in self._flows:
+            self._listener(AgentText(timestamp=chunk.timestamp, run_id=run_id, step_name=step, chunk=chunk))
+
+    # -- entries --------------------------------------------------------------------------------------------
+
+    def _started(self, run: Run, entry: Entry, flow: Flow) -> None:
+        if _is_file(flow):
+            self._tell(
+                WorkflowStarted, run, entry, self._prefix(run), workflow_name=flow.name,
+                inputs=dict(run.data.get(INPUTS) or {}),
+            )  # fmt: skip
+        elif INDEX in run.data:
+            index = run.data[INDEX]
+            self._tell(
+                LoopIterationStarted, run, entry, self._prefix(run), iteration_index=index,
+                total_iterations=run.data.get(TOTAL), item_label=label_of(run.data.get(ITEM), index),
+                parent_step_name=_loop(run),
+            )  # fmt: skip
+        self._begun(run, entry, flow, run.state)
+
+    def _begun(self, run: Run, entry: Entry, flow: Flow, state: str) -> None:
+        spec = flow.specs.get(state)  # type: ignore[attr-defined]
+        if spec is not None:
+            path = self._path(run, flow.step_for(state).metadata["path"])
+            self._tell(StepStarted, run, entry, path, step_name=state, step_type=spec.type.value)
+
+    def _moved(self, run: Run, entry: Entry, body: Moved, flow: Flow) -> None:
+        spec = flow.specs.get(body.frm)  # type: ignore[attr-defined]
+        if spec is not None:
+            path = self._path(run, flow.step_for(body.frm).metadata["path"])
+            result = result_of(body, spec.type.value, path, run.data)
+            said = body.set.get(key_of(body.frm)) or {}
+            if ran := said.get("ran"):
+                inner = flow.step_named(body.frm, ran)
+                self._done(run, entry, self._path(run, inner.metadata["path"]), ran,
+                           inner.metadata["type"], result)  # fmt: skip
+            if isinstance(spec, CheckpointStep) and result.status == "ok":
+                self._tell(CheckpointSaved, run, entry, path, checkpoint_id=result.output["checkpoint_id"])
+            self._done(run, entry, path, body.frm, spec.type.value, result)
+        if body.to in (SUCCEEDED, FAILED, CANCELLED):
+            self._ended(run, entry, flow, body)
+        elif body.to != ROLLING_BACK:
+            self._begun(run, entry, flow, body.to)
+
+    def _done(self, run: Run, entry: Entry, path: str, name: str, kind: str, result: Any) -> None:
+        self._tell(
+            StepCompleted, run, entry, path, step_name=name, step_type=kind, success=result.success,
+            skipped=result.status == "skipped", duration_ms=result.duration_ms, error=result.error,
+        )  # fmt: skip
+
+    def _ended(self, run: Run, entry: Entry, flow: Flow, body: Moved) -> None:
+        success = body.to == SUCCEEDED
+        duration = milliseconds(entry.at - run.created_at)
+        if _is_file(flow):
+            self._tell(
+                WorkflowCompleted, run, entry, self._prefix(run), workflow_name=flow.name, success=success,
+                total_duration_ms=duration,
+            )  # fmt: skip
+        elif INDEX in run.data:
+            failure = run.data.get(FAILURE) or {}
+            self._tell(
+                LoopIterationCompleted, run, entry, self._prefix(run), iteration_index=run.data[INDEX],
+                parent_step_name=_loop(run), success=success, duration_ms=duration,
+                error=None if success else str(failure.get("error") or body.reason or body.to),
+            )  # fmt: skip
+
+    def _recorded(self, run: Run, entry: Entry, body: Recorded, flow: Flow) -> None:
+        kind, _, rest = body.key.partition("/")
+        if kind == "until":
+            name, _, index = rest.rpartition("/")
+            met, value = body.value
+            self._tell(
+                LoopConditionChecked, run, entry, self._path(run, name), step_name=name,
+                iteration_index=int(index), condition_met=met, condition_value=value,
+            )  # fmt: skip
+        elif kind == "branch" and body.value is not None:
+            step = flow.step_named(run.state, rest)
+            spec = _spec_named(flow.specs[run.state], rest)  # type: ignore[attr-defined]
+            if isinstance(spec, BranchStep):
+                inner = step.instead[body.value]
+                self._tell(
+                    StepStarted, run, entry, self._path(run, inner.metadata["path"]), step_name=inner.name,
+                    step_type=inner.metadata["type"],
+                )  # fmt: skip
+
+    def _undone(self, run: Run, entry: Entry, flow: Flow) -> None:
+        """A rollback's run began or ended."""
+        body = entry.body
+        action = flow.step_for("undo").metadata["action"]
+        step = self._prefix(run)
+        if type(body) is Started:
+            self._tell(RollbackStarted, run, entry, step, step_name=step, action=action)
+        elif type(body) is Moved:
+            success = body.to == SUCCEEDED
+            failure = run.data.get(FAILURE) or {}
+            self._tell(
+                RollbackCompleted, run, entry, step, step_name=step, action=action, success=success,
+                error=None if success else str(failure.get("error") or body.reason),
+            )  # fmt: skip
+
+    # -- telling --------------------------------------------------------------------------------------------
+
+    def _prefix(self, run: Run) -> str:
+        return str(run.config.get("path") or "")
+
+    def _path(self, run: Run, own: str) -> str:
+        above = self._prefix(run)
+        return f"{above}/{own}" if above else own
+
+    def _tell(self, kind: type[Event], run: Run, entry: Entry, path: str, **facts: Any) -> None:
+        self._listener(kind(timestamp=entry.at, run_id=run.id, step_path=path, **facts))
+
+
+def _is_file(flow: Flow) -> bool:
+    return bool(flow.machine.start == START)
+
+
+def _loop(run: Run) -> str:
+    """The step whose iteration a run is."""
+    return run.id.rpartition(".")[2].partition("[")[0]
+
+
+def _spec_named(spec: Any, name: str) -> Any:
+    if spec.name == name:
+        return spec
+    return next((found for one in spec.inner if (found := _spec_named(one, name)) is not None), None)

@@ -1,0 +1,328 @@
+"""Gathers what workflow files may name: what ships, what installed packages offer, the project's plugins,
+and the validation stages of the settings.
+
+Nothing that cannot be loaded is passed over, and a name that stands for two things names both places.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from detent.flows.workflow.registry import (
+    Action,
+    Agent,
+    ContextBuilder,
+    Generator,
+    Named,
+    Prerequisite,
+    Registry,
+    ValidationStage,
+    marked,
+)
+from detent.kernel.errors import ConfigurationError
+from detent.runtime.catalog import Catalog, _plugin_error, _shown
+from detent.runtime.settings import Settings, SettingsError
+from detent.runtime.workflow_settings import (
+    LONGEST,
+    SHORTEST,
+    STAGES,
+    WorkflowSettings,
+    project_workflows,
+    user_workflows,
+)
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from detent.flows.workflow.problems import Problem
+    from detent.flows.workflow.shelf import WorkflowShelf
+    from detent.flows.workflow.spec import WorkflowSpec
+
+GROUPS: Mapping[str, type[Named]] = {
+    "detent.actions": Action,
+    "detent.agents": Agent,
+    "detent.generators": Generator,
+    "detent.context_builders": ContextBuilder,
+    "detent.prerequisites": Prerequisite,
+    "detent.validation_stages": ValidationStage,
+}
+"""Entry points whose value is a module, something decorated, or a function that gives such things."""
+OWN = "detent"
+"""Origin of what ships without a module of its own."""
+
+
+def registry_for(
+    settings: Settings, catalog: Catalog, *, environ: Mapping[str, str] | None = None
+) -> Registry:
+    """Everything workflow files of this project may name; `ConfigurationError` for what cannot be loaded."""
+    from detent.flows.workflow.actions import SHIPPED
+
+    said = WorkflowSettings.read(settings)
+    registry = Registry(*SHIPPED)
+    for name in STAGES:
+        registry.add(ValidationStage(name, OWN))
+    for prerequisite in built_in_prerequisites(settings, environ):
+        registry.add(prerequisite)
+    gathering = _Gathering(registry, settings.folder)
+    gathering.installed()
+    for module in catalog.modules():
+        gathering.module(module)
+    return registry.replaced(stages=_stages(registry, said))
+
+
+def shelf_for(settings: Settings, environ: Mapping[str, str] | None = None) -> WorkflowShelf:
+    """The workflow files of this project, the user's own and the shipped ones."""
+    from detent.flows.workflow.shelf import WorkflowShelf
+
+    return WorkflowShelf(project_workflows(settings), user_workflows(settings, environ))
+
+
+# -- prerequisites ------------------------------------------------------------------------------------------
+
+
+def built_in_prerequisites(
+    settings: Settings, environ: Mapping[str, str] | None = None
+) -> list[Prerequisite]:
+    """The checks that ship, of this project."""
+    from detent.adapters.project import prerequisites as checks
+
+    here: dict[str, Any] = {"root": settings.folder, "environ": environ}
+
+    def one(
+        name: str, check: Callable[..., Any], shown: str, remediation: str, argument: bool = False
+    ) -> Prerequisite:
+        return Prerequisite(name, OWN, check, remediation, shown, argument)
+
+    return [
+        one("git", partial(checks.git, **here), "git", "Install git and put it on PATH."),
+        one(
+            "git_repo",
+            partial(checks.git_repo, **here),
+            "a git repository",
+            "Run `git init` in the project folder, or run the workflow inside a repository.",
+        ),
+        one(
+            "git_identity",
+            partial(checks.git_identity, **here),
+            "a name to commit under",
+            "Run `git config user.name NAME` and `git config user.email ADDRESS`.",
+        ),
+        one(
+            "git_remote",
+            partial(checks.git_remote, **here),
+            "a remote to push to",
+            "Run `git remote add origin URL`.",
+        ),
+        one(
+            "executor",
+            partial(_executor, settings),
+            "a model for agent steps",
+            "Configure one under `models` or `model` in the project file. See: detent doctor",
+        ),
+        one(
+            "command",
+            partial(checks.command, **here),
+            "command",
+            "Install {argument} and put it on PATH.",
+            True,
+        ),
+        one("env", partial(checks.env, environ=environ), "variable", "Set {argument}.", True),
+        one("package", checks.package, "package", "Run `pip install {argument}`.", True),
+        one("path", partial(checks.path, root=settings.folder), "path", "Make {argument}.", True),
+    ]
+
+
+def _executor(settings: Settings) -> Any:
+    from detent.adapters.project.prerequisites import executor
+    from detent.runtime.executors import ConfiguredExecutors
+
+    executors = ConfiguredExecutors(settings)
+    return executor(executors.default, executors.make)
+
+
+# -- plugins ------------------------------------------------------------------------------------------------
+
+
+class _Gathering:
+    """Registers what others bring."""
+
+    def __init__(self, registry: Registry, folder: Path) -> None:
+        self.registry = registry
+        self.folder = folder
+        self._loaded: dict[str, list[Named]] = {}
+
+    def installed(self) -> None:
+        """What installed packages offer through entry points."""
+        from importlib.metadata import entry_points
+
+        for group, kind in GROUPS.items():
+            for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
+                if point.value not in self._loaded:
+                    self._loaded[point.value] = self._load(point)
+                if not any(isinstance(item, kind) for item in self._loaded[point.value]):
+                    raise ConfigurationError(
+                        f"{_shown(point)} is offered as '{point.name}' under {group}, but holds none of "
+                        f"those: decorate it with @{group.rpartition('.')[2].removesuffix('s')}."
+                    )
+
+    def module(self, module: ModuleType) -> list[Named]:
+        """Everything a module has marked."""
+        items = [item for value in list(vars(module).values()) for item in marked(value)]
+        for item in items:
+            self._add(item)
+        return items
+
+    def _load(self, point: EntryPoint) -> list[Named]:
+        """What one entry point stands for, registered."""
+        try:
+            value = point.load()
+        except (Exception, SystemExit) as error:
+            raise _plugin_error(_shown(point), error) from error
+        if isinstance(value, ModuleType):
+            return self.module(value)
+        items = list(marked(value))
+        if not items and callable(value):
+            try:
+                given = value()
+            except (Exception, SystemExit) as error:
+                raise _plugin_error(_shown(point), error) from error
+            items = _named(given)
+        for item in items:
+            self._add(item)
+        return items
+
+    def _add(self, item: Named) -> None:
+        for there in self._of_its_kind(item):
+            if there.name == item.name and _made_at(there) == _made_at(item):
+                return  # the same lines of a file, loaded once as a plugin and once by an import
+        self.registry.add(self._placed(item))
+
+    def _of_its_kind(self, item: Named) -> Iterable[Named]:
+        shelves: tuple[Iterable[Named], ...] = (
+            self.registry.actions, self.registry.agents, self.registry.generators,
+            self.registry.context_builders, self.registry.prerequisites, self.registry.stages,
+        )  # fmt: skip
+        return next(
+            (shelf for kind, shelf in zip(GROUPS.values(), shelves, strict=True) if isinstance(item, kind)),
+            (),
+        )
+
+    def _placed(self, item: Named) -> Named:
+        """The thing with an origin people can find: a file loaded by its path has a made-up module name."""
+        module, colon, line = item.origin.partition(":")
+        file = _file_of(module) if module.startswith("_detent_") else None
+        if file is None:
+            return item
+        shown = file.relative_to(self.folder) if file.is_relative_to(self.folder) else file
+        return replace(item, origin=f"{shown.as_posix()}{colon}{line}")
+
+
+def _named(given: Any) -> list[Named]:
+    """The things in what a function gave."""
+    if isinstance(given, ModuleType | str | bytes | Mapping):
+        return []
+    listed = [given] if marked(given) or not isinstance(given, Iterable) else list(given)
+    return [item for one in listed for item in marked(one)]
+
+
+def _made_at(item: Named) -> tuple[str, int] | Named:
+    """File and line of the code behind a thing; the thing itself where there is none."""
+    for name in ("handler", "prompt", "build", "check"):
+        target = getattr(item, name, None)
+        code = getattr(inspect.unwrap(target), "__code__", None) if callable(target) else None
+        if code is not None:
+            return code.co_filename, code.co_firstlineno
+    return item
+
+
+def _file_of(module: str) -> Path | None:
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return Path(file) if file else None
+
+
+# -- stages -------------------------------------------------------------------------------------------------
+
+
+def _stages(registry: Registry, said: WorkflowSettings) -> list[ValidationStage]:
+    """Registered stages with what the settings say laid over them, and those only the settings know."""
+    found = {stage.name: stage for stage in registry.stages}
+    problems = [
+        f"{stage.origin}: the validation stage '{stage.name}' has a timeout of {stage.timeout:g} seconds; "
+        f"it takes {SHORTEST:g} to {LONGEST:g}."
+        for stage in found.values()
+        if not SHORTEST <= stage.timeout <= LONGEST
+    ]
+    if problems:
+        raise SettingsError("The validation stages", problems)
+    for name, one in said.stages.items():
+        there = found.get(name, ValidationStage(name, one.place))
+        laid = {
+            part: value
+            for part in ("command", "fix_command", "timeout")
+            if (value := getattr(one, part)) is not None
+        }
+        found[name] = replace(there, origin=one.place, **laid) if laid else there
+    return list(found.values())
+
+
+# -- checking -----------------------------------------------------------------------------------------------
+
+
+def problems_of(
+    settings: Settings,
+    registry: Registry,
+    shelf: WorkflowShelf,
+    file: Path,
+    *,
+    tools: Container[str] | None = None,
+    forced: bool = False,
+) -> tuple[WorkflowSpec | None, list[Problem]]:
+    """A workflow file as far as it can be read, and everything wrong with it under these settings.
+
+    `tools` are those that can be called, where that is known. With `forced`, agents are switched off.
+    """
+    from detent.flows.workflow.checking import check_read
+    from detent.runtime.executors import ConfiguredExecutors
+
+    read = shelf.load(file)
+    found = check_read(
+        read,
+        registry,
+        find=shelf.finder(file.parent),
+        tools=tools,
+        steps=settings.section("steps"),
+        agents=settings.section("agents"),
+        executor=ConfiguredExecutors(settings).default is not None,
+        forced=forced or settings.force_deterministic,
+        workflows=shelf.names(),
+    )
+    return read.partial, found
+
+
+def settings_problems(
+    settings: Settings, shelf: WorkflowShelf, specs: Iterable[WorkflowSpec]
+) -> list[Problem]:
+    """What the settings say about steps of workflows that are not there; a workflow's own steps are checked
+    with its file."""
+    from detent.flows.workflow.problems import Place, Problem
+    from detent.flows.workflow.reading import Nearest
+
+    known = dict.fromkeys([*shelf.names(), *(spec.name for spec in specs)])
+    found: list[Problem] = []
+    for key in map(str, settings.section("steps")):
+        kind, _, rest = key.partition("/")
+        name, slash, step = rest.partition("/")
+        if kind == "workflow" and slash and name not in known:
+            file, _, line = settings.place("steps", key).partition(", line ")
+            meant = tuple(f"workflow/{one}/{step}" for one in Nearest().of(name, known))
+            message = f"the settings configure the step '{key}', but there is no workflow '{name}'."
+            place = Place(file, int(line) if line.isdigit() else 1)
+            found.append(Problem("E025", message, place, f"steps.{key}", meant))
+    return found

@@ -1,0 +1,220 @@
+"""Runs of workflows: found again by their inputs, begun anew, forked from a checkpoint, or of one step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from detent.engine.journals import read
+from detent.engine.ports import RunQuery, RunRow
+from detent.flows.workflow import events
+from detent.flows.workflow.alone import only, results_in, step_named
+from detent.flows.workflow.inputs import coerce
+from detent.flows.workflow.preflight import Checked, PrerequisitesMissing, check_prerequisites, required_by
+from detent.flows.workflow.scope import HASH, INPUTS, OUTER, SECRETS, key_of
+from detent.flows.workflow.secrets import hash_of, marked, marks_for
+from detent.flows.workflow.spec import ROLLING_BACK, START, WorkflowSpec
+from detent.kernel.entries import Moved
+from detent.kernel.errors import ConfigurationError, RunNotFound, nearest
+from detent.kernel.status import Status
+
+if TYPE_CHECKING:
+    from detent.engine.engine import Engine
+    from detent.kernel.budget import Budget
+    from detent.kernel.run import Run
+    from detent.runtime.workflows import Workflows
+
+OPEN = (Status.RUNNING, Status.WAITING)
+TAG = "inputs:"
+"""Begins the tag by which runs of the same inputs are found."""
+
+
+class Prepared(NamedTuple):
+    """Inputs that fit, and what tells their runs apart."""
+
+    inputs: Mapping[str, Any]
+    """Secrets stand as `{"$secret": name}`."""
+    hash: str
+
+
+class WorkflowRuns:
+    """Starts and finds runs of one workflow."""
+
+    def __init__(
+        self,
+        workflows: Workflows,
+        spec: WorkflowSpec,
+        listener: Callable[[events.Event], None] | None = None,
+    ) -> None:
+        self.workflows = workflows
+        self.spec = spec
+        self._listener = listener
+
+    def tell(self, kind: type[events.Event], **facts: Any) -> None:
+        """Tell the listener something that happened before there is a run."""
+        if self._listener is not None:
+            self._listener(kind(timestamp=time.time(), **facts))
+
+    # -- before a run ---------------------------------------------------------------------------------------
+
+    def prepare(self, given: Mapping[str, Any], *, from_text: bool = False) -> Prepared:
+        """Inputs made to fit; `InputsError` with all that do not."""
+        inputs = coerce(self.spec.inputs, given, from_text=from_text)
+        return Prepared(inputs, hash_of(self.spec.inputs, inputs))
+
+    async def preflight(self, steps: Iterable[str] | None = None) -> list[Checked]:
+        """Check what the steps need; `PrerequisitesMissing` with all that is not there."""
+        workflows, spec = self.workflows, self.spec
+        find = workflows.shelf.finder(workflows.base(spec))
+        wanted = None if steps is None else list(steps)
+        names = tuple(required_by(spec, wanted, find=find))
+        self.tell(events.PreflightStarted, prerequisites=names)
+        began = time.perf_counter()
+        checked = await check_prerequisites(spec, workflows.registry, wanted, find=find)
+        for one in checked:
+            facts: dict[str, Any] = {
+                "name": one.name, "display_name": one.display_name, "duration_ms": one.duration_ms,
+                "message": one.message,
+            }  # fmt: skip
+            if one.ok:
+                self.tell(events.PreflightCheckPassed, **facts)
+            else:
+                self.tell(
+                    events.PreflightCheckFailed, **facts, remediation=one.remediation,
+                    affected_steps=one.affected_steps,
+                )  # fmt: skip
+        failed = [one for one in checked if not one.ok]
+        self.tell(
+            events.PreflightCompleted, success=not failed, passed_count=len(checked) - len(failed),
+            failed_count=len(failed), total_duration_ms=(time.perf_counter() - began) * 1000,
+        )  # fmt: skip
+        if failed:
+            raise PrerequisitesMissing(spec.name, failed)
+        return checked
+
+    # -- finding --------------------------------------------------------------------------------------------
+
+    async def unfinished(self, engine: Engine, prepared: Prepared) -> RunRow | None:
+        """The latest run of the same workflow and inputs that has not ended."""
+        page = await engine.store.rows(
+            RunQuery(flow=self.spec.name, status=OPEN, tag=f"{TAG}{prepared.hash}", roots_only=True, limit=1)
+        )
+        return page.rows[0] if page.rows else None
+
+    def still_to_run(self, state: str) -> list[str]:
+        """The steps that a run in a state has yet to do."""
+        names = [step.name for step in self.spec.steps]
+        if state == START:
+            return names
+        return names[names.index(state) :] if state in names else []
+
+    # -- starting -------------------------------------------------------------------------------------------
+
+    async def start(
+        self,
+        engine: Engine,
+        prepared: Prepared,
+        *,
+        run_id: str | None = None,
+        tags: Iterable[str] = (),
+        budget: Budget | None = None,
+        deterministic: bool = False,
+        config: Mapping[str, Any] | None = None,
+        drive: bool = True,
+    ) -> str:
+        """Begin a run."""
+        return await engine.start(
+            self.spec.name, self._data(prepared), run_id=run_id, tags=[*tags, f"{TAG}{prepared.hash}"],
+            budget=budget, force_deterministic=deterministic, config=config, drive=drive,
+        )  # fmt: skip
+
+    def _data(self, prepared: Prepared) -> dict[str, Any]:
+        marks = marks_for(self.spec.inputs)
+        data: dict[str, Any] = {INPUTS: marked(prepared.inputs, marks), HASH: prepared.hash}
+        return {**data, SECRETS: marks} if marks else data
+
+    def shadowing(self, said: str) -> dict[str, Any]:
+        """The run's own configuration that has steps shadowed: their names with commas, or `all`."""
+        from detent.flows.workflow.bodies import every
+
+        known = [step.name for step in every(self.spec.steps)]
+        wanted = known if said == "all" else [one.strip() for one in said.split(",") if one.strip()]
+        for name in wanted:
+            if name not in known:
+                raise ConfigurationError(
+                    f"Workflow '{self.spec.name}' has no step '{name}' to shadow.{nearest(name, known)}"
+                )
+        kinds = {step.name: step.type.value for step in every(self.spec.steps)}
+        return {"steps": {name: {"shadow": True} for name in wanted if kinds[name] == "python"}}
+
+    async def fork_from(self, engine: Engine, checkpoint_id: str, prepared: Prepared) -> str:
+        """A new run from where another one of the same inputs saved a checkpoint."""
+        seen: dict[str, None] = {}
+        other_inputs = False
+        for document in self.workflows.checkpoints.all():
+            run_id, named = str(document.get("run_id")), str(document.get("checkpoint_id"))
+            root = await self._root(engine, run_id)
+            if root is None or root.flow != self.spec.name:
+                continue
+            seen[named] = None
+            if named != checkpoint_id:
+                continue
+            if root.data.get(HASH) != prepared.hash:
+                other_inputs = True
+                continue
+            seq = await self._saved_at(engine, run_id, checkpoint_id)
+            if seq is not None:
+                return await engine.fork_family(root.id, (run_id, seq), drive=False)
+        if other_inputs:
+            raise ConfigurationError(
+                f"Checkpoint '{checkpoint_id}' of '{self.spec.name}' was saved with other inputs. "
+                f"Give the inputs of that run, or start without --from."
+            )
+        there = f" Saved: {', '.join(seen)}." if seen else " None was saved yet."
+        meant = nearest(checkpoint_id, seen)
+        raise ConfigurationError(
+            f"Workflow '{self.spec.name}' has no checkpoint '{checkpoint_id}'.{meant}{there}"
+        )
+
+    async def _root(self, engine: Engine, run_id: str) -> Run | None:
+        """The run at the top of a run's family."""
+        try:
+            run = await engine.get(run_id)
+            while run.parent is not None:
+                run = await engine.get(run.parent)
+        except RunNotFound:
+            return None
+        return run
+
+    async def _saved_at(self, engine: Engine, run_id: str, checkpoint_id: str) -> int | None:
+        """The entry with which a run left a checkpoint's step."""
+        try:
+            async for entry in read(engine.store, run_id):
+                body = entry.body
+                if isinstance(body, Moved) and body.frm != ROLLING_BACK:
+                    said = body.set.get(key_of(body.frm))
+                    output = said.get("output") if said else None
+                    if isinstance(output, dict) and output.get("checkpoint_id") == checkpoint_id:
+                        return entry.seq
+        except RunNotFound:
+            return None
+        return None
+
+    # -- one step -------------------------------------------------------------------------------------------
+
+    def alone(self, said: str) -> WorkflowSpec:
+        """The workflow of one step of this one."""
+        return only(self.spec, step_named(self.spec, said))
+
+    async def data_for(self, engine: Engine, prepared: Prepared, from_run: str | None) -> dict[str, Any]:
+        """What one step is run on: the inputs, and what steps of another run gave."""
+        data = self._data(prepared)
+        if from_run is None:
+            return data
+        other = await engine.get(from_run)
+        if other.flow.partition(".")[0] != self.spec.name:
+            raise ConfigurationError(
+                f"Run {from_run} is one of '{other.flow}', not of workflow '{self.spec.name}'."
+            )
+        return {**data, OUTER: results_in(other.data)}

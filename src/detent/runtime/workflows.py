@@ -1,0 +1,196 @@
+"""The workflows of a project, wired: files found and checked, flows made of them with the project's tools."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from detent.engine.tools import Tool, ToolError
+from detent.flows.workflow.problems import Problem, WorkflowFileError
+from detent.flows.workflow.spec import WorkflowSpec
+from detent.runtime.workflow_registry import problems_of, registry_for, shelf_for
+from detent.runtime.workflow_settings import WorkflowSettings
+
+if TYPE_CHECKING:
+    from detent.adapters.project.checkpoints import Checkpoints
+    from detent.engine.flow import Flow
+    from detent.engine.ports import Store
+    from detent.flows.workflow.compiling import Compiled
+    from detent.flows.workflow.registry import Registry, ValidationStage
+    from detent.flows.workflow.shelf import WorkflowShelf
+    from detent.runtime.catalog import Catalog
+    from detent.runtime.settings import Settings
+
+STATE = ".detent"
+"""The folder of a project in which runs keep what is theirs."""
+TIMED_OUT = 124
+"""Exit code of a stage that took too long, as the program `timeout` has it."""
+MOST_SAID = 20_000
+"""Characters kept of what a stage's command said: its end."""
+
+
+class Chosen(NamedTuple):
+    """A workflow somebody asked for, fit to be run."""
+
+    spec: WorkflowSpec
+    file: Path
+    warnings: tuple[Problem, ...]
+
+
+class Workflows:
+    """Workflow files of one project and what they name."""
+
+    def __init__(
+        self, settings: Settings, catalog: Catalog, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self.settings = settings
+        self.catalog = catalog
+        self._environ = os.environ if environ is None else environ
+
+    @cached_property
+    def registry(self) -> Registry:
+        """What files can name."""
+        return registry_for(self.settings, self.catalog, environ=self._environ)
+
+    @cached_property
+    def shelf(self) -> WorkflowShelf:
+        """The files."""
+        return shelf_for(self.settings, self._environ)
+
+    @cached_property
+    def tools(self) -> list[Tool]:
+        """What actions can look up and have done: the project's tools, and those of plugins."""
+        from detent.adapters.project import project_tools
+        from detent.flows.playbook.registry import tools_of
+
+        said = WorkflowSettings.read(self.settings)
+        root, state = self.settings.folder, self.settings.folder / STATE
+        webhook = self._environ.get(said.notify_webhook_env) if said.notify_webhook_env else None
+        ours = project_tools(
+            root, state, environ=self._environ, blobs=self._blob, webhook=webhook, notices=said.notify_file
+        )
+        ours.append(
+            Tool(
+                "validation.stages",
+                self._stages,
+                "query",
+                description="Tell how the project's checks are run.",
+            )
+        )
+        theirs = [tool for module in self.catalog.modules() for tool in tools_of(module)]
+        served = [tool for server in self.catalog.mcp().values() for tool in server.tools]
+        return list({tool.name: tool for tool in [*ours, *served, *theirs]}.values())
+
+    @cached_property
+    def checkpoints(self) -> Checkpoints:
+        """Where checkpoints are written."""
+        from detent.adapters.project.checkpoints import Checkpoints
+
+        return Checkpoints(self.settings.folder / STATE / "checkpoints")
+
+    @cached_property
+    def compiled(self) -> Compiled:
+        """Flows made of files."""
+        from detent.flows.workflow.compiling import Compiled
+        from detent.flows.workflow.home import Ports
+
+        said = WorkflowSettings.read(self.settings)
+        ports = Ports(
+            self.settings.folder, self._run_stage, self.checkpoints.save, max_parallel=said.max_parallel
+        )
+        return Compiled(self.registry, self.tools, ports, self._named, self._environ)
+
+    # -- files ----------------------------------------------------------------------------------------------
+
+    def choose(self, said: str, *, forced: bool = False) -> Chosen:
+        """The workflow of a name or path, checked; `WorkflowFileError` with everything wrong with it."""
+        file = self.shelf.find(said, self.settings.folder)
+        spec, problems = self.check(file, forced=forced)
+        errors = [problem for problem in problems if problem.severity == "error"]
+        if errors or spec is None:
+            raise WorkflowFileError(f"Workflow '{spec.name if spec and spec.name else said}'", errors)
+        return Chosen(spec, file, tuple(problem for problem in problems if problem.severity == "warning"))
+
+    def check(self, file: Path, *, forced: bool = False) -> tuple[WorkflowSpec | None, Sequence[Problem]]:
+        """A file as far as it can be read, and everything wrong with it."""
+        names = {tool.name for tool in self.tools}
+        return problems_of(self.settings, self.registry, self.shelf, file, tools=names, forced=forced)
+
+    def flows(self, spec: WorkflowSpec) -> list[Flow]:
+        """Every flow that a run of a workflow may need, its own first."""
+        return self.compiled.flows(spec)
+
+    def base(self, spec: WorkflowSpec) -> Path:
+        """The folder that paths in a file start from."""
+        return Path(spec.place.file).absolute().parent
+
+    def _named(self, name: str, of: WorkflowSpec) -> WorkflowSpec:
+        return self.shelf.spec(name, self.base(of))
+
+    # -- ports ----------------------------------------------------------------------------------------------
+
+    async def _blob(self, hash: str) -> bytes | None:
+        store: Store | None = self.catalog.store
+        return None if store is None else await store.blob(hash)
+
+    def _stages(self, names: list[str]) -> list[dict[str, Any]]:
+        found = [self.registry.stages.get(name) for name in names]
+        return [
+            {
+                "name": one.name, "command": None if one.command is None else list(one.command),
+                "fix_command": None if one.fix_command is None else list(one.fix_command),
+                "timeout": one.timeout,
+            }
+            for one in found
+        ]  # fmt: skip
+
+    async def _run_stage(self, stage: ValidationStage) -> dict[str, Any]:
+        """Run a stage's command; what it says is kept, its end above all."""
+        shell = next(tool for tool in self.tools if tool.name == "shell.read")
+        assert stage.command is not None
+        try:
+            ran = await shell.perform(argv=list(stage.command), timeout=stage.timeout, check=False)
+        except ToolError as error:
+            code = TIMED_OUT if error.code == "timeout" else 127
+            return {"exit_code": code, "output": error.message, "duration_ms": 0.0}
+        said = (ran["stdout"] + ran["stderr"])[-MOST_SAID:]
+        return {"exit_code": ran["exit_code"], "output": said, "duration_ms": ran["duration_ms"]}
+
+
+async def path_taken(store: Store, run_id: str) -> dict[str, str]:
+    """How the steps of a run went, by their paths: ok, skipped, failed, or under way; iterations included."""
+    from detent.engine.journals import read
+    from detent.engine.lineage import children
+    from detent.flows.workflow.scope import SKIPPED, key_of
+    from detent.kernel.entries import Moved, Started
+
+    found: dict[str, str] = {}
+
+    async def walk(one: str) -> None:
+        prefix, state, status = "", "", ""
+        async for entry in read(store, one):
+            body = entry.body
+            if isinstance(body, Started):
+                prefix = str(body.config.get("path") or "")
+                state = body.state
+            elif isinstance(body, Moved):
+                said = body.set.get(key_of(body.frm))
+                failed = body.to in ("rolling_back", "failed", "cancelled")
+                status = "skipped" if said is not None and said["status"] == SKIPPED else "ok"
+                path = f"{prefix}/{body.frm}" if prefix else body.frm
+                if body.frm not in ("ready", "rolling_back", "undo"):
+                    found[path] = "failed" if said is None and failed else status
+                    if said is not None and said.get("ran"):
+                        found[f"{path}/{said['ran']}"] = status
+                state = "" if body.status is not None else body.to
+        if state not in ("", "ready", "rolling_back", "undo"):
+            found[f"{prefix}/{state}" if prefix else state] = "running"
+        async for child in children(store, one):
+            if ".rollback[" not in child.id:
+                await walk(child.id)
+
+    await walk(run_id)
+    return found

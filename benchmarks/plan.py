@@ -211,6 +211,15 @@ def mailbox(name: str, way: str) -> Contestant:
 STEPWISE = (mailbox("bare loop", "bare"), mailbox("detent, legacy mode", "legacy"), mailbox(OURS, "step"))
 
 
+def written(name: str, way: str) -> Contestant:
+    """Name a way to write the same workflow."""
+    return Contestant(name, "benchmarks.workflow", peer=False, extra={"way": way})
+
+
+IN_PYTHON = written("flow in Python", "plain")
+FROM_FILE = written(OURS, "file")
+
+
 def share_of(limit: float, key: str, floor: str) -> Callable[[Medians], tuple[bool, str]]:
     """What a mail costs Detent more than a floor is less than a limit; told as a share of it."""
 
@@ -473,6 +482,70 @@ WORKLOADS: tuple[Workload, ...] = (
         ),
         full_only=True,
         repeats=1,
+    ),
+    Workload(
+        "workflow",
+        "workflow-steps",
+        "a workflow file of no-op steps, one run, each step committed at full sync, beside a flow in Python",
+        "steps",
+        {"steps": 1000},
+        {"steps": 300},
+        (IN_PYTHON, FROM_FILE),
+        (Target("at most 1.5 times the flow in Python", at_most(1.5, "flow in Python")),),
+        (IN_OWN_HOUSE,),
+        floor="flow in Python",
+        columns=(Column("us", "us/step", "{:.1f}"),),
+    ),
+    Workload(
+        "workflow",
+        "workflow-memory",
+        "the same in memory: what the language itself costs a step",
+        "steps",
+        {"steps": 1000, "memory": True},
+        {"steps": 300, "memory": True},
+        (IN_PYTHON, FROM_FILE),
+        (),
+        (IN_OWN_HOUSE,),
+        floor="flow in Python",
+        columns=(Column("us", "us/step", "{:.1f}"),),
+    ),
+    Workload(
+        "workflow",
+        "workflow-loop",
+        "a parallel loop, eight at a time, every iteration a child run committed at full sync",
+        "loop",
+        {"items": 1000},
+        {"items": 200},
+        (IN_PYTHON, FROM_FILE),
+        (Target("at most 1.5 times the flow in Python", at_most(1.5, "flow in Python")),),
+        (IN_OWN_HOUSE,),
+        floor="flow in Python",
+        columns=(Column("us", "us/iteration", "{:.1f}"),),
+    ),
+    Workload(
+        "workflow",
+        "workflow-expressions",
+        "five usual expressions, parsed once, evaluated over and over, beside compiled Python",
+        "expressions",
+        {"rounds": 50_000},
+        {"rounds": 10_000},
+        (written("compiled Python", "python"), FROM_FILE),
+        (Target("at most 3 us an expression", within(3.0, "us", " us")),),
+        (IN_OWN_HOUSE,),
+        floor="compiled Python",
+        columns=(Column("us", "us/expression", "{:.2f}"),),
+    ),
+    Workload(
+        "workflow",
+        "workflow-reading",
+        "a file of 1,500 steps read and checked, beside one of 500",
+        "reading",
+        {"steps": 1500},
+        {"steps": 600},
+        (FROM_FILE,),
+        (Target("linear: thrice the steps take thrice the time", within(1.3, "growth", " times")),),
+        (IN_OWN_HOUSE,),
+        columns=(Column("us", "us/step", "{:.1f}"), Column("growth", "growth", "{:.2f}")),
     ),
 )
 

@@ -193,7 +193,7 @@ class Dispatcher:
             flow,
             step,
             resolved,
-            plain=handler and step.straight and not config.shadow and not forced,
+            plain=handler and not step.opaque and not config.shadow and not forced and not resolved.warnings,
             retry=resolved.retry if handler and said else step.retry,
             timeout=config.timeout if handler and config.timeout is not None else step.timeout,
         )

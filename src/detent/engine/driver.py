@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from detent.engine import deciding, effects
 from detent.engine.children import ChildrenWaiting
+from detent.engine.concluding import concluded
 from detent.engine.context import StepContext, call
 from detent.engine.dispatch import facts_of
 from detent.engine.outcome import Hold, Outcome
@@ -163,7 +164,10 @@ class Driver:
                 else:
                     async with asyncio.timeout(plan.timeout):
                         value = await step.call(ctx)
-                outcome = value if type(value) is Outcome else Outcome.of(value)
+                if not step.straight:
+                    outcome = await concluded(step, ctx, value)
+                else:
+                    outcome = value if type(value) is Outcome else Outcome.of(value)
                 if telling:
                     self._completed(plan, self.clock.elapsed() - began)
             bodies, proposes = deciding.decided(

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from detent.engine import deciding, gate
 from detent.engine.asking import Asked, Asking, Failure
-from detent.engine.context import BesideContext, CannotCheck, StepContext, call
+from detent.engine.concluding import concluded
+from detent.engine.context import BesideContext, CannotCheck, StepContext
 from detent.engine.dispatch import Plan, check_price, facts_of
 from detent.engine.executor import (
     Availability,
@@ -24,7 +25,7 @@ from detent.engine.executor import (
 )
 from detent.engine.gate import Judgement, Side
 from detent.engine.outcome import Effect, Outcome, Receipt
-from detent.engine.step import Proposal, Step, StepFailed
+from detent.engine.step import Proposal, StepFailed
 from detent.engine.tools import CALL
 from detent.kernel import log
 from detent.kernel.autonomy import AutonomyLevel, Check, FallbackReason, StepMode, StepType
@@ -55,18 +56,6 @@ class Performed:
     """The side that counts."""
     said: tuple[Body, ...] = ()
     """Remarks of a handler that was run for comparison and counts after all."""
-
-
-async def concluded(step: Step, ctx: StepContext, value: Any) -> Outcome:
-    """The outcome of an output, whoever gave it."""
-    if isinstance(value, Outcome):
-        return value
-    if step.conclude is not None:
-        return Outcome.of(await call(step.conclude, False, ctx, value))
-    if step.into is not None:
-        outcome = Outcome.of(value) if isinstance(value, Mapping) or value is None else Outcome()
-        return outcome if outcome.hold is not None else Outcome(set={step.into: value})
-    return Outcome.of(value)
 
 
 class Execution:

@@ -42,12 +42,15 @@ class Observers:
         """Add one: anything with a method of those that are told something.
 
         `on_entry(run_id, flow, entry)`, `on_run_entry(run, entry)` with the run as it stands after the entry
-        (to be looked at at once, not kept), `on_state_transition`, `on_metrics_update`, `on_stream`.
+        (to be looked at at once, not kept), `on_state_transition`, `on_metrics_update`, `on_stream(run_id,
+        flow, step, chunk)` or `on_run_stream(run, step, chunk)`.
         """
         methods = tuple(
             getattr(observer, name, None) for name in ("on_entry", "on_state_transition", "on_metrics_update")
         )
-        stream = getattr(observer, "on_stream", None)
+        stream = getattr(observer, "on_run_stream", None)
+        if stream is None and (plain := getattr(observer, "on_stream", None)) is not None:
+            stream = _by_name(plain)
         whole = getattr(observer, "on_run_entry", None)
         if not any(methods) and stream is None and whole is None:
             raise TypeError(
@@ -82,7 +85,7 @@ class Observers:
         """Tell those who listen a piece of an agent's text, as it is being written."""
         for observer, method in self._streams:
             try:
-                method(run.id, run.flow, step, chunk)
+                method(run, step, chunk)
             except Exception as error:
                 log.error("observer.failed", observer=type(observer).__name__, error=type(error).__name__)
 
@@ -97,6 +100,15 @@ class Observers:
                 transition=entry.seq,
                 error=type(error).__name__,
             )
+
+
+def _by_name(method: Callable[..., None]) -> Callable[[Run, str, AgentStreamChunk], None]:
+    """For those who are told a run's id and flow in place of the run."""
+
+    def tell(run: Run, step: str, chunk: AgentStreamChunk) -> None:
+        method(run.id, run.flow, step, chunk)
+
+    return tell
 
 
 def transition_of(machine: Machine[Any], entry: Entry, body: Moved) -> StateTransition[Any]:

@@ -34,8 +34,8 @@ SENDER = "Playbook <playbook@detent.example>"
 OUTBOX = "mail/outbox"
 
 _MAIL = (
-    "sink", "outbox", "from", "smtp", "source", "inbox", "own_addresses", "max_replies_per_sender_per_day",
-    "max_runs_per_message", "retry_after_minutes", "max_size_mb", "imap",
+    "sink", "outbox", "from", "smtp", "source", "inbox", "own_addresses", "own_lists",
+    "max_replies_per_sender_per_day", "max_runs_per_message", "retry_after_minutes", "max_size_mb", "imap",
 )  # fmt: skip
 """Keys under `mail`; the first four are about mail going out."""
 _SMTP = ("host", "port", "tls", "user_env", "password_env", "envelope_from", "timeout_s")

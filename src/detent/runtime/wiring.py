@@ -132,8 +132,8 @@ def engine_for(
     """The engine for these settings, not yet open.
 
     With `deterministic`, no step is given to an agent. With `complete`, these are all flows there are, and
-    settings about steps that none of them has, and that are not among `known_steps`, are refused. `agents` are
-    those that settings may speak of beside the general one.
+    settings about steps that none of them has, and that are not among `known_steps`, are refused. `agents`
+    are those that settings may speak of beside the general one.
     """
     from detent.engine.engine import Engine
     from detent.engine.executor import DISPATCH_AGENT

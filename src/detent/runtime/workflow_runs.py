@@ -10,7 +10,7 @@ from detent.engine.journals import read
 from detent.engine.ports import RunQuery, RunRow
 from detent.flows.workflow import events
 from detent.flows.workflow.alone import only, results_in, step_named
-from detent.flows.workflow.inputs import coerce
+from detent.flows.workflow.inputs import FORCED, coerce, switched_off
 from detent.flows.workflow.preflight import Checked, PrerequisitesMissing, check_prerequisites, required_by
 from detent.flows.workflow.scope import HASH, INPUTS, OUTER, SECRETS, key_of
 from detent.flows.workflow.secrets import hash_of, marked, marks_for
@@ -36,6 +36,8 @@ class Prepared(NamedTuple):
     inputs: Mapping[str, Any]
     """Secrets stand as `{"$secret": name}`."""
     hash: str
+    forced: bool = False
+    """Agents are kept out of the run."""
 
 
 class WorkflowRuns:
@@ -60,8 +62,12 @@ class WorkflowRuns:
 
     def prepare(self, given: Mapping[str, Any], *, from_text: bool = False) -> Prepared:
         """Inputs made to fit; `InputsError` with all that do not."""
-        inputs = coerce(self.spec.inputs, given, from_text=from_text)
-        return Prepared(inputs, hash_of(self.spec.inputs, inputs))
+        own = {FORCED: given[FORCED]} if FORCED in given and FORCED not in self.spec.inputs else {}
+        inputs = coerce(
+            self.spec.inputs, {name: value for name, value in given.items() if name not in own},
+            from_text=from_text,
+        )  # fmt: skip
+        return Prepared(inputs, hash_of(self.spec.inputs, inputs), switched_off(own or inputs))
 
     async def preflight(self, steps: Iterable[str] | None = None) -> list[Checked]:
         """Check what the steps need; `PrerequisitesMissing` with all that is not there."""
@@ -126,7 +132,7 @@ class WorkflowRuns:
         """Begin a run."""
         return await engine.start(
             self.spec.name, self._data(prepared), run_id=run_id, tags=[*tags, f"{TAG}{prepared.hash}"],
-            budget=budget, force_deterministic=deterministic, config=config, drive=drive,
+            budget=budget, force_deterministic=deterministic or prepared.forced, config=config, drive=drive,
         )  # fmt: skip
 
     def _data(self, prepared: Prepared) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from detent.runtime.settings import USER_FILE, Keys, Settings, SettingsError
 
 workflow: Keys = dict.fromkeys(("max_parallel",))
 validation: Keys = {"stages": {"*": dict.fromkeys(("command", "fix_command", "timeout"))}}
-notify: Keys = dict.fromkeys(("file", "webhook_env"))
+notify: Keys = dict.fromkeys(("folder", "webhook_env"))
 
 STAGES = ("format", "lint", "typecheck", "test")
 """Stages that every project has, though perhaps no command for them."""
@@ -48,7 +48,7 @@ class WorkflowSettings:
     max_parallel: int = MAX_PARALLEL
     """Iterations and steps side by side, where a loop has no bound of its own."""
     stages: Mapping[str, StageSettings] = field(default_factory=dict)
-    notify_file: Path | None = None
+    notify_folder: Path | None = None
     """Where notices are written; None: wherever the tool keeps them."""
     notify_webhook_env: str | None = None
     """The variable that holds the address notices are posted to."""
@@ -57,7 +57,7 @@ class WorkflowSettings:
     def read(cls, settings: Settings) -> WorkflowSettings:
         """The headings, checked; `SettingsError` with all problems."""
         reading = _Reading(settings)
-        found = cls(reading.max_parallel(), reading.stages(), reading.notify_file(), reading.webhook_env())
+        found = cls(reading.max_parallel(), reading.stages(), reading.notify_folder(), reading.webhook_env())
         if reading.problems:
             raise SettingsError("The settings", reading.problems)
         return found
@@ -147,14 +147,14 @@ class _Reading:
             return None
         return float(said)
 
-    def notify_file(self) -> Path | None:
-        said = self.notify.get("file")
+    def notify_folder(self) -> Path | None:
+        said = self.notify.get("folder")
         if said is None:
             return None
         if not isinstance(said, str) or not said.strip():
-            self._wrong(("notify", "file"), "takes the path of a file")
+            self._wrong(("notify", "folder"), "takes the path of a folder")
             return None
-        return self.settings.base("notify", "file") / Path(said).expanduser()
+        return self.settings.base("notify", "folder") / Path(said).expanduser()
 
     def webhook_env(self) -> str | None:
         said = self.notify.get("webhook_env")

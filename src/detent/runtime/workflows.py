@@ -70,7 +70,7 @@ class Workflows:
         root, state = self.settings.folder, self.settings.folder / STATE
         webhook = self._environ.get(said.notify_webhook_env) if said.notify_webhook_env else None
         ours = project_tools(
-            root, state, environ=self._environ, blobs=self._blob, webhook=webhook, notices=said.notify_file
+            root, state, environ=self._environ, blobs=self._blob, webhook=webhook, notices=said.notify_folder
         )
         ours.append(
             Tool(
@@ -189,7 +189,7 @@ async def path_taken(store: Store, run_id: str) -> dict[str, str]:
         if state not in ("", "ready", "rolling_back", "undo"):
             found[f"{prefix}/{state}" if prefix else state] = "running"
         async for child in children(store, one):
-            if ".rollback[" not in child.id:
+            if ".rolling_back[" not in child.id:
                 await walk(child.id)
 
     await walk(run_id)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _WHERE = {
+    "action": "detent.flows.workflow.registry",
+    "agent": "detent.flows.workflow.registry",
     "AgentStreamChunk": "detent.engine.executor",
     "AutonomyLevel": "detent.kernel.autonomy",
     "Availability": "detent.engine.executor",
@@ -19,6 +21,7 @@ _WHERE = {
     "Child": "detent.engine.children",
     "ClaudeStepExecutor": "detent.adapters.models.claude",
     "CompareRules": "detent.kernel.equivalence",
+    "context_builder": "detent.flows.workflow.registry",
     "DetentError": "detent.kernel.errors",
     "DispatchError": "detent.engine.executor",
     "DispatchResult": "detent.kernel.dispatch",
@@ -32,6 +35,7 @@ _WHERE = {
     "ExecutorResult": "detent.engine.executor",
     "FallbackReason": "detent.kernel.autonomy",
     "Flow": "detent.engine.flow",
+    "generator": "detent.flows.workflow.registry",
     "Guard": "detent.kernel.guards",
     "Hold": "detent.engine.outcome",
     "InvalidTransitionError": "detent.kernel.errors",
@@ -45,6 +49,7 @@ _WHERE = {
     "NOT_DONE": "detent.engine.tools",
     "Outcome": "detent.engine.outcome",
     "PostgresStore": "detent.adapters.stores.postgres",
+    "prerequisite": "detent.flows.workflow.registry",
     "Proposal": "detent.engine.step",
     "query": "detent.engine.tools",
     "RetryPolicy": "detent.kernel.policy",
@@ -68,6 +73,7 @@ _WHERE = {
     "Transient": "detent.engine.step",
     "UNKNOWN": "detent.engine.tools",
     "UsageMetadata": "detent.engine.executor",
+    "validation_stage": "detent.flows.workflow.registry",
     "Verdict": "detent.engine.step",
     "when": "detent.kernel.guards",
 }
@@ -109,6 +115,12 @@ if TYPE_CHECKING:
     from detent.engine.tools import ToolError as ToolError
     from detent.engine.tools import query as query
     from detent.engine.tools import tool as tool
+    from detent.flows.workflow.registry import action as action
+    from detent.flows.workflow.registry import agent as agent
+    from detent.flows.workflow.registry import context_builder as context_builder
+    from detent.flows.workflow.registry import generator as generator
+    from detent.flows.workflow.registry import prerequisite as prerequisite
+    from detent.flows.workflow.registry import validation_stage as validation_stage
     from detent.kernel.autonomy import AutonomyLevel as AutonomyLevel
     from detent.kernel.autonomy import FallbackReason as FallbackReason
     from detent.kernel.autonomy import StepMode as StepMode

@@ -349,3 +349,14 @@ def test_the_readme_of_the_example_names_commands_that_work(detent, folder, monk
     for line in block[1].splitlines():
         result = detent(*line.split()[1:])
         assert (result.code, result.err) == (0, ""), line
+
+
+def test_a_form_is_checked_like_everything_else(detent, overdue):
+    """P21 and its kin: file and line, and the nearest right word."""
+    spoil(overdue, "---\n", "---\nform: {mood: {description: How it sounds, type: strin}}\n")
+    result = detent("playbook", "check", "overdue")
+    assert result.code == 2
+    assert result.lines == [
+        "overdue/steps/01-find-loan.md:2: P21 type is one of string, integer, number, boolean. "
+        "Did you mean 'string'?"
+    ]

@@ -30,6 +30,15 @@ def desk(folder, detent) -> Path:
     return folder
 
 
+@pytest.fixture
+def closed_port() -> int:
+    """A port nobody listens at."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
+
+
 def put(desk: Path, name: str, raw: bytes) -> Path:
     file = desk / "mail/inbox" / name
     file.write_bytes(raw)
@@ -210,11 +219,9 @@ def test_faulty_step_files_are_told_with_their_lines(desk, detent):
     assert "P10" in said.err
 
 
-def test_a_server_that_cannot_be_reached_ends_with_3(desk, detent, monkeypatch):
+def test_a_server_that_cannot_be_reached_ends_with_3(desk, detent, monkeypatch, closed_port):
     """W-66"""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = closed_port
     monkeypatch.setenv("WARRANTY_IMAP_USER", "service")
     monkeypatch.setenv("WARRANTY_IMAP_PASSWORD", "correct horse")
     where = f"{{host: 127.0.0.1, port: {port}, tls: none}}"
@@ -227,6 +234,67 @@ def test_a_server_that_cannot_be_reached_ends_with_3(desk, detent, monkeypatch):
         said = detent("run", "warranty", "--once")
         assert said.code == 3, said
         assert "correct horse" not in said.err
+
+
+def test_a_crm_for_tickets_alone_is_looked_for_at_the_start_too(desk, detent, closed_port):
+    """W-66"""
+    crm = f"{{base_url: 'http://127.0.0.1:{closed_port}', auth: none}}"
+    for more in ("", ", ticket_by_key_path: '/tickets/by-key/{key}'"):
+        (desk / "config.yaml").write_text(f"tools: {{tickets: crm, crm: {crm[:-1]}{more}}}}}")
+        said = detent("run", "warranty", "--once")
+        assert (said.code, len(list((desk / "mail/inbox").glob("*.eml")))) == (3, 7), said
+        assert "The CRM cannot be used" in said.err
+
+
+AGENT = "steps: {01-extract-serial: {mode: agent}}"
+ARMS = "{code: {share: 50}, llm: {share: 50, steps: {01-extract-serial: {mode: agent}}}}"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        AGENT,
+        "orchestration: {router: {strategy: llm}}",
+        "orchestration: {use_step_orchestrator: false}",
+        f"orchestration: {{router: {{experiment: {{name: first, arms: {ARMS}}}}}}}",
+    ],
+)
+def test_a_model_that_is_not_there_ends_with_3_where_it_would_be_asked(desk, detent, closed_port, config):
+    """W-66"""
+    server = f"model: {{provider: llamacpp, id: small, base_url: 'http://127.0.0.1:{closed_port}/v1'}}"
+    (desk / "config.yaml").write_text(f"{config}\n{server}\n")
+    said = detent("run", "warranty", "--once")
+    assert said.code == 3, said
+    assert f"nobody answers at 127.0.0.1:{closed_port}" in said.err
+    assert len(list((desk / "mail/inbox").glob("*.eml"))) == 7
+    if config == AGENT:
+        forced = detent("run", "warranty", "--once", "--mode", "01-extract-serial=deterministic")
+        assert forced.code == 0, forced
+
+
+def test_a_model_without_its_key_ends_with_3(desk, detent, monkeypatch):
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    model = "model: {provider: openai, id: small, api_key_env: NO_SUCH_KEY}"
+    (desk / "config.yaml").write_text(f"{AGENT}\n{model}\n")
+    said = detent("run", "warranty", "--once")
+    assert (said.code, "NO_SUCH_KEY is not set" in said.err) == (3, True)
+
+
+def test_a_model_nobody_asks_is_not_looked_for(desk, detent, closed_port):
+    server = f"model: {{provider: llamacpp, id: small, base_url: 'http://127.0.0.1:{closed_port}/v1'}}"
+    (desk / "config.yaml").write_text(server)
+    assert detent("run", "warranty", "--once").code == 0
+
+
+def test_the_attention_list_says_where_a_mail_lies_that_cannot_be_read(desk, detent):
+    put(desk, "odd one.eml", b"\x00")
+    detent("run", "warranty", "--once")
+    said = detent("warranty", "attention")
+    assert f"look at it: {desk / 'mail/inbox/odd one.eml'}" in said.out
+    (matter,) = json.loads(detent("warranty", "attention", "--json").out)
+    assert matter["place"] == str(desk / "mail/inbox/odd one.eml")
+    (desk / "config.yaml").write_text("mail: {inbox: elsewhere}")
+    assert "look at it in its mailbox" in detent("warranty", "attention").out
 
 
 def test_the_environment_sets_any_key(desk, detent, monkeypatch):

@@ -132,7 +132,8 @@ class TestFork:
         fork = await engine.fork(run.id, at, set={"x": 2}, config={"mode": "other"}, budget=Budget(steps=9))
         forked = await engine.finish(fork)
         assert forked.status is Status.SUCCEEDED
-        assert forked.data == {"x": 2, "config": {"mode": "other"}, "last": "c"}
+        config = {"mode": "other", "origin": run.id}
+        assert forked.data == {"x": 2, "config": config, "last": "c"}
         assert done == [("a", 1), ("b", 1), ("c", 1), ("b", 2), ("c", 2)]
         assert forked.forked_from == {"run": run.id, "seq": at}
         assert (forked.budget, forked.tags) == (Budget(steps=9), ["t"])

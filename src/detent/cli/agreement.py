@@ -99,12 +99,18 @@ class _Wanted:
     def __init__(self, steps: list[str], flow: str | None, since: float | None) -> None:
         self.steps, self.flow, self.since = steps, flow, since
         self.by_runs = False
-        """The flow names runs in the store, so only those need to be read."""
+        """The runs being read are of the flow that was named, so that every step in them is wanted."""
 
     def __call__(self, step: str) -> bool:
         if self.flow is not None and not self.by_runs and self.flow not in step.split("/")[:-1]:
             return False
         return not self.steps or any(means(said, step) for said in self.steps)
+
+    def of(self, names: list[str]) -> list[str | None]:
+        """Flows in a store whose runs must be read: the one asked for and its loops, or all (None)."""
+        if self.flow is None or self.flow not in names:
+            return [None]
+        return [name for name in names if name == self.flow or name.startswith(f"{self.flow}.")]
 
     @property
     def nothing(self) -> str:
@@ -152,22 +158,22 @@ async def _report(workspace: Workspace, wanted: _Wanted) -> tuple[list[StepFigur
     rules = dispatch_settings(workspace.settings, (), complete=False).evidence
     async with workspace.store() as store:
         names = list(dict.fromkeys(name for name, _, _ in await store.flows()))
-        wanted.by_runs = wanted.flow in names
         made = Agreement(rules, since=wanted.since, wanted=wanted)
-        cursor: int | None = None
-        while True:  # a page at a time, so that a store of any size is read in little memory
-            page = await store.rows(
-                RunQuery(wanted.flow if wanted.by_runs else None, before=cursor, limit=PAGE)
-            )
-            for row in page.rows:
-                if wanted.since is not None and row.now.updated_at < wanted.since:
-                    continue
-                journal = made.journal(row.id)
-                async for entry in read(store, row.id):
-                    journal.add(entry)
-            cursor = page.next
-            if cursor is None:
-                break
+        for name in wanted.of(names):
+            wanted.by_runs = name is not None and name == wanted.flow
+            cursor: int | None = None
+            while True:  # a page at a time, so that a store of any size is read in little memory
+                page = await store.rows(RunQuery(name, before=cursor, limit=PAGE))
+                for row in page.rows:
+                    if wanted.since is not None and row.now.updated_at < wanted.since:
+                        continue
+                    journal = made.journal(row.id)
+                    async for entry in read(store, row.id):
+                        journal.add(entry)
+                cursor = page.next
+                if cursor is None:
+                    break
+        wanted.by_runs = wanted.flow in names
         if wanted.flow is not None and names and not wanted.by_runs and not made.steps:
             flows = await workspace.known(store)
             if wanted.flow not in flows:

@@ -12,6 +12,8 @@ from detent.cli import options
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
     from detent.engine.engine import Engine
+    from detent.engine.ports import RunRow
+    from detent.kernel.run import Run
 
 
 def add(app: typer.Typer) -> None:
@@ -36,44 +38,99 @@ async def see_through(
     new_id: str | None = None,
     deterministic: bool = False,
 ) -> int:
-    """Do something to a run, then see it through as `run` would. `new_id` is that of a run made by it."""
+    """Do something to a run, then see it through as `run` would. `new_id` is that of a run made by it.
+
+    Runs that wait for a run below them go on with it.
+    """
     from contextlib import nullcontext
 
     from detent.cli import standing
     from detent.cli.output import paint, say, say_json, warn
-    from detent.cli.progress import StepLines
     from detent.cli.signals import INTERRUPTED, graceful, until_stopped
-    from detent.cli.starting import PATIENCE
 
     async with workspace.engine(deterministic=deterministic) as engine:
         run_id = await workspace.run_id(engine.store, said)
         target = new_id or run_id
         flow = (await engine.store.row(run_id)).flow
-        await workspace.know(engine, flow)
-        lines = None if json or quiet or not drive else StepLines(target, engine.flows[flow].machine)
+        for name in reversed([row.flow for row in await _upwards(engine, run_id)]):
+            await workspace.know(engine, name)
+        lines = None if json or quiet or not drive else _lines(engine, flow, target)
         go_on = workspace.command("resume", target)
         with graceful(lambda: f"Go on with: {go_on}") as stop, lines or nullcontext():
-            if lines is not None:
-                engine.add_observer(lines)
             await act(engine, run_id)
             if lines is not None and new_id is not None:
                 say(f"{paint(flow, bold=True)} {new_id}")
             if drive:
-                await until_stopped(engine, stop, engine.finish(target, patience=PATIENCE), lambda: [target])
-        result = await engine.get(target)
+                await until_stopped(engine, stop, _finished(engine, target), engine.runs_under_way)
+        result = own = await engine.get(target)
+        while result.status.is_end and result.parent is not None and drive:
+            result = await engine.get(result.parent)
+        if not json and not quiet and drive and (result.status.is_end or not stop.asked.is_set()):
+            await _tell(workspace, engine, result)
     if json:
-        say_json(standing.run_plain(result))
+        say_json(standing.run_plain(own))
     if stop.asked.is_set() and not result.status.is_end:
-        warn(f"Stopped. The run is kept and can go on: {go_on}")
+        warn(f"Stopped. The run is kept and can go on: {workspace.command('resume', result.id)}")
         return INTERRUPTED
     if not json and not drive:
         say(f"{target} {told}".rstrip())
         say(f"  {go_on}   (or leave it to: detent serve)")
     elif not json and quiet:
         say(target)
-    elif not json:
-        standing.tell(workspace, result)
     return standing.exit_code(result.status) if drive else 0
+
+
+async def _upwards(engine: Engine, run_id: str) -> list[RunRow]:
+    """A run, and those it is part of, up to the root."""
+    found = [await engine.store.row(run_id)]
+    while found[-1].parent is not None:
+        found.append(await engine.store.row(found[-1].parent))
+    return found
+
+
+async def _finished(engine: Engine, run_id: str) -> None:
+    """See a run to its end or wait, then those that have waited for it."""
+    from detent.cli.starting import PATIENCE
+    from detent.kernel.status import Status
+
+    while (await engine.finish(run_id, patience=PATIENCE)).status.is_end and not engine.stopping:
+        row = await engine.store.row(run_id)
+        if row.parent is None:
+            return
+        above = await engine.store.row(row.parent)
+        if above.now.status is not Status.WAITING and engine.under_way(above.id) is None:
+            return  # it does not wait, and is nobody's here
+        run_id = above.id
+
+
+def _lines(engine: Engine, flow: str, run_id: str) -> Any:
+    """What shows the run as it goes; of a workflow, also what is below it."""
+    from contextlib import nullcontext
+
+    from detent.cli.progress import StepLines
+
+    spec = getattr(engine.flows[flow], "workflow", None)
+    if spec is None:
+        lines = StepLines(run_id, engine.flows[flow].machine)
+        engine.add_observer(lines)
+        return lines
+    from detent.cli.workflow_lines import WorkflowLines
+    from detent.flows.workflow.events import Telling
+
+    engine.add_observer(Telling(WorkflowLines(spec), engine.flows))
+    return nullcontext()
+
+
+async def _tell(workspace: Workspace, engine: Engine, run: Run) -> None:
+    """Print how the run stands."""
+    from detent.cli import standing
+
+    if getattr(engine.flows.get(run.flow), "workflow", None) is None:
+        standing.tell(workspace, run)
+        return
+    from detent.cli.workflow_lines import tell_ending
+
+    await tell_ending(workspace, engine, run)
 
 
 # -- going on -----------------------------------------------------------------------------------------------

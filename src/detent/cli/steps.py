@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from detent.engine.dispatch_settings import DispatchSettings
     from detent.engine.flow import Flow
     from detent.engine.step import Step
+    from detent.runtime.catalog import Catalog
 
 steps = typer.Typer(
     help="List steps, and show how each is performed and why.",
@@ -49,7 +50,10 @@ class Showing(str, enum.Enum):
 @steps.command("list")
 def list_(
     flow: Annotated[
-        str | None, typer.Option("--flow", metavar="FLOW", help="Only this flow's: a name, or file.py.")
+        str | None,
+        typer.Option(
+            "--flow", metavar="FLOW", help="Only this flow's: a name, file.py, or a workflow's file."
+        ),
     ] = None,
     format: Annotated[Listing, typer.Option("--format", help="table or json.")] = Listing.table,
     plugin: options.Plugins = None,
@@ -72,7 +76,7 @@ def list_(
                 (
                     row["step"],
                     row["mode"],
-                    row["autonomy"],
+                    row["autonomy"] or "-",
                     "/".join(filter(None, (row["provider"], row["model_id"]))) or "-",
                     row["intent"] or "-",
                 )
@@ -100,11 +104,17 @@ def show(
         _tell(found)
 
 
+PERFORMED = ("python", "agent", "generate")
+"""Types of a workflow's steps that somebody performs; the others lead from one to the next."""
+
+
 class _Named(NamedTuple):
     """A step and the flow it is in."""
 
     flow: Flow
     step: Step
+    shipped: bool = False
+    """It stands in a workflow that comes with Detent."""
 
     @property
     def name(self) -> str:
@@ -116,19 +126,27 @@ class _Book:
 
     def __init__(self, workspace: Workspace, flow: str | None = None) -> None:
         from detent.engine.dispatch import Dispatcher
+        from detent.engine.executor import DISPATCH_AGENT
         from detent.runtime.dispatching import dispatch_settings
         from detent.runtime.executors import ConfiguredExecutors
 
         self.settings = workspace.settings
-        chosen = workspace.catalog.pick(flow).flow if flow is not None else None
-        flows = [found.flow for found in workspace.catalog.all().values()]
-        self.dispatch: DispatchSettings = dispatch_settings(self.settings, flows)
+        catalog = workspace.catalog
+        chosen = None if flow is None else _picked(catalog, flow)
+        flows = {found.flow.name: (found.flow, False) for found in catalog.all().values()}
+        for one, shipped in _of_workflows(workspace):
+            flows.setdefault(one.name, (one, shipped))
+        self.dispatch: DispatchSettings = dispatch_settings(
+            self.settings, [one for one, _ in flows.values()], known_steps=catalog.workflow_steps(),
+            agents=[DISPATCH_AGENT, *catalog.agents()],
+        )  # fmt: skip
         self.dispatcher = Dispatcher(self.dispatch)
         self.executors = ConfiguredExecutors(self.settings)
         self.steps = [
-            _Named(one, step)
-            for one in ([chosen] if chosen is not None else flows)
+            _Named(one, step, shipped)
+            for one, shipped in (flows.values() if chosen is None else [(one, False) for one in chosen])
             for step in one.every_step()
+            if step.metadata.get("flow") != "workflow" or step.metadata.get("type") in PERFORMED
         ]
 
     def find(self, name: str) -> _Named:
@@ -139,6 +157,9 @@ class _Book:
         exact = [one for one in found if one.name == name]
         if exact or len(found) == 1:
             return (exact or found)[0]
+        own = [one for one in found if not one.shipped]
+        if len(own) == 1:  # steps that come with Detent do not make the project's own ambiguous
+            return own[0]
         if found:
             names = ", ".join(one.name for one in found)
             raise ConfigurationError(f"Several flows have a step '{name}': {names}.")
@@ -151,7 +172,7 @@ class _Book:
 
     def model(self, plan: Plan) -> tuple[str | None, str | None]:
         """Provider and model an agent would be; nothing where no agent is asked."""
-        if not (plan.agent or plan.config.shadow):
+        if not (plan.agent or plan.alone or plan.config.shadow):
             return None, None
         provider = plan.config.provider or self.executors.default
         usual = self.executors.provider(provider).model_id if provider is not None else None
@@ -159,14 +180,17 @@ class _Book:
 
     def row(self, one: _Named) -> dict[str, Any]:
         """A step in a list."""
+        from detent.engine.step import WAITS
+
         plan = self.plan(one)
         provider, model_id = self.model(plan)
         plain = plan.config.to_plain()
         return {
             "step": one.name,
-            "intent": one.step.intent,
+            "intent": one.step.intent or one.step.metadata.get(WAITS, ""),
             "mode": plain["mode"],
-            "autonomy": plain["autonomy"],
+            # Where only an agent's words will do, nobody asks how far they are trusted.
+            "autonomy": plain["autonomy"] if _has_a_choice(one.step) else None,
             "provider": provider,
             "model_id": model_id,
             "shadow": plain["shadow"],
@@ -213,11 +237,47 @@ class _Book:
         source = plan.resolved.sources["mode"]
         if plan.resolved.forced:
             return "Agents are switched off here: DETENT_FORCE_DETERMINISTIC is set."
+        if not _has_a_choice(one.step):
+            return "An agent performs it by nature: no mode changes that."
         wanted, who = ("deterministic", "its handler") if plan.agent else ("agent", "an agent")
         if source == "inline":
             return f"Have {who} perform it: the step's own configuration says its mode; change it there."
         name = one.name if re.fullmatch(r"[\w./-]+", one.name) else json.dumps(one.name)
         return f"Have {who} perform it: in {file}, steps: {{{name}: {{mode: {wanted}}}}}"
+
+
+def _has_a_choice(step: Step) -> bool:
+    """Whether handler or agent may perform a step, as the settings say."""
+    from detent.kernel.autonomy import StepMode
+
+    return step.step_type.natural_mode is StepMode.DETERMINISTIC
+
+
+def _picked(catalog: Catalog, said: str) -> list[Flow]:
+    """The flows of a name or file: several where a workflow's file has loops."""
+    if said.endswith((".yaml", ".yml")):
+        return [found.flow for found in catalog.add_file(said).values()]
+    flow = catalog.pick(said).flow
+    spec = getattr(flow, "workflow", None)
+    return [flow] if spec is None else catalog.workflows.flows(spec)
+
+
+def _of_workflows(workspace: Workspace) -> Iterator[tuple[Flow, bool]]:
+    """Flows of the workflow files on the shelf, and whether they ship; a broken file is pointed out."""
+    from detent.cli.output import warn
+    from detent.flows.workflow.problems import WorkflowFileError
+
+    workflows = workspace.catalog.workflows
+    for listed in workflows.shelf.all():
+        if listed.hidden_by is not None:
+            continue
+        try:
+            chosen = workflows.choose(str(listed.file))
+        except WorkflowFileError as error:
+            warn(f"The steps of this workflow are left out. {error}")
+            continue
+        for flow in workflows.flows(chosen.spec):
+            yield flow, listed.source == "builtin"
 
 
 def _tell(found: dict[str, Any]) -> None:

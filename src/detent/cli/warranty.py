@@ -105,9 +105,20 @@ async def _attention(workspace: Workspace) -> list[Matter]:
     records = _records(settings)
     try:
         async with workspace.store() as store:
-            return await gather(records, store, settings)
+            return await gather(records, store, settings, _fingerprints(workspace))
     finally:
         await records.close()
+
+
+def _fingerprints(workspace: Workspace) -> dict[str, str]:
+    """Those of the flows at hand; of none where the files cannot be read just now."""
+    from detent.kernel.errors import DetentError
+    from detent.runtime.warranty import flows
+
+    try:
+        return {flow.name: flow.fingerprint for flow in flows(workspace.settings)}
+    except DetentError:
+        return {}
 
 
 def _next(workspace: Workspace, matter: Matter) -> str:

@@ -1,27 +1,50 @@
-"""Shows a workflow as it runs: a line for every step, indented where it stands inside another."""
+"""Shows a workflow as it runs: a line for every step, indented where it stands inside another.
+
+Long loops are shown by how far they have come; what fails is always shown, with its whole path.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from detent.cli.output import clean, cut, paint, say, warn
+from detent.cli.output import clean, columns, cut, paint, say, warn, width
+from detent.engine.children import HALTED
 from detent.flows.workflow import events
-from detent.insight.words import span
+from detent.insight.words import count, money, span
 
 if TYPE_CHECKING:
-    from detent.flows.workflow.spec import WorkflowSpec
+    from detent.cli.workspace import Workspace
+    from detent.engine.engine import Engine
+    from detent.flows.workflow.spec import StepSpec, WorkflowSpec
+    from detent.kernel.run import Run
 
 MOST_ITERATIONS = 20
-"""Iterations of one loop that are shown one by one; of more, only failures and the count."""
+"""Iterations of one loop that are shown one by one; of more, how far it has come, and what failed."""
+MOST_UNDONE = 20
+"""Rollbacks that are shown one by one, where they go well."""
+MOST_REMARKS = 20
+"""Remarks of the iterations of a long loop that are shown."""
+TELL_EVERY = 10
+"""How often a long loop says how far it has come."""
+MOST_WAITS = 5
+"""Questions that are shown where a run waits for several answers."""
+WIDEST = 40
 CONTAINERS = ("loop", "subworkflow", "branch", "validate")
+COLOURS = {"warning": "yellow", "error": "red", "success": "green"}
 
 
 class WorkflowLines:
-    """Prints what a listener is told."""
+    """Prints what a listener is told of one run."""
 
     def __init__(self, spec: WorkflowSpec) -> None:
-        self._widest = max((len(step.name) for step in spec.every_step()), default=8)
-        self._shown: dict[str, int] = {}
+        self._column = min(WIDEST, max(_widths(spec.steps), default=8)) + 4
+        self._loops: dict[str, _Loop] = {}
+        self._headed: set[str] = set()
+        """Paths of containers that have a line of their own."""
+        self._saved: dict[str, str] = {}
+        """Ids of checkpoints by the paths of their steps."""
+        self._undone = 0
 
     def __call__(self, event: events.Event) -> None:
         """Show one event, if people want to see it."""
@@ -29,86 +52,236 @@ class WorkflowLines:
         if method is not None:
             method(event)
 
+    # -- before -------------------------------------------------------------------------------------------
+
     def _PreflightCheckFailed(self, event: events.PreflightCheckFailed) -> None:
         warn(f"  {paint('✗', 'red')} {clean(event.name)}: {clean(event.message)}. {clean(event.remediation)}")
 
+    # -- steps --------------------------------------------------------------------------------------------
+
     def _StepStarted(self, event: events.StepStarted) -> None:
         if event.step_type in CONTAINERS and self._wanted(event.step_path):
-            self._line(event.step_path, paint("▸", "cyan"), event.step_name, event.step_type)
+            self._heading(event.step_path, event.step_name, event.step_type)
 
     def _StepCompleted(self, event: events.StepCompleted) -> None:
-        if not self._wanted(event.step_path) and event.success:
+        wanted = self._wanted(event.step_path)
+        if event.success and not wanted:
             return
+        name = event.step_name if wanted else event.step_path
+        path = event.step_path if wanted else event.step_path.partition("/[")[0] + "/"
         if event.skipped:
-            self._line(event.step_path, paint("–", dim=True), event.step_name, "skipped")
+            self._line(path, paint("–", dim=True), name, "skipped")
         elif event.success:
-            self._line(event.step_path, paint("✓", "green"), event.step_name, span(event.duration_ms / 1000))
+            saved = self._saved.pop(event.step_path, None)
+            said = f"saved as '{clean(saved)}'" if saved is not None else span(event.duration_ms / 1000)
+            self._line(path, paint("✓", "green"), name, said)
+        elif event.error == HALTED:
+            if wanted:
+                self._line(path, paint("–", dim=True), name, "not begun: another one failed")
         else:
-            self._line(event.step_path, paint("✗", "red"), event.step_name, clean(event.error or ""))
-
-    def _LoopIterationStarted(self, event: events.LoopIterationStarted) -> None:
-        loop = event.step_path.rpartition("/")[0]
-        self._shown[loop] = self._shown.get(loop, 0) + 1
-        if self._shown[loop] == MOST_ITERATIONS + 1:
-            total = event.total_iterations
-            self._line(event.step_path, paint("…", dim=True), f"{total or 'more'} iterations", "")
-        if not self._wanted(event.step_path):
-            return
-        number = event.iteration_index + 1
-        of = f"/{event.total_iterations}" if event.total_iterations else ""
-        self._line(event.step_path, paint("▸", "cyan"), f"{number}{of}", clean(event.item_label))
-
-    def _LoopConditionChecked(self, event: events.LoopConditionChecked) -> None:
-        met = "holds" if event.condition_met else "does not hold yet"
-        self._line(f"{event.step_path}/[]", paint("·", dim=True), "until", met)
+            self._line(path, paint("✗", "red"), name, clean(event.error or ""))
 
     def _StepOutput(self, event: events.StepOutput) -> None:
-        colours = {"warning": "yellow", "error": "red", "success": "green"}
-        sign = paint("│", colours.get(event.level, "cyan"))
-        self._line(f"{event.step_path}/", sign, clean(event.message), "")
+        path = event.step_path
+        if not self._wanted(path):
+            loop = self._long(path)
+            if loop is None or event.level not in ("warning", "error") or loop.remarks >= MOST_REMARKS:
+                return
+            loop.remarks += 1
+        self._line(f"{path}/", paint("│", COLOURS.get(event.level, "cyan")), clean(event.message), "")
 
     def _CheckpointSaved(self, event: events.CheckpointSaved) -> None:
-        if self._wanted(event.step_path):
-            self._line(
-                f"{event.step_path}/", paint("⚑", "cyan"), f"saved as '{clean(event.checkpoint_id)}'", ""
-            )
+        self._saved[event.step_path] = event.checkpoint_id
 
-    def _RollbackStarted(self, event: events.RollbackStarted) -> None:
-        say(f"  {paint('↶', 'yellow')} {clean(event.step_path)}: {clean(event.action)}")
+    # -- loops --------------------------------------------------------------------------------------------
+
+    def _LoopIterationStarted(self, event: events.LoopIterationStarted) -> None:
+        path = event.step_path.rpartition("/")[0]
+        loop = self._loops.setdefault(path, _Loop(event.total_iterations))
+        loop.begun += 1
+        loop.under_way.add(event.iteration_index)
+        loop.crowded = loop.crowded or len(loop.under_way) > 1
+        if self._wanted(event.step_path):
+            label = f"pass {event.iteration_index + 1}" if loop.total is None else clean(event.item_label)
+            self._heading(event.step_path, f"[{event.iteration_index}]", label)
+
+    def _LoopIterationCompleted(self, event: events.LoopIterationCompleted) -> None:
+        path = event.step_path.rpartition("/")[0]
+        loop = self._loops.setdefault(path, _Loop(None))
+        loop.under_way.discard(event.iteration_index)
+        come = loop.come_to(event.iteration_index + 1)
+        if come is not None and self._wanted(path):
+            self._line(f"{path}/", paint("·", dim=True), come, "")
+
+    def _LoopConditionChecked(self, event: events.LoopConditionChecked) -> None:
+        if self._wanted(f"{event.step_path}/[]"):
+            met = "holds" if event.condition_met else "does not hold yet"
+            self._line(f"{event.step_path}/[]", paint("·", dim=True), "until", met)
+
+    # -- rolling back -------------------------------------------------------------------------------------
 
     def _RollbackCompleted(self, event: events.RollbackCompleted) -> None:
+        path, action = clean(event.step_path or event.step_name), clean(event.action)
+        if not self._undone:
+            say(f"  {paint('rolling back', 'yellow')}")
+        self._undone += 1
         if not event.success:
-            say(f"    {paint('✗', 'red')} {clean(event.error or '')}")
+            self._line("/", paint("✗", "red"), f"{path}: {action}: {clean(event.error or '')}", "")
+        elif self._undone <= MOST_UNDONE:
+            self._line("/", paint("↶", "yellow"), f"{path}: {action}", "")
 
-    def _wanted(self, path: str) -> bool:
-        """Whether a path is shown: those deep inside a long loop are not."""
+    def _WorkflowCompleted(self, event: events.WorkflowCompleted) -> None:
+        if not event.step_path and self._undone > MOST_UNDONE:
+            self._line("/", paint("…", dim=True), f"{count(self._undone, 'step')} rolled back in all", "")
+
+    # -- lines --------------------------------------------------------------------------------------------
+
+    def _long(self, path: str) -> _Loop | None:
+        """The long loop that a path stands in, if it does."""
         parts = path.split("/")
         for depth, part in enumerate(parts):
-            if part.startswith("[") and self._shown.get("/".join(parts[:depth]), 0) > MOST_ITERATIONS:
-                return False
-        return True
+            if part.startswith("["):
+                loop = self._loops.get("/".join(parts[:depth]))
+                if loop is not None and loop.long:
+                    return loop
+        return None
+
+    def _wanted(self, path: str) -> bool:
+        """Whether a path is shown: those inside a long loop are not."""
+        return self._long(path) is None
+
+    def _heading(self, path: str, name: str, said: str) -> None:
+        """A container's own line; those around it that have none, since it was resumed, get theirs first."""
+        self._line(path, paint("▸", "cyan"), name, said)
+        self._headed.add(path)
 
     def _line(self, path: str, sign: str, name: str, said: str) -> None:
-        indent = "  " * (path.count("/") + 1)
-        pad = max(0, self._widest + 4 - len(name) - 2 * path.count("/"))
-        say(f"{indent}{sign} {cut(name, 100)}{' ' * pad}  {said}".rstrip())
+        parts = path.split("/")
+        for depth in range(1, len(parts)):
+            above = "/".join(parts[:depth])
+            if above and above not in self._headed:
+                self._headed.add(above)
+                self._heading(above, parts[depth - 1], "goes on")
+        shown = f"{self._which(parts)}{name}"
+        indent = "  " * len(parts)
+        text = f"{indent}{sign} {shown}"
+        if said:
+            gap = self._column - width(f"{indent}{shown}") + 2
+            text += f"{' ' * max(2, gap)}{said}"
+        room = columns()
+        say(text if room is None else cut(text, room + len(sign) - 1))
+
+    def _which(self, parts: Sequence[str]) -> str:
+        """The iteration a line is about, where several are under way side by side."""
+        for depth in range(len(parts) - 2, 0, -1):
+            if parts[depth].startswith("["):
+                loop = self._loops.get("/".join(parts[:depth]))
+                return f"{parts[depth]} " if loop is not None and loop.crowded else ""
+        return ""
 
 
-def result_lines(result: Any) -> list[str]:
+class _Loop:
+    """How far a loop has come."""
+
+    def __init__(self, total: int | None) -> None:
+        self.total = total
+        self.begun = 0
+        self.remarks = 0
+        self.under_way: set[int] = set()
+        self.crowded = False
+        """Several of its iterations were under way side by side."""
+        self._told = 0
+
+    @property
+    def long(self) -> bool:
+        """Too long to be shown one by one."""
+        return (self.total or self.begun) > MOST_ITERATIONS
+
+    def come_to(self, number: int) -> str | None:
+        """What to say of a long loop that has come to an iteration; None where that was said just now."""
+        if not self.long:
+            return None
+        step = max(1, (self.total or MOST_ITERATIONS * TELL_EVERY) // TELL_EVERY)
+        if number // step <= self._told:
+            return None
+        self._told = number // step
+        return f"{number:,} of {self.total:,}" if self.total else f"{number:,} passes"
+
+
+def _widths(steps: Sequence[StepSpec], depth: int = 1) -> Iterator[int]:
+    """Columns that the names of steps take, as far in as they stand."""
+    for step in steps:
+        yield 2 * depth + len(step.name)
+        inside = 2 if step.type.value == "loop" else 1
+        yield from _widths(list(step.inner), depth + inside)
+
+
+async def tell_ending(workspace: Workspace, engine: Engine, run: Run) -> None:
+    """Print how a run stands, what it gave or waits for, and what can be done about it."""
+    from detent.cli import standing
+    from detent.cli.output import status
+    from detent.flows.workflow.scope import RESULT
+    from detent.kernel.status import Status
+
+    if run.status is Status.WAITING:
+        await _tell_waits(workspace, engine, run)
+        return
+    facts = [status(run.status.value, run.status.value.replace("_", " "))]
+    if run.status.is_end:
+        facts.append(span(max(0.0, run.updated_at - run.created_at)))
+    spent = run.total_spend
+    facts += [count(spent.tokens, "token")] if spent.tokens else []
+    facts += [money(spent.cost_usd)] if spent.cost_usd else []
+    say(" · ".join(facts))
+    if run.status is Status.SUCCEEDED:
+        for line in result_lines(run.data.get(RESULT)):
+            say(line)
+    elif run.status.is_end and (run.error or run.reason):
+        say(f"  {clean(run.error or run.reason)}")
+    for command in standing.next_commands(workspace, run, reopen=False):
+        say(f"  {command}")
+
+
+async def _tell_waits(workspace: Workspace, engine: Engine, run: Run) -> None:
+    """Print what a run, or a run below it, waits for, and how to answer."""
+    from detent.cli import standing
+    from detent.cli.output import local
+
+    waits = [run]
+    shown = 0
+    while waits:
+        one = waits.pop(0)
+        below = [held for held in one.holds.values() if held.why == "children"]
+        waits += [await engine.get(child) for held in below for child in held.about.get("runs", ())]
+        own = {name: held for name, held in one.holds.items() if held.why != "children"}
+        shown += len(own)
+        if not own or shown > MOST_WAITS:
+            continue
+        for name, held in own.items():
+            until = f" until {local(held.wake_at)}" if held.wake_at is not None else ""
+            said = f": {clean(held.question)}" if held.question else f" for {held.why} '{clean(name)}'{until}"
+            say(f"{paint('waiting', 'yellow')}{said}")
+        for command in standing.next_commands(workspace, one, reopen=False):
+            say(f"  {command}")
+    if shown > MOST_WAITS:
+        say(f"  … and more: {workspace.command('runs', '--status', 'waiting')}")
+    elif not shown:
+        say(paint("waiting", "yellow"))
+
+
+def result_lines(output: Any) -> list[str]:
     """What a finished workflow gave, for people."""
     from detent.kernel.plain import encode
 
-    if result.final_output is None:
+    if output is None:
         return []
-    text = encode(result.final_output)
-    if isinstance(result.final_output, dict) and all(
-        not isinstance(value, dict | list) for value in result.final_output.values()
-    ):
-        return [f"  {key}: {cut(clean(_said(value)), 200)}" for key, value in result.final_output.items()]
-    return [f"  {cut(clean(text), 400)}"]
+    if isinstance(output, dict):
+        widest = max((len(key) for key in output), default=0)
+        return [f"  {clean(key.ljust(widest))}  {_said(value)}" for key, value in output.items()]
+    return [f"  {_said(output)}" if isinstance(output, str) else f"  {cut(clean(encode(output)), 400)}"]
 
 
 def _said(value: Any) -> str:
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    from detent.kernel.plain import encode
+
+    return cut(clean(value if isinstance(value, str) else encode(value)), 200)

@@ -15,9 +15,15 @@ if TYPE_CHECKING:
     from detent.engine.ports import Tape
     from detent.flows.workflow import events
     from detent.kernel.budget import Budget
+    from detent.kernel.errors import ConfigurationError, DefinitionChanged, DetentError
     from detent.kernel.run import Run
     from detent.runtime.workflow_runs import Prepared, WorkflowRuns
     from detent.runtime.workflows import Chosen
+
+LETTING_GO = 2.0
+"""Seconds that another process has to let go of a run, should it just be stopping."""
+MOST_NAMED = 10
+"""Steps that a warning names."""
 
 
 def run(
@@ -90,6 +96,7 @@ def run(
     budget = read_budget(budget_tokens, budget_usd, budget_steps, budget_seconds, workspace.settings)
     job = _Job(workspace, name, deterministic=deterministic, json=json, quiet=quiet, budget=budget)
     job.given = _inputs(input_, input_file)
+    job.said = [*(["--input-file", input_file] if input_file else []), *_repeated("-i", input_)]
     job.tags, job.run_id, job.detach, job.shadow = list(tag or ()), id_, detach, shadow
     if dry_run:
         return run_async(job.dry())
@@ -99,6 +106,11 @@ def run(
         else:
             code = run_async(job.whole(restart=restart, from_=from_))
         return max(code, 1) if getattr(job.tape, "mismatches", ()) else code
+
+
+def _repeated(option: str, values: list[str] | None) -> list[str]:
+    """An option as it was said, for a command to show."""
+    return [word for value in values or () for word in (option, value)]
 
 
 def _inputs(said: list[str] | None, file: str | None) -> dict[str, Any]:
@@ -140,13 +152,14 @@ class _Job:
         self.silent = json or quiet
         self.budget = budget
         self.given: dict[str, Any] = {}
+        self.said: list[str] = []
+        """How the inputs were said, for commands that are shown."""
         self.tags: list[str] = []
         self.run_id: str | None = None
         self.shadow: str | None = None
         self.detach = False
         self.tape: Tape | None = None
         self._lines: Any = None
-        self.under_way: list[str] = []
 
     # -- before ---------------------------------------------------------------------------------------------
 
@@ -168,7 +181,11 @@ class _Job:
         if not self.silent:
             self._lines = WorkflowLines(chosen.spec)
         runs = WorkflowRuns(workflows, chosen.spec, self._listen)
-        return chosen, runs, runs.prepare(self.given, from_text=True)
+        prepared = runs.prepare(self.given, from_text=True)
+        if prepared.forced and not self.deterministic:
+            self.deterministic = True
+            workflows.choose(self.name, forced=True)  # what cannot run without agents is told now
+        return chosen, runs, prepared
 
     def _place(self, chosen: Chosen) -> str | None:
         """The path of a file that was named by its path, from the project's folder."""
@@ -224,42 +241,100 @@ class _Job:
 
     async def whole(self, *, restart: bool, from_: str | None) -> int:
         """Run the workflow, or go on with it."""
-        from detent.cli.output import paint, say
-        from detent.kernel.errors import ConfigurationError, DefinitionChanged
+        from detent.cli.output import say
+        from detent.kernel.errors import DefinitionChanged, RunBusy
 
         chosen, runs, prepared = self._chosen()
         async with self._engine(chosen) as engine:
-            row = None if from_ is not None else await runs.unfinished(engine, prepared)
-            steps = None if row is None or restart else runs.still_to_run(row.now.state)
-            await runs.preflight(steps)
-            if from_ is not None:
-                run_id, how = await runs.fork_from(engine, from_, prepared), f"from checkpoint '{from_}'"
-            elif row is not None and not restart:
-                run_id, how = row.id, "goes on"
-            else:
-                if row is not None:
-                    await engine.cancel(row.id, reason="restarted")
-                run_id = await runs.start(
-                    engine, prepared, run_id=self.run_id, tags=self.tags, budget=self.budget,
-                    deterministic=self.deterministic, drive=False,
-                    config=runs.shadowing(self.shadow) if self.shadow else None,
-                )  # fmt: skip
-                how = ""
-            if not self.silent and not self.detach:
-                say(f"{paint(chosen.spec.name, bold=True)} {run_id}{f'  ({how})' if how else ''}")
-            if self.detach:
-                say(run_id)
-                return 0
+            there = await runs.look(engine, prepared)
+            row = None if from_ is not None else there.row
+            going_on = None if restart else row
             try:
+                if going_on is not None:
+                    await runs.unchanged(engine, going_on)
+                await runs.preflight(None if going_on is None else runs.still_to_run(going_on.now.state))
+                if from_ is not None:
+                    run_id, how = await self._forked(engine, runs, prepared, from_)
+                elif going_on is not None:
+                    await _free(engine, going_on.id)
+                    run_id, how = going_on.id, f"goes on in '{going_on.now.state}'"
+                else:
+                    if row is not None:
+                        await self._cancelled(engine, row.id)
+                    run_id, how = await self._begun(engine, runs, prepared, there.version), ""
+                if self.detach:
+                    say(run_id)
+                    return 0
+                self._head(chosen.spec.name, run_id, how)
                 return await self._see_through(engine, run_id)
             except DefinitionChanged as error:
-                command = self.workspace.command("workflow", "run", self.name, "--restart")
-                raise ConfigurationError(f"{error}\nOr begin anew: {command}") from None
+                raise self._changed(error) from None
+            except RunBusy as error:
+                raise self._busy(error.run_id) from None
+
+    async def _begun(self, engine: Engine, runs: WorkflowRuns, prepared: Prepared, version: int) -> str:
+        """A new run."""
+        return await runs.start(
+            engine, prepared, run_id=self.run_id, tags=self.tags, budget=self.budget,
+            deterministic=self.deterministic, drive=False, version=version,
+            config=runs.shadowing(self.shadow) if self.shadow else None,
+        )  # fmt: skip
+
+    async def _forked(
+        self, engine: Engine, runs: WorkflowRuns, prepared: Prepared, checkpoint_id: str
+    ) -> tuple[str, str]:
+        """A new run from a checkpoint, and what to say of it."""
+        from detent.cli.output import clean, warn
+
+        forked = await runs.fork_from(engine, checkpoint_id, prepared, new_id=self.run_id)
+        if forked.undone:
+            named = [*forked.undone[:MOST_NAMED], *(["…"] if len(forked.undone) > MOST_NAMED else [])]
+            warn(
+                f"Run {forked.of} has undone since what these steps did, which count as done here: "
+                f"{clean(', '.join(named))}."
+            )
+        return forked.id, f"from checkpoint '{checkpoint_id}' of {forked.of}"
+
+    async def _cancelled(self, engine: Engine, run_id: str) -> None:
+        """End the unfinished run before another is begun; nothing it did is undone."""
+        from detent.cli.output import say
+
+        lines, self._lines = self._lines, None
+        await engine.cancel(run_id, reason="restarted")
+        self._lines = lines
+        if not self.silent:
+            say(f"Cancelled the unfinished run {run_id}.")
+
+    def _head(self, name: str, run_id: str, how: str) -> None:
+        from detent.cli.output import clean, paint, say
+
+        if not self.silent:
+            say(f"{paint(name, bold=True)} {run_id}{f'  ({clean(how)})' if how else ''}")
+
+    def _changed(self, error: DefinitionChanged) -> ConfigurationError:
+        """What to do about a run that was begun before its file was changed."""
+        from detent.kernel.errors import ConfigurationError
+
+        lines = "\n".join(f"  {line}" for line in error.difference)
+        again = self.workspace.command("workflow", "run", self.name, *self.said, "--restart")
+        return ConfigurationError(
+            f"Run {error.run_id} of '{error.flow}' was begun before its file was changed:\n{lines}\n"
+            f"To go on with it, put the file back as it was, or register a migration from "
+            f"'{error.fingerprint}'.\nTo begin anew: {again}"
+        )
+
+    def _busy(self, run_id: str) -> DetentError:
+        """What to do about a run that somebody else is at."""
+        from detent.kernel.errors import DetentError
+
+        watch = self.workspace.command("show", run_id, "--follow")
+        return DetentError(
+            f"Run {run_id} of the same workflow and inputs is under way in another process; it was left "
+            f"alone.\nTo watch it: {watch}\nA run beside it needs other inputs."
+        )
 
     async def alone(self, said: str, from_run: str | None) -> int:
         """Run one step."""
-        from detent.cli.output import paint, say
-
         chosen, runs, prepared = self._chosen()
         spec = runs.alone(said)
         async with self._engine(chosen._replace(spec=spec)) as engine:
@@ -270,9 +345,7 @@ class _Job:
                 spec.name, data, run_id=self.run_id, tags=self.tags, budget=self.budget,
                 force_deterministic=self.deterministic, drive=False,
             )  # fmt: skip
-            if not self.silent:
-                name = paint(chosen.spec.name, bold=True)
-                say(f"{name} {run_id}  (step '{spec.steps[0].name}' alone)")
+            self._head(chosen.spec.name, run_id, f"step '{spec.steps[0].name}' alone")
             return await self._see_through(engine, run_id)
 
     def _engine(self, chosen: Chosen) -> Any:
@@ -281,41 +354,49 @@ class _Job:
     async def _see_through(self, engine: Engine, run_id: str) -> int:
         """Drive a run until it ends or waits, and tell how it stands."""
         from detent.cli import standing
-        from detent.cli.output import say, say_json
+        from detent.cli.output import say, say_json, warn
         from detent.cli.signals import INTERRUPTED, graceful, until_stopped
-        from detent.cli.workflow_lines import result_lines
+        from detent.cli.workflow_lines import tell_ending
         from detent.flows.workflow.results import workflow_result
-        from detent.kernel.status import Status
 
         command = self.workspace.command("resume", run_id)
         with graceful(lambda: f"Go on with: {command}") as stop:
             await until_stopped(engine, stop, _finished(engine, run_id), engine.runs_under_way)
         found: Run = await engine.get(run_id)
+        stopped = stop.asked.is_set() and not found.status.is_end
         if self.json:
-            result = await workflow_result(engine, run_id)
-            say_json(result.to_plain())
-        elif not self.silent:
-            if found.status is Status.WAITING:
-                say("waiting")
-            standing.tell(self.workspace, found, reopen=False)
-            if found.status is Status.SUCCEEDED:
-                for line in result_lines(await workflow_result(engine, run_id)):
-                    say(line)
-        else:
+            say_json((await workflow_result(engine, run_id)).to_plain())
+        elif self.silent:
             say(run_id)
-        if stop.asked.is_set() and not found.status.is_end:
-            from detent.cli.output import warn
-
+        elif not stopped:
+            await tell_ending(self.workspace, engine, found)
+        if stopped:
             warn(f"Stopped. The run is kept and can go on: {command}")
             return INTERRUPTED
         return standing.exit_code(found.status)
 
 
+async def _free(engine: Engine, run_id: str) -> None:
+    """Wait for whoever is just letting go of a run; `RunBusy` when they do not."""
+    import asyncio
+    import time
+
+    from detent.kernel.errors import RunBusy
+
+    deadline = time.monotonic() + LETTING_GO
+    while (owner := (await engine.store.row(run_id)).owner) is not None:
+        if owner in await engine.leases.dead():
+            return
+        if time.monotonic() > deadline:
+            raise RunBusy(run_id, owner)
+        await asyncio.sleep(0.1)
+
+
 async def _finished(engine: Engine, run_id: str) -> Run:
+    """The run, driven from here; `RunBusy` when somebody else has taken it."""
     from detent.kernel.status import Status
 
-    row = await engine.store.row(run_id)
-    if row.now.status is Status.RUNNING:
+    if (await engine.store.row(run_id)).now.status is Status.RUNNING:
         await engine.resume(run_id)
     return await engine.finish(run_id, patience=PATIENCE)
 

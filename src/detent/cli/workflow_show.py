@@ -290,15 +290,15 @@ def registered(registry: Registry) -> list[dict[str, Any]]:
             {"name": builder.name, "kind": "context builder", "origin": builder.origin, "intent": intent}
         )
     for prerequisite in sorted(registry.prerequisites, key=lambda one: one.name):
-        shown = f"{prerequisite.name}:NAME" if prerequisite.takes_argument else prerequisite.name
+        told = " NAME" if prerequisite.takes_argument else ""
         found.append(
             {
                 "name": prerequisite.name,
                 "kind": "prerequisite",
                 "origin": prerequisite.origin,
-                "intent": f"Needs {prerequisite.display_name or prerequisite.name}.",
-                "written": shown,
-                "remediation": prerequisite.remediation,
+                "intent": f"Needs {prerequisite.display_name or prerequisite.name}{told}.",
+                "written": f"{prerequisite.name}:NAME" if told else prerequisite.name,
+                "remediation": prerequisite.remediation.replace("{argument}", "NAME"),
             }
         )
     for stage in sorted(registry.stages, key=lambda one: one.name):

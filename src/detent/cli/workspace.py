@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from detent.kernel.errors import ConfigurationError, FlowNotFound, RunNotFound
-from detent.runtime.catalog import Catalog, Found, is_path
+from detent.runtime.catalog import ONLY, Catalog, Found, is_path
 from detent.runtime.settings import Settings, read_settings
 from detent.runtime.wiring import shown_url
 
@@ -140,6 +140,12 @@ class Workspace:
     async def know(self, engine: Engine, name: str) -> None:
         """Make one flow known, or say that it is not."""
         if await self.recall(engine, [name]):
+            place = await self._place(engine.store, name)
+            if place is not None and not (self.settings.folder / place).exists():
+                raise ConfigurationError(
+                    f"Flow '{name}' was run from {place}, which is not there any more. "
+                    f"Put it back, or name the file it is in now with --plugin."
+                )
             known = FlowNotFound(name, engine.flows)
             raise ConfigurationError(f"{known} Name the file or module it is in with --plugin.")
 
@@ -152,17 +158,29 @@ class Workspace:
         return found
 
     async def _recalled(self, store: Store, name: str) -> dict[str, Found]:
-        """The flows of the file one was run from, as long as that file lies in the working folder."""
+        """The flows of the file one was run from.
+
+        Code must lie in the working folder; a workflow may lie anywhere, for it is no code, and a run goes on
+        only with the file it was begun with.
+        """
+        place = await self._place(store, name)
+        folder = self.settings.folder.resolve()
+        if place is None:
+            return self.catalog.family(name)  # an application's flow is made when it is asked for
+        file = (folder / place).resolve()
+        if not file.exists() or not (file.is_relative_to(folder) or file.suffix in (".yaml", ".yml")):
+            return {}
+        found = self.catalog.add_file(place)
+        if name not in found and ONLY in name:
+            found |= self.catalog.add_alone(str(file), name.partition(ONLY)[2].partition(".")[0])
+        return found
+
+    async def _place(self, store: Store, name: str) -> str | None:
+        """Where a flow was run from, if that is known."""
         place, _ = await store.mark(SOURCE + name)
         if place is None and "." in name:  # a part of a workflow, which was run from a file
             place, _ = await store.mark(SOURCE + name.partition(".")[0])
-        folder = self.settings.folder.resolve()
-        if not isinstance(place, str):
-            return self.catalog.family(name)  # an application's flow is made when it is asked for
-        file = (folder / place).resolve()
-        if not file.is_relative_to(folder) or not file.exists():
-            return {}
-        return self.catalog.add_file(place)
+        return place if isinstance(place, str) else None
 
     # -- runs -----------------------------------------------------------------------------------------------
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine.dispatch import STEPS
+from detent.engine.lineage import children
 from detent.kernel.budget import Budget
 from detent.kernel.entries import ChildEnded
-from detent.kernel.errors import ConfigurationError, RunNotFound, RunStateError
+from detent.kernel.errors import ConfigurationError, Fenced, RunBusy, RunNotFound, RunStateError
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 from detent.kernel.view import View
 
 if TYPE_CHECKING:
     from detent.engine.driver import Driver
+    from detent.engine.engine import Engine
 
 
 class Child(NamedTuple):
@@ -33,6 +36,10 @@ class Child(NamedTuple):
     def ok(self) -> bool:
         """True when it succeeded."""
         return self.status is Status.SUCCEEDED
+
+
+HALTED = "another one failed"
+"""Why a child ended that had not failed itself."""
 
 
 class ChildrenWaiting(BaseException):
@@ -57,7 +64,8 @@ async def run_children(
     """Run children to their ends.
 
     With `stop_on_failure`, once one has not succeeded none is begun, those under way end after their current
-    step, and those never begun are left out.
+    step, and those never begun are left out. A step whose effects were begun is finished first, also where
+    that was before a crash: what it did must be known to whoever undoes it.
     """
     keys = [item[0] for item in items]
     if len(set(keys)) != len(keys):
@@ -68,7 +76,7 @@ async def run_children(
     inherited = {key: value for key, value in driver.run.config.items() if key != STEPS}
     gate = asyncio.Semaphore(limit) if limit else None
     results: dict[str, Child] = {}
-    waiting: dict[str, str] = {}
+    waiting: dict[str, Run] = {}
     done = driver.run.children
     failed = any(done.get(f"{driver.run.id}.{key}", _OK) != _OK for key in keys)
 
@@ -76,7 +84,7 @@ async def run_children(
         """Have those under way end after their current step."""
         for key in keys:
             if key not in results and (other := engine.driver_of(f"{driver.run.id}.{key}")) is not None:
-                other.halting = "another one failed"
+                other.halting = HALTED
 
     async def one(key: str, data: Any, own: str = flow) -> None:
         nonlocal failed
@@ -84,19 +92,18 @@ async def run_children(
             await gate.acquire()
         try:
             child_id = f"{driver.run.id}.{key}"
-            if stop_on_failure and failed and child_id not in done:
-                try:  # begun before a crash, perhaps
-                    await engine.cancel(child_id, reason="another one failed", by="engine")
-                except RunNotFound:
-                    return
-                except RunStateError:
-                    pass  # it has ended since
+            if stop_on_failure and failed and child_id not in done and not await _halt(driver, child_id):
+                return
             told = config(key) if callable(config) else config
             settled = inherited | dict(told or {})
             run, counted = await engine.child_run(driver, child_id, own, data, tags, budget, settled)
             if not run.status.is_end:
-                waiting[key] = child_id
+                waiting[key] = run
                 return
+            if run.status is not Status.SUCCEEDED:
+                failed = True  # before anything is waited for, so that none is begun meanwhile
+                if stop_on_failure:
+                    halt()
             if child_id not in driver.run.children:
                 used = run.used()
                 await driver.commit_whole(
@@ -107,10 +114,6 @@ async def run_children(
                 elif driver.parent is not None:
                     driver.parent.count_in(used)  # ancestors have not heard of it yet
             results[key] = _child(key, run)
-            if run.status is not Status.SUCCEEDED:
-                failed = True
-                if stop_on_failure:
-                    halt()
         finally:
             if gate is not None:
                 gate.release()
@@ -128,13 +131,58 @@ async def run_children(
                 await asyncio.gather(*tasks, return_exceptions=True)
                 raise
         if waiting and stop_on_failure and failed:  # nobody need answer them any more
-            left, waiting = waiting, {}
+            left = {key for key, run in waiting.items() if not await _in_doubt(engine, run)}
+            for key in left:
+                del waiting[key]
             for item in items:
                 if item[0] in left:
                     await one(*item)
     if waiting:
-        raise ChildrenWaiting(list(waiting.values()))
+        raise ChildrenWaiting([run.id for run in waiting.values()])
     return [results[key] for key in keys if key in results]
+
+
+async def _halt(driver: Driver, child_id: str) -> bool:
+    """Keep a child from beginning another step; False when there is none."""
+    from detent.engine import recovery
+
+    engine = driver.engine
+    try:
+        run = await engine.get(child_id)
+    except RunNotFound:
+        return False
+    if run.status.is_end or await _in_doubt(engine, run):
+        return True
+    if run.status is Status.RUNNING and await _under_way(engine, run):
+        with contextlib.suppress(RunBusy, RunStateError, Fenced):  # begun before a crash, finished now
+            await recovery.resume(engine, child_id, parent=driver)
+        if (other := engine.driver_of(child_id)) is not None:
+            other.halting = HALTED
+        return True
+    with contextlib.suppress(RunStateError):  # it has ended since
+        await engine.cancel(child_id, reason=HALTED, by="engine")
+    return True
+
+
+async def _under_way(engine: Engine, run: Run) -> bool:
+    """Whether its step has begun something that must be known to be through."""
+    if run.proposal is not None:
+        return True
+    async for row in children(engine.store, run.id):
+        if not row.now.status.is_end:
+            return True
+    return False
+
+
+async def _in_doubt(engine: Engine, run: Run) -> bool:
+    """Whether it, or a run below it, waits to be told whether something happened."""
+    for name, hold in run.holds.items():
+        if name.startswith("effect:"):
+            return True
+        for below in hold.about.get("runs", ()) if hold.why == "children" else ():
+            if await _in_doubt(engine, await engine.get(below)):
+                return True
+    return False
 
 
 _OK = Status.SUCCEEDED.value

@@ -7,15 +7,15 @@ from typing import Any
 
 from detent.engine.context import StepContext, call
 from detent.engine.outcome import Outcome
-from detent.engine.step import Step, StepFailed
+from detent.engine.step import Step, StepFailed, refused
 
 
 async def concluded(step: Step, ctx: StepContext, value: Any) -> Outcome:
     """The outcome of an output, whoever gave it; an output that says it did not succeed fails the step."""
     if isinstance(value, Outcome):
         return value
-    if isinstance(value, Mapping) and value.get("success") is False:
-        raise StepFailed(str(value.get("error") or "its output says so"))
+    if (why := refused(value)) is not None:
+        raise StepFailed(why)
     if step.conclude is not None:
         return Outcome.of(await call(step.conclude, False, ctx, value))
     if step.into is not None:

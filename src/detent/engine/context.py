@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from detent.engine.step import Step, Transient
 from detent.engine.tools import EffectCall, Tool, Toolbox, ToolError
 from detent.kernel.budget import NOTHING, Budget, Spend
 from detent.kernel.entries import Body, Noted, Recorded, Tagged
-from detent.kernel.errors import ConfigurationError, DetentError
+from detent.kernel.errors import ConfigurationError, DetentError, RunStateError
 from detent.kernel.guards import dig
 from detent.kernel.plain import canonical, copied, decode, digest, encode, to_plain
 from detent.kernel.view import View, view
@@ -195,9 +196,10 @@ class StepContext:
 
     async def look(self, tool: str, args: Mapping[str, Any], *, durable: bool = False) -> Any:
         """As `query`; a durable answer is kept in the journal, so that a crash does not change it."""
-        if self.step.queries is not None and tool not in self.step.queries:
-            allowed = ", ".join(self.step.queries) or "none"
-            raise ConfigurationError(f"Step '{self.step.name}' may not query '{tool}'. Allowed: {allowed}.")
+        step = self.step
+        if step.queries is not None and tool not in step.queries and not step.asks_freely:
+            allowed = ", ".join(step.queries) or "none"
+            raise ConfigurationError(f"Step '{step.name}' may not query '{tool}'. Allowed: {allowed}.")
         found = self._driver.flow.tools.get(tool, "query")
         plain = to_plain(found.whole(self, args))
         key = canonical([tool, plain])
@@ -313,7 +315,7 @@ class StepContext:
         first: tuple[Any, ...] = ()
         if found.wants_call:
             key = Effect(tool, to_plain(whole)).identity(self.step.name)
-            first = (EffectCall(self.run_id, key, self.attempt),)
+            first = (EffectCall(self.run_id, key, self.attempt, self._driver.origin),)
         async with asyncio.timeout(found.timeout):
             return to_plain(await call(found.perform, found.blocking, *first, **whole))
 
@@ -348,6 +350,13 @@ class StepContext:
         from detent.engine.lineage import lineage
 
         return [past async for past in lineage(self._driver.engine, self.run_id)]
+
+    async def give_up(self, run_id: str, reason: str) -> None:
+        """Cancel a run below this one that is still open, wherever it is under way."""
+        if not run_id.startswith(f"{self.run_id}."):
+            raise ConfigurationError(f"Run {run_id} is not below {self.run_id}.")
+        with contextlib.suppress(RunStateError):  # it has ended since
+            await self._driver.engine.cancel(run_id, reason=reason, by="engine")
 
     # -- saying ---------------------------------------------------------------------------------------------
 

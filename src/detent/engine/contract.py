@@ -61,7 +61,7 @@ class Contract:
         return cls(
             step.name,
             step.output_schema,
-            step.returns if step.returns is not None else _returns(step),
+            _told(step),
             chosen,
             step.names_next
             if step.names_next is not None
@@ -236,9 +236,11 @@ class Contract:
         return str(said)
 
 
-def _returns(step: Step) -> Any:
-    """The handler's return annotation, where it says something about the output."""
-    hint = schemas.returns_of(step.handler)
+def _told(step: Step) -> Any:
+    """What is said of the handler's output, where that says something an agent could be told."""
+    hint = step.returns if step.returns is not None else schemas.returns_of(step.handler)
+    if isinstance(hint, Mapping):
+        return hint
     if hint is None or (not isinstance(hint, type) and typing.get_origin(hint) is None):
         return None
     parts = typing.get_args(hint) or (hint,)

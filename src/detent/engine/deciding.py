@@ -7,7 +7,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine.outcome import Effect, Outcome, additions
 from detent.engine.receipts import fill, receipts_in, written
@@ -201,7 +201,14 @@ def moving(
         data = _After(run.data, changes, additions)
     move = machine.choose(here, data, to=to, event=event)
     if flow.closing is not None and machine.ends.get(move.to) is Status.SUCCEEDED:
-        changes = {**changes, **to_plain(flow.closing(_After(run.data, changes, additions)))}
+        try:
+            changes = {**changes, **to_plain(flow.closing(_After(run.data, changes, additions)))}
+        except Exception as error:
+            # The step is done, and what it gave counts; the run is not.
+            aside = _aside(flow, run, f"closing failed: {type(error).__name__}", error)
+            if aside is None:
+                raise
+            move, reason, changes = aside.move, aside.reason, {**changes, **aside.set}
     counts = flow.counts
     return Moved(
         run.state,
@@ -219,6 +226,25 @@ def moving(
         looked,
         to_plain(detail) if detail else {},
     )
+
+
+class _Aside(NamedTuple):
+    """The way of a run that cannot be closed."""
+
+    move: Any
+    reason: str
+    set: dict[str, Any]
+
+
+def _aside(flow: Flow, run: Run, reason: str, error: Exception) -> _Aside | None:
+    """Where a failure leads in place of an end, if the flow says so and the table allows it."""
+    said = f"{type(error).__name__}: {writable(str(error))}"[:2000]
+    detour = flow.on_failure(run, reason, said) if flow.on_failure is not None else None
+    here = flow.machine.state(run.state)
+    if detour is None or not flow.machine.allows(here, flow.machine.state(detour.state)):
+        return None
+    move = flow.machine.choose(here, run.data, to=flow.machine.state(detour.state))
+    return _Aside(move, reason, to_plain(detour.set))
 
 
 def failing(

@@ -7,7 +7,7 @@ handler, called straight. `execution` carries out the others.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,12 @@ FORCE = "force_deterministic"
 STEPS = "steps"
 """Key of a run's own configuration that says how its steps are performed, by name as the settings say it;
 stronger than they are, and not for its children."""
+CONTROL = frozenset(
+    {StepType.VALIDATE, StepType.SUBWORKFLOW, StepType.BRANCH, StepType.LOOP, StepType.CHECKPOINT}
+)
+"""Kinds of steps that have no intent, so none an agent could be told."""
+ORIGIN = "origin"
+"""Key of the configuration of a fork and all below it: the root of the runs it came from."""
 PATH = "path"
 """Key of a child run's own configuration: where in its root it stands, as `load/[0]`."""
 
@@ -54,6 +60,8 @@ class Plan:
     """Attempts at transient failures of the handler."""
     timeout: float | None
     """Seconds for one call of the handler."""
+    ignored: bool = False
+    """A mode is said for a step that is an agent's by nature, where it means nothing."""
 
     @property
     def config(self) -> StepConfig:
@@ -64,6 +72,11 @@ class Plan:
     def agent(self) -> bool:
         """An agent performs it, where it may; a step that only agents can perform is another matter."""
         return self.resolved.config.mode is StepMode.AGENT and not self.alone
+
+    @property
+    def control(self) -> bool:
+        """It is a step of control flow: code alone, whatever its mode."""
+        return self.step.step_type in CONTROL
 
     @property
     def alone(self) -> bool:
@@ -141,6 +154,16 @@ def facts_of(plan: Plan, run: Run) -> dict[str, Any]:
     return facts
 
 
+def no_agent_side(plan: Plan, run: Run, now: float) -> None:
+    """Warn that a step of control flow is told to be an agent's, which it cannot be: it runs as usual."""
+    kind = plan.step.step_type.value
+    log.warning(
+        "dispatch.no_intent", **facts_of(plan, run), timestamp=now,
+        autonomy=(plan.config.autonomy or AutonomyLevel.OPERATOR).value, step_type=kind,
+        hint=f"a {kind} step has no agent side",
+    )  # fmt: skip
+
+
 class Dispatcher:
     """Plans for every step of an engine's flows, under one project's settings."""
 
@@ -170,6 +193,7 @@ class Dispatcher:
         `own` is what a run says about its steps.
         """
         settings = self.settings
+        said_by_run = _own(flow, step, own) if own else UNSAID
         agent_name = step.metadata.get("agent", DISPATCH_AGENT)
         resolved = resolve(
             step.name,
@@ -184,7 +208,7 @@ class Dispatcher:
             max_autonomy=step.cap,
             tools=(*(step.queries or ()), *(step.effects or ())),
             natural=StepMode.AGENT if step.step_type is StepType.AGENT else StepMode.DETERMINISTIC,
-            run=_own(flow, step, own) if own else UNSAID,
+            run=said_by_run,
         )
         config = resolved.config
         said = resolved.sources.get("max_retries", "default") != "default" or config.retry_policy is not None
@@ -196,7 +220,14 @@ class Dispatcher:
             plain=handler and not step.opaque and not config.shadow and not forced and not resolved.warnings,
             retry=resolved.retry if handler and said else step.retry,
             timeout=config.timeout if handler and config.timeout is not None else step.timeout,
+            ignored=step.step_type.natural_mode is StepMode.AGENT
+            and any(layer.mode is not None for layer in (said_by_run, *self._layers(flow, step))),
         )
+
+    def _layers(self, flow: Flow, step: Step) -> list[StepConfig]:
+        """What the step itself and the settings say about it."""
+        there = (self.settings.steps.get(key) for key in (flow.qualified(step), step.name))
+        return [one for one in (step.config, *there) if one is not None]
 
     def asks_agents(self, flow: Flow, run: Run | None = None) -> bool:
         """Whether some step of a flow, in this run, is performed or shadowed by an agent."""
@@ -221,17 +252,26 @@ class Dispatcher:
                 return f"{type(error).__name__}: {error}"
         return made[name]
 
-    def check(self, flow: Flow, config: Mapping[str, Any], budget: Budget | None) -> None:
-        """Before a run begins: what could never work, whatever its data."""
+    def key(self, flow: Flow, config: Mapping[str, Any]) -> tuple[str, bool, str]:
+        """What decides whether a flow's steps can be performed as configured, beside money."""
+        own = config.get(STEPS)
+        return flow.name, bool(config.get(FORCE)), digest(own, 16) if own else ""
+
+    def check(
+        self, flow: Flow, config: Mapping[str, Any], budget: Budget | None, below: Sequence[Flow] = ()
+    ) -> None:
+        """Before a run begins: what could never work, whatever its data. `below` are flows it may start."""
         forced = self.settings.force_deterministic or bool(config.get(FORCE))
         own = config.get(STEPS)
         if own:
             _check_own(flow, own)
-        plans = [self.plan_for(flow, step, forced, own) for step in flow.every_step()]
-        if flow.name not in self._told and not self.settings.pointed_out:
-            self._told.add(flow.name)
-            for plan in plans:
-                point_out(plan)
+        plans = [self.plan_for(one, step, forced, own) for one in (flow, *below) for step in one.every_step()]
+        for one in (flow, *below) if not self.settings.pointed_out else ():
+            if one.name not in self._told:
+                self._told.add(one.name)
+                for plan in plans:
+                    if plan.flow is one:
+                        point_out(plan)
         if forced:
             for plan in plans:
                 if plan.step.step_type is StepType.AGENT:

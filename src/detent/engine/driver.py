@@ -13,7 +13,7 @@ from detent.engine import deciding, effects
 from detent.engine.children import ChildrenWaiting
 from detent.engine.concluding import concluded
 from detent.engine.context import StepContext, call
-from detent.engine.dispatch import facts_of
+from detent.engine.dispatch import ORIGIN, facts_of, no_agent_side
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.ports import Blob, Commit, EdgeCount, Lease, LedgerLine
 from detent.engine.standing import LEDGER_STATE, edge_of, ledger_line, row_of
@@ -95,8 +95,8 @@ class Driver:
         self.asides = 0
         """How many of the step's calls wait aside just now."""
         self.door: asyncio.Lock | None = None
-        self.executors: dict[str, StepExecutor] = {}
-        """Executors made for this run, by provider."""
+        self.executors: dict[str, StepExecutor] = {} if parent is None else parent.executors
+        """Executors made for this run, by provider; its children share them."""
         self.telling = True
         """Somebody may listen to what is told of every step; asked once a visit."""
         self.cap: Budget | None = None
@@ -115,7 +115,7 @@ class Driver:
             if self.engine.stopping:
                 await self.engine.store.park(self.lease)
                 return
-            if self.halting is not None:
+            if self.halting is not None and run.proposal is None:
                 await self.commit(deciding.cancelled(self.flow, run, self.halting, "engine"))
                 return
             if run.retry_at is not None and not await self._wait_until(run.retry_at):
@@ -149,6 +149,8 @@ class Driver:
                 if not isinstance(said, Step):
                     instead = Outcome.of(said)
                     break
+                if plan.agent and plan.control:
+                    no_agent_side(plan, run, self.clock.now())
                 plan = self._plan_of(said)
                 step, ctx = said, StepContext(self, said, attempt)
             if instead is not None:
@@ -189,7 +191,7 @@ class Driver:
             return
         except Exception as error:
             self._began = None
-            await self._failed(step, error, attempt, self.clock.elapsed() - began, plan.retry)
+            await self._failed(ctx, error, self.clock.elapsed() - began, plan.retry)
             return
         self._began = None
         if step.breaker is not None:
@@ -247,14 +249,15 @@ class Driver:
 
     # -- things that do not go straight ---------------------------------------------------------------------
 
-    async def _failed(
-        self, step: Step, error: Exception, attempt: int, duration: float, retry: RetryPolicy
-    ) -> None:
+    async def _failed(self, ctx: StepContext, error: Exception, duration: float, retry: RetryPolicy) -> None:
         """An attempt failed: try again later, or end the run as failed."""
+        step, attempt = ctx.step, ctx.attempt
         transient = isinstance(error, step.retry_on)
         if step.breaker is not None and transient:
             await self.engine.breakers.failed(f"step/{self.flow.name}/{step.name}", step.breaker)
         kind, message = type(error).__name__, writable(str(error))
+        if not message and isinstance(error, TimeoutError):
+            message = "it took too long"
         again = transient and attempt < retry.max_attempts
         wait = retry.wait_before(attempt + 1)
         if isinstance(error, Transient) and error.retry_after is not None:
@@ -271,9 +274,8 @@ class Driver:
         else:
             reason, said = f"{step.name} failed: {kind}", f"{kind}: {message}"[:2000]
             detail = getattr(error, "detail", None)
-            await self.commit(
-                failed, deciding.failing(self.flow, self.run, reason, said, seconds=duration, detail=detail)
-            )
+            ending = deciding.failing(self.flow, self.run, reason, said, seconds=duration, detail=detail)
+            await self.commit(*ctx.emitted, failed, ending)
 
     async def _out_of_budget(self) -> bool:
         """End the run when a limit of it or of one of its ancestors is reached.
@@ -306,7 +308,7 @@ class Driver:
         return (
             limit in SPENT
             and limit not in self.flow.exhausted
-            and self.engine.dispatcher.asks_agents(self.flow, self.run)
+            and (self.flow.by_code or self.engine.dispatcher.asks_agents(self.flow, self.run))
         )
 
     def short_of(self, cap: Budget | None = None) -> tuple[str, float, float] | None:
@@ -353,6 +355,11 @@ class Driver:
                 return True
             driver = driver.parent
         return False
+
+    @property
+    def origin(self) -> str:
+        """The root of the runs that a fork, or what is below it, came from; empty where it came from none."""
+        return str(self.run.config.get(ORIGIN, ""))
 
     @property
     def where(self) -> str:

@@ -89,13 +89,16 @@ def _check_filled(driver: Driver, proposal: Proposed, receipts: dict[str, Any]) 
     """An agent's output is held to the step's contract once more where receipts have been put into it."""
     step = driver.flow.step_named(driver.run.state, proposal.step)
     changes = proposal.outcome.get("set", {})
-    if step.output_schema is None or step.conclude is not None or not receipts_in(changes):
+    way = step.lands or ((step.into,) if step.into is not None else ())
+    if step.output_schema is None or (step.conclude is not None and not way) or not receipts_in(changes):
         return
     from detent.engine.executor import OutputSchemaValidationError
     from detent.engine.schemas import misfits
 
-    filled = fill(changes, receipts)
-    if wrong := misfits(filled[step.into] if step.into is not None else filled, step.output_schema):
+    output = fill(changes, receipts)
+    for part in way:
+        output = output[part]
+    if wrong := misfits(output, step.output_schema):
         raise OutputSchemaValidationError(step.name, "its contract, receipts filled in", wrong)
 
 
@@ -134,6 +137,8 @@ async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -
         )
         return None
     began = driver.clock.elapsed()
+    said: list[Body] = []
+    """What the handler of an opaque step told."""
     try:
 
         async def act() -> Any:
@@ -141,8 +146,12 @@ async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -
                 if tool.wants_context:
                     assert driver.run.proposal is not None
                     step = driver.flow.step_named(driver.run.state, driver.run.proposal.step)
-                    return to_plain(await tool.perform(StepContext(driver, step, number)))
-                first = (EffectCall(driver.run.id, key, number),) if tool.wants_call else ()
+                    ctx = StepContext(driver, step, number)
+                    try:
+                        return to_plain(await tool.perform(ctx))
+                    finally:
+                        said.extend(ctx.emitted)
+                first = (EffectCall(driver.run.id, key, number, driver.origin),) if tool.wants_call else ()
                 return to_plain(await call(tool.perform, tool.blocking, *first, **args))
 
         await driver.confirm()  # the last thing: another may have taken it over
@@ -154,6 +163,8 @@ async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -
     except ToolError as error:
         if tool.breaker is not None and error.transient:
             await breakers.failed(name, tool.breaker)
+        if said:
+            await driver.commit(*said)
         await _did_not_happen(driver, tool, key, error.code, error.message, error.transient, number)
         return None
     except (Fenced, StoreUnavailable, TapeError):
@@ -167,6 +178,8 @@ async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -
         return await _settle(driver, tool, key, args, number, error)
     if tool.breaker is not None:
         await breakers.succeeded(name)
+    if said:
+        await driver.commit(*said)
     return EffectDone(key, tool.name, receipt, "performed", driver.clock.elapsed() - began)
 
 

@@ -94,8 +94,8 @@ class Engine:
         self._listeners: dict[str, set[asyncio.Event]] = {}
         self._helpers: set[asyncio.Task[None]] = set()
         self._told: set[tuple[str, str]] = set()
-        self._settled: set[str] = set()
-        """Flows whose configuration is known to add up."""
+        self._settled: set[tuple[str, bool, str]] = set()
+        """Flows, and what runs of them say, whose configuration is known to add up."""
         self.taking: set[str] = set()
         """Runs being claimed by some task of this process."""
         self.dropped: set[str] = set()
@@ -190,6 +190,17 @@ class Engine:
             raise FlowNotFound(name, self.flows)
         found.check()
         return found
+
+    def _below(self, flow: Flow) -> list[Flow]:
+        """Every flow that a run of this one may start, or they in turn."""
+        found: dict[str, Flow] = {}
+        waiting = [*flow.starts]
+        while waiting:
+            name = waiting.pop()
+            if name not in found and name != flow.name and (one := self.flows.get(name)) is not None:
+                found[name] = one
+                waiting += one.starts
+        return list(found.values())
 
     def add_observer(self, observer: Any) -> None:
         """Tell somebody more about every committed entry."""
@@ -360,13 +371,20 @@ class Engine:
         )
 
     async def fork_family(
-        self, run_id: str, at: tuple[str, int], *, new_id: str | None = None, drive: bool = True
+        self,
+        run_id: str,
+        at: tuple[str, int],
+        *,
+        set: forking.Changes | None = None,
+        new_id: str | None = None,
+        drive: bool = True,
     ) -> str:
         """A new run as this one and everything below it stood when one of them wrote an entry.
 
-        `at` is that run and the entry's number.
+        `at` is that run and the entry's number. `set` changes its data, as it says or as it gives from the
+        new family.
         """
-        made = await forking.fork_family(self, run_id, at, new_id or os.urandom(8).hex())
+        made = await forking.fork_family(self, run_id, at, new_id or os.urandom(8).hex(), changes=set)
         if drive:
             await self.resume(made)
         return made
@@ -397,9 +415,10 @@ class Engine:
             await self.prepare(flow)
         machine = flow.machine
         budget = budget or flow.budget
-        if flow.name not in self._settled or config or budget is not None:
-            self.dispatcher.check(flow, config, budget)
-            self._settled.add(flow.name)
+        asked = self.dispatcher.key(flow, config)
+        if asked not in self._settled or budget is not None:
+            self.dispatcher.check(flow, config, budget, self._below(flow))
+            self._settled.add(asked)
         start = machine.start if at is None else machine.state(at)
         if machine.is_end(start):
             raise ConfigurationError(f"A run of '{flow.name}' cannot begin in '{machine.named(start)}'.")

@@ -15,7 +15,7 @@ from detent.engine import deciding, gate
 from detent.engine.asking import Asked, Asking, Failure
 from detent.engine.concluding import concluded
 from detent.engine.context import BesideContext, CannotCheck, StepContext
-from detent.engine.dispatch import Plan, check_price, facts_of
+from detent.engine.dispatch import Plan, check_price, facts_of, no_agent_side
 from detent.engine.executor import (
     Availability,
     DispatchError,
@@ -25,10 +25,10 @@ from detent.engine.executor import (
 )
 from detent.engine.gate import Judgement, Side
 from detent.engine.outcome import Effect, Outcome, Receipt
-from detent.engine.step import Proposal, StepFailed
+from detent.engine.step import WAITS, Proposal, StepFailed
 from detent.engine.tools import CALL
 from detent.kernel import log
-from detent.kernel.autonomy import AutonomyLevel, Check, FallbackReason, StepMode, StepType
+from detent.kernel.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
 from detent.kernel.dispatch import AgentFailure, DispatchResult
 from detent.kernel.entries import Body
 from detent.kernel.equivalence import Discrepancy
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 
 ASKED = ("agent/", "turn/")
 """Begin the keys under which a visit keeps what an agent said."""
-CONTROL = frozenset(
-    {StepType.VALIDATE, StepType.SUBWORKFLOW, StepType.BRANCH, StepType.LOOP, StepType.CHECKPOINT}
-)
 
 
 @dataclass(slots=True)
@@ -93,8 +90,7 @@ class Execution:
         """Have the step performed by whoever should, and give the outcome that counts."""
         plan, config = self.plan, self.plan.config
         if plan.alone:
-            if plan.resolved.sources.get("mode", "default") != "default":
-                self.say(log.debug, "dispatch.mode_ignored", step_type=self.step.step_type.value)
+            self._mode_ignored()
             return await self._agent_alone()
         demoted = await self._demoted() if plan.agent else None
         self.say(
@@ -105,13 +101,9 @@ class Execution:
         if not plan.agent:
             return await self._plain()
         kind = self.step.step_type
-        if kind is StepType.GENERATE:
-            self.say(log.debug, "dispatch.mode_ignored", step_type=kind.value)
-        if kind in CONTROL:
-            self.say(
-                log.warning, "dispatch.no_intent", autonomy=self.level.value, step_type=kind.value,
-                hint=f"a {kind.value} step has no agent side",
-            )  # fmt: skip
+        self._mode_ignored()
+        if plan.control:
+            no_agent_side(plan, self.run, self.driver.clock.now())
             return await self._plain()
         before = self._before()
         if before is not None:
@@ -121,7 +113,11 @@ class Execution:
             self.say(log.warning, "dispatch.operator_fallback", autonomy=self.level.value, hint=hint)
             return await self._fall_back(FallbackReason.OPERATOR, error=AgentFailure("Operator", hint))
         if not self.step.intent:
-            hint = "give the step an intent: one or two sentences on what it accomplishes"
+            hint = (
+                "it waits for a person or the clock, and no agent answers in their place"
+                if WAITS in self.step.metadata
+                else "give the step an intent: one or two sentences on what it accomplishes"
+            )
             self.say(
                 log.warning, "dispatch.no_intent", autonomy=self.level.value, step_type=kind.value, hint=hint
             )
@@ -148,6 +144,11 @@ class Execution:
         if self.driver.money_is_limited(config.budget):
             check_price(plan, executor)
         return await self._by_agent(executor)
+
+    def _mode_ignored(self) -> None:
+        if self.plan.ignored:
+            kind = self.step.metadata.get("type", self.step.step_type.value)
+            self.say(log.debug, "dispatch.mode_ignored", step_type=kind)
 
     def _before(self) -> Performed | Awaitable[Performed] | None:
         """What an earlier attempt of this visit already settled."""
@@ -202,8 +203,6 @@ class Execution:
         else:
             async with asyncio.timeout(self.plan.timeout):
                 value = await step.call(ctx)
-        if isinstance(value, Mapping) and value.get("success") is False:
-            raise StepFailed(str(value.get("error") or "its output says so"))
         outcome = await concluded(step, ctx, value)
         return self._side(value, outcome, ctx)
 

@@ -11,7 +11,7 @@ from detent.engine.step import Handler, Step
 from detent.engine.tools import Tool, Toolbox, calling
 from detent.kernel.budget import LIMITS, Budget
 from detent.kernel.errors import ConfigurationError, DefinitionError, name_of, nearest
-from detent.kernel.machine import Machine, Problem
+from detent.kernel.machine import Machine, Problem, difference
 from detent.kernel.plain import digest, to_plain
 from detent.kernel.run import Run
 
@@ -75,6 +75,8 @@ class Flow:
         """The state in which a cancelled run undoes what it did, where it can."""
         self.related: frozenset[str] = frozenset()
         """Names of steps of the flows its runs start, for runs to say how these are performed."""
+        self.starts: tuple[str, ...] = ()
+        """Names of the flows its runs start, as far as that is known beforehand."""
         self.closing = closing
         """What is added to the data of a run that succeeds, from the data as it is then."""
         self.description = description
@@ -91,6 +93,9 @@ class Flow:
         """Which moves start a new iteration."""
         self.tells = True
         """The engine logs its steps as they are completed; False where its application does so itself."""
+        self.by_code = False
+        """Tokens and money that are gone end none of its runs: steps whose agents cannot be paid, here or in
+        the runs it starts, go on by code."""
         self.exhausted = {limit: machine.state(state) for limit, state in (exhausted or {}).items()}
         """Where to go when a limit is reached: limit name to state."""
         self.exhausted_reasons = dict(exhausted_reasons or {})
@@ -181,6 +186,10 @@ class Flow:
     def qualified(self, step: Step) -> str:
         """The name settings and reports know a step by."""
         return f"{self.scope}/{step.name}"
+
+    def difference(self, old: Mapping[str, Any]) -> list[str]:
+        """What changed since a definition that a run was started under, one thing a line."""
+        return difference(old, self.definition)
 
     def problems(self) -> list[Problem]:
         """Everything that keeps this flow from being run."""

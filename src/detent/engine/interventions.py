@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from detent.engine import recovery
+from detent.engine import forking, recovery
 from detent.engine.driver import Driver
 from detent.engine.effects import AGAIN, HAPPENED, SKIP
 from detent.engine.journals import read
-from detent.engine.ports import LedgerLine, NewRun, RunQuery
-from detent.engine.standing import row_of
+from detent.engine.ports import RunQuery
 from detent.kernel.budget import Budget
 from detent.kernel.entries import (
     Body,
@@ -21,12 +19,9 @@ from detent.kernel.entries import (
     EffectFailed,
     EffectSkipped,
     Ended,
-    Entry,
-    Forked,
     Held,
     Released,
     Reopened,
-    Started,
 )
 from detent.kernel.errors import ConfigurationError, RunBusy, RunStateError, nearest
 from detent.kernel.plain import to_plain
@@ -204,6 +199,10 @@ async def reopen(engine: Engine, run_id: str, budget: Budget | None, reason: str
         state = run.state
         if machine.is_end(machine.state(state)):
             state = await _last_working(engine, run_id, state)
+        if driver.flow.undoing is not None and state == machine.named(driver.flow.undoing):
+            raise RunStateError(
+                f"Run {run_id} has undone what it did and cannot be reopened. Start a new one, or fork it."
+            )
         if budget is None and run.budget is not None and run.budget.exceeded(run.used()):
             raise RunStateError(
                 f"Run {run_id} has used up its {run.budget.exceeded(run.used())} budget; "
@@ -232,46 +231,25 @@ async def fork(
     new_id: str,
     drive: bool,
 ) -> str:
-    """Copy the first `at` entries into a new run that goes its own way from there."""
+    """A new run from the first `at` entries of another, with what was below it by then."""
     row = await engine.store.row(run_id)
-    flow = engine.flow(row.flow)
     if at is not None and not 1 <= at <= row.seq:
         raise ConfigurationError(f"Run {run_id} has entries 1 to {row.seq}; it cannot be forked at {at}.")
-    copied: list[Entry] = []
     run = Run(new_id)
     keep = 0
     async for entry in read(engine.store, run_id):
         if entry.seq > (at or row.seq):
             break
         run.apply(entry)
-        copied.append(entry._replace(epoch=1))
         if not run.status.is_end:
             keep = entry.seq
     if at is not None and keep < at:
         raise ConfigurationError(
             f"Run {run_id} has ended at entry {at}; it can be forked at {keep}, or earlier."
         )
-    del copied[keep:]
-    ledger: dict[str, LedgerLine] = {}
-    for seq, _, _, body in copied:
-        if isinstance(body, EffectDone | EffectSkipped):
-            how = "done" if isinstance(body, EffectDone) else "skipped"
-            ledger[body.key] = LedgerLine(body.key, body.tool, how, seq)
-    started = copied[0].body
-    assert isinstance(started, Started)
-    origin = {"run": run_id, "seq": len(copied)}
-    copied[0] = copied[0]._replace(body=replace(started, parent=None, forked_from=origin))
-    forked = Forked(to_plain(dict(changes)), to_plain(dict(config)), budget.to_plain() if budget else None)
-    copied.append(Entry(len(copied) + 1, engine.clock.now(), 1, forked))
-    run = Run.fold(new_id, copied)
-    await recovery.migration(engine, run, flow)  # refused before anything is written
-    definition = await engine.store.definition(run.fingerprint)
-    await engine.store.create(
-        NewRun(
-            new_id, run.flow, run.machine, None, tuple(copied), row_of(run), tuple(run.tags), None,
-            definition or flow.definition, tuple(ledger.values()), blobs_of=run_id,
-        )
-    )  # fmt: skip
+    await forking.fork_family(
+        engine, run_id, (run_id, keep), new_id, changes=changes, config=config, budget=budget
+    )
     if drive:
         await engine.resume(new_id)
     return new_id

@@ -20,11 +20,11 @@ from detent.kernel.errors import (
     DetentError,
     Fenced,
     RunBusy,
+    RunNotFound,
     RunStateError,
     StoreError,
     StoreUnavailable,
 )
-from detent.kernel.machine import difference
 from detent.kernel.plain import to_plain
 from detent.kernel.run import Run
 from detent.kernel.status import Status
@@ -92,8 +92,8 @@ async def migration(engine: Engine, run: Run, flow: Flow) -> Migrated | None:
     migrate = flow.migrations.get(run.fingerprint) or flow.migrations.get(run.version)
     if migrate is None:
         old = await engine.store.definition(run.fingerprint) or {}
-        lines = difference(old, flow.definition) or [f"fingerprint: {run.fingerprint} → {flow.fingerprint}"]
-        raise DefinitionChanged(run.id, flow.name, lines)
+        lines = flow.difference(old) or [f"fingerprint: {run.fingerprint} → {flow.fingerprint}"]
+        raise DefinitionChanged(run.id, flow.name, lines, run.fingerprint)
     machine = flow.machine
     try:
         wanted = migrate(run)
@@ -121,7 +121,15 @@ async def resume(engine: Engine, run_id: str, parent: Driver | None = None) -> s
         if row.now.wake_at is not None and row.now.wake_at <= engine.clock.now():
             await wake(engine, run_id)
             return run_id
-        names = ", ".join(f"{wait['why']} '{wait['name']}'" for wait in row.now.waits or ())
+        waits = row.now.waits or ()
+        if any(wait["why"] == "children" for wait in waits):
+            await wake_parent(engine, run_id)  # whoever drove the last of them may have gone since
+            if engine.under_way(run_id) is not None:
+                return run_id
+            held = (await load(engine.store, run_id)).holds.get("children")
+            below = ", ".join(held.about["runs"][:5]) if held is not None else "its children"
+            raise RunStateError(f"Run {run_id} waits for {below}; see to that, or cancel it.")
+        names = ", ".join(f"{wait['why']} '{wait['name']}'" for wait in waits)
         raise RunStateError(f"Run {run_id} waits for {names}; release it, or cancel it.")
     if engine.under_way(run_id) is not None:
         return run_id
@@ -202,8 +210,10 @@ async def take_up(engine: Engine, run_id: str, wanted: set[str]) -> bool:
         row = await engine.store.row(run_id)
         if row.flow not in wanted or engine.under_way(run_id) is not None:
             return False
+        if row.parent is not None:
+            await engine.store.row(row.parent)  # without one it belongs to a fork that never came to be
         await resume(engine, run_id)
-    except (RunBusy, RunStateError, Fenced):
+    except (RunBusy, RunStateError, RunNotFound, Fenced):
         return False
     except StoreError:
         raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.kernel.autonomy import AutonomyLevel, StepType
@@ -40,7 +40,23 @@ class StepFailed(DetentError):
     """A step's output says of itself that it failed: `success: false`, whoever gave it."""
 
 
+def refused(output: Any) -> str | None:
+    """Why an output says of itself that it failed: `success` is false in it; None when it does not."""
+    if isinstance(output, Mapping):
+        success, why = output.get("success"), output.get("error")
+    elif is_dataclass(output) or hasattr(output, "model_dump"):
+        success, why = getattr(output, "success", None), getattr(output, "error", None)
+    else:
+        return None
+    return str(why or "its output says so") if success is False else None
+
+
 TRANSIENT: tuple[type[BaseException], ...] = (Transient, TimeoutError, ConnectionError)
+
+
+WAITS = "waits"
+"""Key of a step's metadata: what it is for, where it waits for a person or the clock. Such a step has no
+intent, since no agent can answer in their place."""
 
 
 class Example(NamedTuple):
@@ -108,6 +124,9 @@ class Step:
     """The soft contract; None reads the handler's return annotation."""
     conclude: Callable[[StepContext, Any], Any] | None = None
     """Makes an outcome of the output, whoever gave it: facts in, decision out."""
+    lands: tuple[str, ...] = ()
+    """Where in the data `conclude` puts the output just as it is, so that it can be held to the contract once
+    receipts are filled in."""
     into: str | None = None
     """Key of the run's data that takes the output; None spreads a mapping over the data."""
     next: tuple[str, ...] | None = None
@@ -134,6 +153,8 @@ class Step:
     """How it is performed where nobody says otherwise: weaker than what settings say about the step."""
     reserve: tuple[str, ...] = ()
     """Tools its handler may propose beside `effects`, which agents are never offered."""
+    asks_freely: bool = False
+    """Its own code may ask any query the flow has; `queries` are those that agents are offered."""
     offers: Mapping[str, Tool] = field(default_factory=dict)
     """Tools in other words, or under a narrower schema, than the flow has them, as agents are told about
     them here. What is performed is the flow's."""

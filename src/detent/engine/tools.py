@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from detent.engine.step import Step, refused
 from detent.kernel.errors import ConfigurationError, DetentError, nearest
 from detent.kernel.policy import USUAL, BreakerPolicy, RetryPolicy
 
 if TYPE_CHECKING:
     from detent.engine.context import StepContext
-    from detent.engine.step import Step
 
 Kind = Literal["query", "effect"]
 
@@ -29,6 +29,13 @@ class EffectCall(NamedTuple):
     key: str
     """Identity of the effect within its run."""
     attempt: int
+    origin: str = ""
+    """For a fork, and all below it: the root of the runs it came from."""
+
+    @property
+    def root(self) -> str:
+        """The run under whose name a tool keeps what may have to be brought back: all that began as one."""
+        return self.origin or self.run_id.partition(".")[0]
 
     @property
     def idempotency_key(self) -> str:
@@ -147,8 +154,8 @@ def calling(step: Step) -> Tool:
             # It says itself that it failed. Only a process that dies leaves the call in doubt.
             transient = isinstance(error, step.retry_on)
             raise ToolError(type(error).__name__, str(error), transient=transient) from error
-        if isinstance(value, Mapping) and value.get("success") is False:
-            raise ToolError("StepFailed", str(value.get("error") or "its output says so"))
+        if (why := refused(value)) is not None:
+            raise ToolError("StepFailed", why)
         return value
 
     return Tool(

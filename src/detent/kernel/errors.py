@@ -72,10 +72,12 @@ class DefinitionError(ConfigurationError):
 class DefinitionChanged(ConfigurationError):
     """A run was started under another definition than the one at hand."""
 
-    def __init__(self, run_id: str, flow: str, difference: Sequence[str]) -> None:
+    def __init__(self, run_id: str, flow: str, difference: Sequence[str], fingerprint: str = "") -> None:
         self.run_id = run_id
         self.flow = flow
         self.difference = list(difference)
+        self.fingerprint = fingerprint
+        """Of the definition it was started under."""
         lines = "\n".join(f"  {line}" for line in self.difference)
         super().__init__(
             f"Run {run_id} was started under another definition of '{flow}':\n{lines}\n"

@@ -292,15 +292,62 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 _TABLE_KEYS = frozenset({"name", "version", "start", "states", "moves", "ends", "may_end", "self_moves"})
 
 
+LONGEST_VALUE = 80
+"""Characters of a value that a difference shows."""
+
+
 def _other_difference(key: str, old: Any, new: Any) -> list[str]:
-    """What a flow added to its table's description, compared entry by entry where it is a mapping."""
-    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
-        return [f"{key}: {old} → {new}"]
-    return [
-        f"{key} {name}: {old.get(name)} → {new.get(name)}"
-        for name in dict.fromkeys([*old, *new])
-        if old.get(name) != new.get(name)
-    ]
+    """What a flow added to its table's description, compared as deep as it goes."""
+    return changes(old, new, key)
+
+
+def changes(old: Any, new: Any, where: str = "") -> list[str]:
+    """What changed between two plain values, one thing a line; lists of named things are compared by name."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return [
+            line
+            for name in dict.fromkeys([*old, *new])
+            if old.get(name) != new.get(name)
+            for line in changes(old.get(name), new.get(name), f"{where} {name}".lstrip())
+        ]
+    was, now = _by_name(old), _by_name(new)
+    if was is None or now is None:
+        if _alike(old, new):
+            pairs = enumerate(zip(old, new, strict=True))
+            return [line for at, (a, b) in pairs if a != b for line in changes(a, b, f"{where} [{at}]")]
+        return [f"{where}: {_short(old)} → {_short(new)}"]
+    lines = [f"{where} {name}: removed" for name in was if name not in now]
+    lines += [f"{where} {name}: added" for name in now if name not in was]
+    both = [name for name in was if name in now]
+    for name in both:
+        if was[name] != now[name]:
+            lines += changes(was[name], now[name], f"{where} {name}")
+    order = [name for name in now if name in was]
+    if both != order:
+        lines.append(f"{where} reordered: {', '.join(both)} → {', '.join(order)}")
+    return lines
+
+
+def _by_name(value: Any) -> dict[str, Any] | None:
+    """A list of things that each have a name of their own; None for anything else."""
+    if not isinstance(value, list | tuple) or not value:
+        return None
+    if not all(isinstance(one, Mapping) and isinstance(one.get("name"), str) for one in value):
+        return None
+    named = {one["name"]: one for one in value}
+    return named if len(named) == len(value) else None
+
+
+def _alike(old: Any, new: Any) -> bool:
+    """Two lists of as many mappings, which can be compared one by one."""
+    if not (isinstance(old, list) and isinstance(new, list) and len(old) == len(new)):
+        return False
+    return all(isinstance(one, Mapping) for one in (*old, *new))
+
+
+def _short(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 
 
 def _move_text(move: Mapping[str, Any]) -> str:

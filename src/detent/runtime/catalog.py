@@ -157,7 +157,7 @@ class Catalog:
                     f"{path} has no flow '{name}'.{nearest(name, there)} Flows there: {known}."
                 )
             return there[name]
-        if len(there) == 1:
+        if len(there) == 1 or path.endswith((".yaml", ".yml")):  # a workflow's own flow stands first
             return next(iter(there.values()))
         if not there:
             raise ConfigurationError(f"{path} defines no flow: no module-level value in it is a Flow.")

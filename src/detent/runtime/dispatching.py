@@ -18,6 +18,7 @@ from detent.runtime.executors import NOBODY, ConfiguredExecutors
 from detent.runtime.settings import PREFIX, Settings, SettingsError, alike, known_secrets
 
 if TYPE_CHECKING:
+    from detent.engine.dispatch import Plan
     from detent.engine.flow import Flow
 
 
@@ -221,14 +222,17 @@ class _Reading:
                 place = place_of(self.settings, layer, "provider")
                 self.problems.append(f"{f'{place}: ' if place else ''}{layer}: {wrong}")
 
+    def _usual(self, plan: Plan, read: DispatchSettings) -> str | None:
+        """Who is asked where the step names no provider."""
+        said = read.agents.get(plan.agent_name, UNSAID).provider
+        return said or read.model.provider or self.executors.default
+
     def check_steps(self, read: DispatchSettings) -> None:
         """The layers of every configured step must add up, as far as they could be read."""
         from detent.engine.dispatch import Dispatcher, point_out
 
         # The layers of agents and model have been checked by themselves.
         dispatcher = Dispatcher(replace(read, agents={}, model=UNSAID))
-        below = read.agents.get(DISPATCH_AGENT, UNSAID).provider or read.model.provider
-        usual = below or self.executors.default
         asked: set[str | None] = set()
         for flow in self.flows:
             for step in flow.every_step():
@@ -240,8 +244,8 @@ class _Reading:
                 try:
                     plan = dispatcher.plan_for(flow, step)
                     point_out(plan)
-                    if (plan.agent or plan.config.shadow) and not read.force_deterministic:
-                        asked.add(plan.config.provider or usual)
+                    if plan.alone or ((plan.agent or plan.config.shadow) and not read.force_deterministic):
+                        asked.add(plan.config.provider or self._usual(plan, read))
                 except StepConfigError as error:
                     for layer, field, text in error.found:
                         place = place_of(self.settings, layer, field)

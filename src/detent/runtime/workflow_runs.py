@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from detent.engine import recovery
 from detent.engine.journals import read
 from detent.engine.ports import RunQuery, RunRow
 from detent.flows.workflow import events
 from detent.flows.workflow.alone import only, results_in, step_named
 from detent.flows.workflow.inputs import FORCED, coerce, switched_off
 from detent.flows.workflow.preflight import Checked, PrerequisitesMissing, check_prerequisites, required_by
-from detent.flows.workflow.scope import HASH, INPUTS, OUTER, SECRETS, key_of
+from detent.flows.workflow.results import steps_of
+from detent.flows.workflow.scope import (
+    HASH,
+    INDEX,
+    INPUTS,
+    ITEM,
+    OUTER,
+    ROLLED_BACK,
+    SECRETS,
+    UNDONE,
+    key_of,
+)
 from detent.flows.workflow.secrets import hash_of, marked, marks_for
 from detent.flows.workflow.spec import ROLLING_BACK, START, WorkflowSpec
 from detent.kernel.entries import Moved
-from detent.kernel.errors import ConfigurationError, RunNotFound, nearest
+from detent.kernel.errors import ConfigurationError, RunBusy, RunNotFound, nearest
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
+    from detent.engine.lineage import Past
     from detent.kernel.budget import Budget
     from detent.kernel.run import Run
     from detent.runtime.workflows import Workflows
@@ -28,6 +43,12 @@ if TYPE_CHECKING:
 OPEN = (Status.RUNNING, Status.WAITING)
 TAG = "inputs:"
 """Begins the tag by which runs of the same inputs are found."""
+BEGUN = "workflow/begun/"
+"""Begins the marks by which only one of two processes begins a run of the same inputs."""
+MOST_NAMED = 20
+"""Checkpoints that an error names."""
+PATIENCE = 5.0
+"""Seconds that somebody who said they begin a run has for doing so."""
 
 
 class Prepared(NamedTuple):
@@ -38,6 +59,25 @@ class Prepared(NamedTuple):
     hash: str
     forced: bool = False
     """Agents are kept out of the run."""
+
+
+class Standing(NamedTuple):
+    """What there is of runs of the same inputs."""
+
+    row: RunRow | None
+    """The latest one that has not ended."""
+    version: int
+    """Of the mark that whoever begins another one sets."""
+
+
+class Forked(NamedTuple):
+    """A run that begins where another one saved a checkpoint."""
+
+    id: str
+    of: str
+    """The run it was forked from."""
+    undone: tuple[str, ...]
+    """Paths of steps that it has done, and that the other run has undone since."""
 
 
 class WorkflowRuns:
@@ -101,6 +141,25 @@ class WorkflowRuns:
 
     # -- finding --------------------------------------------------------------------------------------------
 
+    async def look(self, engine: Engine, prepared: Prepared) -> Standing:
+        """What there is of runs of the same inputs; one that is just being begun elsewhere is waited for."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            said, version = await engine.store.mark(self._mark(prepared))
+            row = await self.unfinished(engine, prepared)
+            if row is not None or said is None or time.monotonic() > deadline:
+                return Standing(row, version)
+            if engine.clock.now() - said["at"] > PATIENCE or await engine.store.find(said["run"]):
+                return Standing(row, version)
+            await asyncio.sleep(0.05)
+
+    def _mark(self, prepared: Prepared) -> str:
+        return f"{BEGUN}{self.spec.name}/{prepared.hash}"
+
+    async def unchanged(self, engine: Engine, row: RunRow) -> None:
+        """Raise `DefinitionChanged` when a run was begun under another file, and nothing carries it over."""
+        await recovery.migration(engine, await engine.get(row.id), engine.flow(row.flow))
+
     async def unfinished(self, engine: Engine, prepared: Prepared) -> RunRow | None:
         """The latest run of the same workflow and inputs that has not ended."""
         page = await engine.store.rows(
@@ -128,8 +187,18 @@ class WorkflowRuns:
         deterministic: bool = False,
         config: Mapping[str, Any] | None = None,
         drive: bool = True,
+        version: int | None = None,
     ) -> str:
-        """Begin a run."""
+        """Begin a run.
+
+        With the `version` of a standing only if nobody has begun one of these inputs since; else `RunBusy`.
+        """
+        run_id = run_id or os.urandom(8).hex()
+        if version is not None:
+            mine = {"run": run_id, "at": engine.clock.now()}
+            if not await engine.store.set_mark(self._mark(prepared), mine, version):
+                said, _ = await engine.store.mark(self._mark(prepared))
+                raise RunBusy(str(said["run"]), "another process")
         return await engine.start(
             self.spec.name, self._data(prepared), run_id=run_id, tags=[*tags, f"{TAG}{prepared.hash}"],
             budget=budget, force_deterministic=deterministic or prepared.forced, config=config, drive=drive,
@@ -154,34 +223,57 @@ class WorkflowRuns:
         kinds = {step.name: step.type.value for step in every(self.spec.steps)}
         return {"steps": {name: {"shadow": True} for name in wanted if kinds[name] == "python"}}
 
-    async def fork_from(self, engine: Engine, checkpoint_id: str, prepared: Prepared) -> str:
-        """A new run from where another one of the same inputs saved a checkpoint."""
-        seen: dict[str, None] = {}
+    async def fork_from(
+        self, engine: Engine, checkpoint_id: str, prepared: Prepared, *, new_id: str | None = None
+    ) -> Forked:
+        """A new run from where the latest one of the same inputs saved a checkpoint."""
         other_inputs = False
-        for document in self.workflows.checkpoints.all():
-            run_id, named = str(document.get("run_id")), str(document.get("checkpoint_id"))
+        documents = self.workflows.checkpoints.all()
+        for document in documents:
+            if document.get("checkpoint_id") != checkpoint_id:
+                continue
+            run_id = str(document.get("run_id"))
             root = await self._root(engine, run_id)
             if root is None or root.flow != self.spec.name:
-                continue
-            seen[named] = None
-            if named != checkpoint_id:
                 continue
             if root.data.get(HASH) != prepared.hash:
                 other_inputs = True
                 continue
             seq = await self._saved_at(engine, run_id, checkpoint_id)
             if seq is not None:
-                return await engine.fork_family(root.id, (run_id, seq), drive=False)
+                return await self._forked(engine, root, (run_id, seq), new_id)
         if other_inputs:
             raise ConfigurationError(
                 f"Checkpoint '{checkpoint_id}' of '{self.spec.name}' was saved with other inputs. "
                 f"Give the inputs of that run, or start without --from."
             )
-        there = f" Saved: {', '.join(seen)}." if seen else " None was saved yet."
+        seen: dict[str, None] = {}
+        for document in documents:
+            root = await self._root(engine, str(document.get("run_id")))
+            if root is not None and root.flow == self.spec.name:
+                seen[str(document.get("checkpoint_id"))] = None
+        there = (
+            f" Saved: {', '.join(list(seen)[:MOST_NAMED])}{', …' if len(seen) > MOST_NAMED else ''}."
+            if seen
+            else " None was saved yet."
+        )
         meant = nearest(checkpoint_id, seen)
         raise ConfigurationError(
             f"Workflow '{self.spec.name}' has no checkpoint '{checkpoint_id}'.{meant}{there}"
         )
+
+    async def _forked(self, engine: Engine, root: Run, at: tuple[str, int], new_id: str | None) -> Forked:
+        """Fork a family; what the old run undid of what the new one has done is not undone again."""
+        undone = {one["step_name"] for one in root.data.get(ROLLED_BACK) or () if one["success"]}
+        gone: list[str] = []
+
+        def undone_already(family: Sequence[Past]) -> dict[str, Any]:
+            done = [one.path for past in family for move in past.moves for one in steps_of(past, move)]
+            gone.extend(path for path in done if path in undone)
+            return {UNDONE: gone} if gone else {}
+
+        made = await engine.fork_family(root.id, at, set=undone_already, new_id=new_id, drive=False)
+        return Forked(made, root.id, tuple(gone))
 
     async def _root(self, engine: Engine, run_id: str) -> Run | None:
         """The run at the top of a run's family."""
@@ -214,7 +306,10 @@ class WorkflowRuns:
         return only(self.spec, step_named(self.spec, said))
 
     async def data_for(self, engine: Engine, prepared: Prepared, from_run: str | None) -> dict[str, Any]:
-        """What one step is run on: the inputs, and what steps of another run gave."""
+        """What one step is run on: the inputs, and what steps of another run gave.
+
+        Where that is an iteration of a loop, such as `RUN.each[0]`, also its item.
+        """
         data = self._data(prepared)
         if from_run is None:
             return data
@@ -223,4 +318,5 @@ class WorkflowRuns:
             raise ConfigurationError(
                 f"Run {from_run} is one of '{other.flow}', not of workflow '{self.spec.name}'."
             )
-        return {**data, OUTER: results_in(other.data)}
+        found = {name: other.data[name] for name in (ITEM, INDEX) if name in other.data}
+        return {**data, **found, OUTER: results_in(other.data)}

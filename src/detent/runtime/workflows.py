@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 STATE = ".detent"
 """The folder of a project in which runs keep what is theirs."""
+MIGRATIONS_NAME = "DETENT_MIGRATIONS"
+"""In a plugin: by workflow, how runs are carried over that were begun under another file of it. The key is
+the old fingerprint, as the refusal says it; the value a function from the run to a `Migration`."""
 TIMED_OUT = 124
 """Exit code of a stage that took too long, as the program `timeout` has it."""
 MOST_SAID = 20_000
@@ -70,8 +73,9 @@ class Workflows:
         root, state = self.settings.folder, self.settings.folder / STATE
         webhook = self._environ.get(said.notify_webhook_env) if said.notify_webhook_env else None
         ours = project_tools(
-            root, state, environ=self._environ, blobs=self._blob, webhook=webhook, notices=said.notify_folder
-        )
+            root, state, environ=self._environ, blobs=self._blob, webhook=webhook,
+            notices=said.notify_folder, protected=self._protected(),
+        )  # fmt: skip
         ours.append(
             Tool(
                 "validation.stages",
@@ -121,7 +125,12 @@ class Workflows:
 
     def flows(self, spec: WorkflowSpec) -> list[Flow]:
         """Every flow that a run of a workflow may need, its own first."""
-        return self.compiled.flows(spec)
+        flows = self.compiled.flows(spec)
+        for module in self.catalog.modules():
+            said = getattr(module, MIGRATIONS_NAME, {})
+            for flow in flows:
+                flow.migrations.update(said.get(flow.name) or {})
+        return flows
 
     def base(self, spec: WorkflowSpec) -> Path:
         """The folder that paths in a file start from."""
@@ -129,6 +138,16 @@ class Workflows:
 
     def _named(self, name: str, of: WorkflowSpec) -> WorkflowSpec:
         return self.shelf.spec(name, self.base(of))
+
+    def _protected(self) -> list[Path]:
+        """The store's files, wherever in the project they lie: not for actions."""
+        from detent.runtime.wiring import store_url
+
+        url = store_url(self.settings)
+        if "://" in url or url.startswith("memory:"):
+            return []
+        place = self.settings.base("store") / url.removeprefix("sqlite:").partition("?")[0]
+        return [place, *(place.with_name(place.name + end) for end in ("-wal", "-shm", "-journal"))]
 
     # -- ports ----------------------------------------------------------------------------------------------
 

@@ -150,11 +150,11 @@ async def test_a_processed_mail_is_marked_and_never_listed_again(place, source):
     assert await place.processed() == 1
 
 
-async def test_marking_twice_is_no_error(place, source):
+async def test_marking_twice_is_no_error_and_only_the_first_time_counts(place, source):
     await place.deliver(mail(1))
     (ref,) = await source.list()
-    await source.mark_processed(ref)
-    await source.mark_processed(ref)
+    assert await source.mark_processed(ref) is True
+    assert await source.mark_processed(ref) is False
     assert await place.processed() == 1
 
 
@@ -180,8 +180,19 @@ async def test_a_mail_that_was_taken_away_is_said_to_be_gone(place, source):
     with pytest.raises(MailGone) as caught:
         await source.fetch(ref)
     assert caught.value.ref == ref
-    await source.mark_processed(ref)
+    assert await source.mark_processed(ref) is False
     assert await source.list() == ()
+
+
+async def test_people_are_told_where_a_mail_lies(place, source):
+    await place.deliver(mail(1))
+    (ref,) = await source.list()
+    if isinstance(source, ImapMailbox):
+        assert source.where(ref) == f"UID {ref.rpartition('/')[2]} in INBOX on {HOST}"
+    else:
+        (file,) = [path for path in place.folder.rglob("*") if path.is_file()]
+        assert file.name.partition(":")[0] in source.where(ref)
+        assert str(place.folder) in source.where(ref)
 
 
 async def test_a_mail_that_is_too_large_is_told_but_not_loaded(place, source):

@@ -277,3 +277,69 @@ class TestSpam:
     @pytest.mark.parametrize("head", ["X-Spam-Flag: NO", "X-Spam-Status: No, score=-1", "X-Spam-Score: 12"])
     def test_what_it_let_pass_is_not(self, head):
         assert reason(head) is None
+
+
+class TestOwnLists:
+    """A mailbox may itself be on a mailing list, and that list's mail is for it."""
+
+    LIST = "service.lists.northpine.example"
+    POSTED = (
+        'List-Id: "Service desk" <Service.Lists.NorthPine.example>\nPrecedence: list\n'
+        "List-Post: <mailto:desk@lists.northpine.example>\nList-Unsubscribe: <https://lists.example/u>\n"
+    )
+
+    def test_what_people_write_there_is_answered(self):
+        assert reason(self.POSTED) == "list"
+        assert reason(self.POSTED, own_lists=[self.LIST]) is None
+        assert reason(self.POSTED, own_lists=["other.lists.northpine.example"]) == "list"
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            "<service.lists.northpine.example>",
+            "service.lists.northpine.example",
+            "=?utf-8?q?Desk?= <service.lists.northpine.example> (x)",
+        ],
+    )
+    def test_its_id_is_read_in_every_form(self, value):
+        assert reason(f"List-Id: {value}\n", own_lists=[self.LIST]) is None
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            "<service.lists.northpine.example.evil.example>",
+            "service.lists.northpine.example <other.example>",
+            "",
+        ],
+    )
+    def test_what_only_resembles_it_is_another_list(self, value):
+        assert reason(f"List-Id: {value}\n", own_lists=[self.LIST]) == "list"
+
+    @pytest.mark.parametrize(
+        ("head", "why"),
+        [
+            ("List-Id: <news.other.example>\n", "list"),
+            ("Auto-Submitted: auto-generated\n", "auto_submitted"),
+            ("Return-Path: <>\n", "bounce"),
+            ("X-Detent-App: warranty\n", "own_mail"),
+            ("X-Spam-Flag: YES\n", "spam_flagged"),
+            ("X-Precedence: bulk\n", "list"),
+        ],
+    )
+    def test_every_other_reason_still_counts(self, head, why):
+        assert reason(self.POSTED + head, own_lists=[self.LIST]) == why
+
+    def test_an_answer_goes_to_the_writer_and_never_to_the_list(self):
+        head = f"{PERSON}{self.POSTED}Reply-To: Desk <Desk@lists.northpine.example>\n"
+        mail = read_message(f"{head}\n\nx".encode())
+        assert mail.reply_address == "maren@holt-bakery.example"
+        assert ignore_reason(mail, OWN, own_lists=[self.LIST]) is None
+        both = read_message(head.replace("Reply-To: ", "Reply-To: maren@home.example, ").encode() + b"\n\nx")
+        assert both.reply_address == "maren@home.example"
+        assert ignore_reason(both, OWN, own_lists=[self.LIST]) is None
+
+    def test_what_the_list_itself_writes_is_not_answered(self):
+        sender = "From: Maren Holt via Desk <desk@lists.northpine.example>\n"
+        assert reason(self.POSTED, sender=sender, own_lists=[self.LIST]) == "no_reply_address"
+        wanted = f"{self.POSTED}Reply-To: maren@holt-bakery.example\n"
+        assert reason(wanted, sender=sender, own_lists=[self.LIST]) is None

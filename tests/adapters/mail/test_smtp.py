@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -68,6 +69,68 @@ async def imap():
     async with imap_server() as imap:
         await imap.add_folder("Sent")
         yield imap
+
+
+class TestLeaving:
+    """Between the mail and its dot somebody may write down that it leaves, or object."""
+
+    async def test_it_is_told_when_all_but_the_dot_is_said(self, server, sender):
+        told = []
+
+        async def leaving() -> None:
+            told.append(len(server.taken))
+
+        assert await sender.send(reply(), FROM, TO, leaving=leaving) == SENT
+        assert (told, len(server.taken)) == ([0], 1)
+
+    @pytest.mark.parametrize("objection", [ToolError("no", "not now"), MailInDoubt("taken over"), KeyError()])
+    async def test_an_objection_keeps_it_here(self, server, sender, objection):
+        async def leaving() -> None:
+            raise objection
+
+        with pytest.raises(type(objection)):
+            await sender.send(reply(), FROM, TO, leaving=leaving)
+        assert await sender.send(reply("Another."), FROM, TO) == SENT
+        (envelope,) = server.taken
+        assert b"Another." in envelope.original_content
+
+    async def test_many_may_leave_at_once_however_few_threads_the_loop_has(self, server, sender):
+        """Whoever writes down that a mail leaves needs a thread for it."""
+        with ThreadPoolExecutor(1) as only:
+            asyncio.get_running_loop().set_default_executor(only)
+
+            async def leaving() -> None:
+                await asyncio.to_thread(lambda: None)
+
+            mails = [reply(Message_ID=f"<det-{n:024}@northpine.example>") for n in range(20)]
+            await asyncio.gather(*(sender.send(one, FROM, TO, leaving=leaving) for one in mails))
+        assert len(server.taken) == 20
+        await sender.close()
+
+    async def test_nobody_is_asked_where_the_server_refuses_before(self, server, sender):
+        server.answers["RCPT"] = "550 no such user"
+
+        async def leaving() -> None:
+            raise AssertionError
+
+        with pytest.raises(ToolError, match="recipient"):
+            await sender.send(reply(), FROM, TO, leaving=leaving)
+
+    async def test_a_sending_left_alone_meanwhile_does_not_leave(self, server, sender):
+        asked, go_on = asyncio.Event(), asyncio.Event()
+
+        async def leaving() -> None:
+            asked.set()
+            await go_on.wait()
+
+        sending = asyncio.ensure_future(sender.send(reply(), FROM, TO, leaving=leaving))
+        await asked.wait()
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        go_on.set()
+        assert await sender.probe(OURS) is NOT_DONE
+        assert server.taken == []
 
 
 class TestSending:

@@ -267,7 +267,7 @@ def test_loops_are_frames_branches_are_diamonds_and_the_rest_boxes():
         'n6{"choose<br/>branch"}',
         'n7[("good<br/>checkpoint")]',
         'n8[["sub<br/>subworkflow#58; data#45;import"]]',
-        'n12{"until steps#46;try#46;output#46;ok<br/>else again"}',
+        'n12{"until<br/>steps#46;try#46;output#46;ok<br/>else again"}',
         'n14["fix<br/>python#58; apply#95;fixes"]',
         'finish(["succeeded"])',
     ):

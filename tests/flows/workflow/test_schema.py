@@ -70,7 +70,8 @@ def test_every_accepted_case_fits(text: str) -> None:
     [
         values[0]
         for values in parameters(test_reading.test_a_file_without_its_bones_is_refused)
-        if "\\n" not in values[0]  # to Python `$` matches before a last line end as well, to editors it does not
+        if "\\n"
+        not in values[0]  # to Python `$` matches before a last line end as well, to editors it does not
     ],
 )
 def test_a_file_without_its_bones_does_not_fit(text: str) -> None:

@@ -12,6 +12,9 @@ from detent.flows.workflow.problems import WorkflowFileError
 from detent.flows.workflow.shelf import SHIPPED, WorkflowNotFound, WorkflowShelf, is_path
 from detent.flows.workflow.spec import SubworkflowStep
 from detent.kernel.errors import ConfigurationError
+from detent.runtime.catalog import Catalog
+from detent.runtime.settings import read_settings
+from detent.runtime.workflow_registry import registry_for
 from tests.flows.workflow.files import registry
 
 
@@ -88,8 +91,8 @@ def test_an_unknown_name_comes_with_the_nearest(tmp_path: Path, shelf: WorkflowS
 
 @pytest.mark.parametrize(
     ("text", "path"),
-    [("name", False), ("a-b", False), ("a.yaml", True), ("a.yml", True), ("./a", True), ("a/b", True), ("..", False)],
-)  # fmt: skip
+    [("name", False), ("a-b", False), ("a.yaml", True), ("a.yml", True), ("./a", True), ("a/b", True)],
+)
 def test_a_path_has_a_slash_or_ends_like_one(text: str, path: bool) -> None:
     assert is_path(text) is path
 
@@ -176,3 +179,19 @@ def test_workflows_find_each_other_by_name_and_by_path(tmp_path: Path, shelf: Wo
     assert "top → one → two → top" in found[0].message
     spec = shelf.spec("top", tmp_path)
     assert isinstance(spec.steps[0], SubworkflowStep)
+
+
+# -- the shipped ones ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_shipped_workflow_validates_cleanly_with_what_ships_and_no_executor(
+    path: Path, tmp_path: Path
+) -> None:
+    """D-75: no error and no warning, with no model anywhere."""
+    (tmp_path / "detent.yaml").write_text("")
+    settings = read_settings(folder=tmp_path, environ={})
+    registered = registry_for(settings, Catalog(settings), environ={})
+    shelf = WorkflowShelf(None)
+    found = check_read(shelf.load(path), registered, find=shelf.finder(path.parent), executor=False)
+    assert found == []

@@ -61,11 +61,17 @@ class MailSource(Protocol):
     async def fetch(self, ref: str) -> Arrival:
         """One mail, without changing anything about it; `MailGone` when it is not there any more."""
 
-    async def mark_processed(self, ref: str) -> None:
-        """Never list it again. A mail that is marked or gone already is no error."""
+    async def mark_processed(self, ref: str) -> bool:
+        """Never list it again; True when it was this call that marked it.
+
+        A mail that is marked or gone already is no error.
+        """
 
     async def wait(self, seconds: float) -> None:
         """Come back when something may have arrived since the last listing, or after this time."""
 
     def describe(self) -> str:
         """The source in words for people, without secrets."""
+
+    def where(self, ref: str) -> str:
+        """Where a mail lies, in words for people who want to look at it."""

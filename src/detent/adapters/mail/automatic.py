@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Literal
 
-from detent.adapters.mail.headers import Headers, addresses, usable_address
+from detent.adapters.mail.headers import Headers, addresses, posting_addresses, usable_address
 from detent.adapters.mail.message import EmailMessage
 
 IgnoreReason = Literal["own_mail", "auto_submitted", "bounce", "list", "no_reply_address", "spam_flagged"]
@@ -20,11 +20,15 @@ OWN_HEADER = "X-Detent-App"
 
 
 def ignore_reason(
-    message: EmailMessage, own_addresses: Iterable[str], own_domain: str | None = None
+    message: EmailMessage,
+    own_addresses: Iterable[str],
+    own_domain: str | None = None,
+    own_lists: Iterable[str] = (),
 ) -> IgnoreReason | None:
     """Why a mail is not answered; None for one that is.
 
-    With `own_domain` only message ids of that domain count as ours.
+    With `own_domain` only message ids of that domain count as ours. `own_lists` are the ids of mailing lists
+    whose mail is for us: what people write there is answered, and never to the list.
     """
     headers = message.headers
     own = {_folded(one) for one in own_addresses}
@@ -34,10 +38,11 @@ def ignore_reason(
         return "auto_submitted"
     if _is_bounce(headers, message.subject):
         return "bounce"
-    if _is_from_list(headers):
+    if _is_from_list(headers, frozenset(list_id(one) for one in own_lists)):
         return "list"
     answer_to = message.reply_address
-    # An answer to ourselves would come back for ever.
+    # An answer to ourselves, or to a list we are on, would come back for ever.
+    own |= posting_addresses(headers)
     if answer_to is None or _folded(answer_to) in own or _NO_REPLY.search(answer_to.rpartition("@")[0]):
         return "no_reply_address"
     if _is_flagged(headers):
@@ -190,14 +195,21 @@ _NO_REPLY = re.compile(
 )
 
 
-def _is_from_list(headers: Headers) -> bool:
-    if any(name in headers for name in _LIST_HEADERS):
+def _is_from_list(headers: Headers, own: frozenset[str]) -> bool:
+    ids = {list_id(one) for one in headers.all("List-Id")}
+    ours = bool(ids) and ids <= own  # what passed another list as well is that one's
+    if not ours and any(name in headers for name in _LIST_HEADERS):
         return True
+    refused = ("bulk", "junk") if ours else ("bulk", "list", "junk")
     return any(
-        _word(value) in ("bulk", "list", "junk")
-        for name in ("Precedence", "X-Precedence")
-        for value in headers.all(name)
+        _word(value) in refused for name in ("Precedence", "X-Precedence") for value in headers.all(name)
     )
+
+
+def list_id(value: str) -> str:
+    """The id in a `List-Id` header (RFC 2919), as it is compared: without the words before it and case."""
+    found = re.search(r"<([^<>]*)>\s*(?:\([^()]*\)\s*)?$", value.strip())
+    return (found[1] if found else value).strip().casefold()
 
 
 def _is_flagged(headers: Headers) -> bool:

@@ -7,9 +7,9 @@ go out, any other exception that it may have.
 from __future__ import annotations
 
 import email.policy
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from email.parser import BytesHeaderParser
-from typing import Any, Literal, Protocol, TypedDict
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
 from detent.engine.tools import ToolError
 from detent.kernel.errors import DetentError
@@ -28,8 +28,16 @@ class MailInDoubt(DetentError):
     """Nobody can tell from here whether the mail went out."""
 
 
+Leaving: TypeAlias = Callable[[], Awaitable[None]]
+"""Awaited when everything but the last word is said: what it raises keeps the mail from going out."""
+
+
 class MailSink(Protocol):
-    """Where mails go."""
+    """Where mails go.
+
+    A sink whose `tells_leaving` is True takes a `leaving` with `send`, and until that was awaited the mail
+    certainly did not go out, whatever became of the process.
+    """
 
     async def open(self) -> None:
         """Make sure that mails can be handed over; an error that says what to check otherwise."""

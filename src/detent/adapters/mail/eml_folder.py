@@ -47,6 +47,9 @@ class EmlFolder:
     def describe(self) -> str:
         return f"folder {self.folder}"
 
+    def where(self, ref: str) -> str:
+        return f"{self.folder / named(ref.rpartition('/')[0])}"
+
     async def open(self) -> None:
         await asyncio.to_thread(self._check)
 
@@ -72,8 +75,8 @@ class EmlFolder:
     async def fetch(self, ref: str) -> Arrival:
         return await asyncio.to_thread(self._fetch, ref)
 
-    async def mark_processed(self, ref: str) -> None:
-        await asyncio.to_thread(self._mark, ref)
+    async def mark_processed(self, ref: str) -> bool:
+        return await asyncio.to_thread(self._mark, ref)
 
     async def wait(self, seconds: float) -> None:
         await watch(self._refs, self._listed, seconds, self._look_every)
@@ -124,23 +127,21 @@ class EmlFolder:
         size = facts.st_size if raw is None else len(raw)
         return Arrival(ref, size, raw, file_time=file_time(facts))
 
-    def _mark(self, ref: str) -> None:
+    def _mark(self, ref: str) -> bool:
         try:
             source = self._path(ref)
         except MailGone:
-            return
+            return False
         target, number = self.folder / PROCESSED / source.name, 1
         target.parent.mkdir(exist_ok=True)
         while True:
             try:
-                _move(source, target)
+                return _move(source, target)
             except FileNotFoundError:  # another process was faster
-                return
+                return False
             except FileExistsError:
                 number += 1
                 target = target.with_name(f"{source.stem}-{number}{source.suffix}")
-            else:
-                return
 
     def _path(self, ref: str) -> Path:
         """Where the mail lies, made sure that it is this one."""
@@ -161,8 +162,11 @@ def _same(one: os.stat_result, other: os.stat_result | None) -> bool:
     return other is not None and (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
 
 
-def _move(source: Path, target: Path) -> None:
-    """Move without overwriting; dying half-way leaves two names for one file, which the next try ends."""
+def _move(source: Path, target: Path) -> bool:
+    """Move without overwriting; dying half-way leaves two names for one file, which the next try ends.
+
+    True for whoever takes the old name away, of all who try.
+    """
     try:
         os.link(source, target)
     except (FileNotFoundError, FileExistsError):
@@ -172,5 +176,9 @@ def _move(source: Path, target: Path) -> None:
         if target.exists():
             raise FileExistsError(target) from None
         source.rename(target)
-        return
-    source.unlink(missing_ok=True)
+        return True
+    try:
+        source.unlink()
+    except FileNotFoundError:
+        return False
+    return True

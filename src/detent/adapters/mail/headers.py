@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from email.policy import default as _policy
 from functools import lru_cache
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from detent.adapters.mail.text import cleaned, decode, from_base64
 
@@ -26,6 +27,7 @@ LONGEST_ID = 900
 _FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:([^\r\n]*(?:(?:\r\n|\n|\r)[ \t][^\r\n]*)*)")
 _FOLD = re.compile(r"\r\n|\r|\n")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_MAILTO = re.compile(r"<\s*mailto:([^<>?]*)", re.IGNORECASE)
 _WORD = re.compile(r"=\?([^?\s]{1,60})\?([bBqQ])\?([^?]*)\?=")
 
 
@@ -244,6 +246,12 @@ def usable_address(text: str) -> str | None:
         local = quoted[1] if _LOCAL.fullmatch(quoted[1]) else local
     address = f"{local}@{domain}"
     return address if len(address) <= LONGEST_ADDRESS else None
+
+
+def posting_addresses(headers: Headers) -> set[str]:
+    """Where mail for the list goes that passed a mail on, in lower case (`List-Post`, RFC 2369)."""
+    said = (unquote(one).strip() for value in headers.raw("List-Post") for one in _MAILTO.findall(value))
+    return {found.casefold() for one in said if (found := usable_address(one)) is not None}
 
 
 def addresses(value: str) -> tuple[str | None, ...]:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from detent.adapters.mail.arrivals import LARGEST_MAIL, Arrival, MailGone
-from detent.adapters.mail.imap_session import ImapSession
+from detent.adapters.mail.imap_session import SEEN, ImapSession
 from detent.adapters.mail.link import MailServer, MailUnavailable
 from detent.kernel import log
 from detent.kernel.errors import ConfigurationError
@@ -42,7 +42,10 @@ class ImapMailbox:
         self._listed: set[str] = set()
 
     def describe(self) -> str:
-        return f"{self.server.shown()}, folder {self.folder}"
+        return described(self.server, self.folder)
+
+    def where(self, ref: str) -> str:
+        return where(self.server, self.folder, ref)
 
     async def open(self) -> None:
         """Connect, log in and open the folder; `MailUnavailable` says what to check."""
@@ -85,19 +88,23 @@ class ImapMailbox:
             raise MailGone(ref, self.describe())
         return found
 
-    async def mark_processed(self, ref: str) -> None:
+    async def mark_processed(self, ref: str) -> bool:
         validity, uid = _parted(ref)
 
-        def mark(session: ImapSession) -> bool:
-            if session.facts(uid) is None:
-                return True
-            if session.validity == validity:
-                session.see(uid)
-            return session.validity == validity
+        def mark(session: ImapSession) -> bool | None:
+            flags = session.flags(uid)
+            if flags is not None and session.validity != validity:
+                return None
+            if flags is None or SEEN in flags:
+                return False
+            session.see(uid)
+            return True
 
-        if not await self._line.do(mark):
+        marked = await self._line.do(mark)
+        if marked is None:
             # The same number may be another mail by now. The mail itself is listed again under its new ref.
             log.warning("mail.renumbered", ref=ref, folder=self.folder, host=self.server.host)
+        return bool(marked)
 
     async def wait(self, seconds: float) -> None:
         """Wait for the server's word where it offers IDLE, else, or without a connection, just wait."""
@@ -286,6 +293,16 @@ class _Line:
         session, self._session = self._session, None
         if session is not None:
             session.close(farewell=farewell)
+
+
+def described(server: MailServer, folder: str) -> str:
+    """A folder of a mailbox in words for people."""
+    return f"{server.shown()}, folder {folder}"
+
+
+def where(server: MailServer, folder: str, ref: str) -> str:
+    """Where a mail lies, in words for people who want to look at it."""
+    return f"UID {_parted(ref)[1]} in {folder} on {server.host}"
 
 
 def _refs(session: ImapSession) -> tuple[str, ...]:

@@ -221,6 +221,13 @@ class ImapSession:
                 received = received.astimezone(UTC)
             return int(found[uid][b"RFC822.SIZE"]), received
 
+    def flags(self, uid: int) -> frozenset[bytes] | None:
+        """A mail's flags; None when it is not there."""
+        with self._told():
+            self._select()
+            found = self._client.fetch([uid], ["FLAGS"])
+            return frozenset(map(bytes, found[uid].get(b"FLAGS", ()))) if uid in found else None
+
     def body(self, uid: int, most: int) -> bytes | None:
         """The mail, or its first `most` bytes; None when it is not there. Does not make it seen."""
         with self._told():

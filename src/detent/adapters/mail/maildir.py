@@ -34,6 +34,9 @@ class Maildir:
     def describe(self) -> str:
         return f"Maildir {self.folder}"
 
+    def where(self, ref: str) -> str:
+        return f"{named(ref)} in {self.folder}"
+
     async def open(self) -> None:
         await asyncio.to_thread(self._check)
 
@@ -48,8 +51,8 @@ class Maildir:
     async def fetch(self, ref: str) -> Arrival:
         return await asyncio.to_thread(self._fetch, ref)
 
-    async def mark_processed(self, ref: str) -> None:
-        await asyncio.to_thread(self._mark, ref)
+    async def mark_processed(self, ref: str) -> bool:
+        return await asyncio.to_thread(self._mark, ref)
 
     async def wait(self, seconds: float) -> None:
         await watch(self._refs, self._listed, seconds, self._look_every)
@@ -112,20 +115,21 @@ class Maildir:
             return Arrival(ref, size, raw, file_time=file_time(facts))
         raise MailGone(ref, self.describe())
 
-    def _mark(self, ref: str) -> None:
+    def _mark(self, ref: str) -> bool:
         for _ in range(TRIES):
             if (found := self._find(ref)) is None:
-                return
+                return False
             place, name = found
             base, flags = _parted(name)
             if place == CUR and SEEN in flags:
-                return
+                return False
             target = f"{base}:2,{''.join(sorted({*flags, SEEN}))}"
             try:
                 os.rename(self.folder / place / name, self.folder / CUR / target)
             except FileNotFoundError:  # another process was faster
                 continue
-            return
+            return True
+        return False
 
 
 def _parted(name: str) -> tuple[str, str]:

@@ -27,6 +27,7 @@ from detent.adapters.mail.headers import (
     content_type,
     disposition,
     message_ids,
+    posting_addresses,
     read_headers,
 )
 from detent.adapters.mail.parts import Part
@@ -198,8 +199,17 @@ def _from(headers: Headers) -> str | None:
 
 
 def _reply_to(headers: Headers) -> str | None:
-    """The one address answers are asked to; several, or one that cannot be used, ask for nothing."""
-    asked = {one for value in headers.raw("Reply-To") for one in addresses(value)}
+    """The one address answers are asked to; several, or one that cannot be used, ask for nothing.
+
+    A mailing list that has all answers sent to itself is not who asked.
+    """
+    lists = posting_addresses(headers)
+    asked = {
+        one
+        for value in headers.raw("Reply-To")
+        for one in addresses(value)
+        if one is None or one.casefold() not in lists
+    }
     return asked.pop() if len(asked) == 1 else None
 
 

@@ -15,10 +15,11 @@ import smtplib
 import socket
 import ssl
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, Protocol
 
-from detent.adapters.mail.departures import MailInDoubt, Receipt, message_id_of
+from detent.adapters.mail.departures import Leaving, MailInDoubt, Receipt, message_id_of
 from detent.adapters.mail.link import MailServer, MailUnavailable, Trouble
 from detent.engine.tools import NOT_DONE, UNKNOWN, ToolError
 from detent.kernel import log
@@ -29,6 +30,8 @@ PATIENCE = 3
 """Keeping a copy may take this many times as long as a single answer."""
 SETTLE = 10.0
 """Seconds a server gets to file its own copy before a mail that is not there counts as not sent."""
+MOST_AT_ONCE = 16
+"""Mails on their way to one server."""
 MOST_LEFT = 1000
 """Sendings nobody waited for whose ends are remembered."""
 
@@ -61,6 +64,8 @@ class SmtpSender:
     missing proves nothing.
     """
 
+    tells_leaving = True
+
     def __init__(
         self,
         server: MailServer,
@@ -75,6 +80,8 @@ class SmtpSender:
         self._settle = settle
         self._under_way: dict[str, _Sending] = {}
         """By Message-ID: sendings not finished, or left by whoever waited for them."""
+        # Threads of their own: sendings wait for a word from the loop, which may need a thread to say it.
+        self._pool: ThreadPoolExecutor | None = None
 
     def describe(self) -> str:
         witness = f", copies in {self._sent.describe()}" if self._sent is not None else ""
@@ -90,13 +97,23 @@ class SmtpSender:
             await self._sent.open()
 
     async def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+            self._pool = None
         if self._sent is not None:
             await self._sent.close()
 
-    async def send(self, raw: bytes, envelope_from: str, to: Sequence[str]) -> Receipt:
-        """Send one mail to all of `to`, or to nobody. The mail is told by the Message-ID it carries."""
+    async def send(
+        self, raw: bytes, envelope_from: str, to: Sequence[str], *, leaving: Leaving | None = None
+    ) -> Receipt:
+        """Send one mail to all of `to`, or to nobody. The mail is told by the Message-ID it carries.
+
+        `leaving` is awaited between the mail and the dot that ends it.
+        """
         message_id = message_id_of(raw)
-        sending = _Sending(self.server, raw, envelope_from, tuple(to))
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(MOST_AT_ONCE, f"smtp {self.server.host}")
+        sending = _Sending(self._pool, self.server, raw, envelope_from, tuple(to), leaving)
         while len(self._under_way) >= MOST_LEFT:
             self._under_way.pop(next(iter(self._under_way)))
         self._under_way[message_id] = sending
@@ -160,10 +177,20 @@ class _Refused(ToolError):
 class _Sending:
     """One mail on its way, in a thread. Whoever waits may leave; the mail then goes no further than it is."""
 
-    def __init__(self, server: MailServer, raw: bytes, envelope_from: str, to: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        pool: ThreadPoolExecutor,
+        server: MailServer,
+        raw: bytes,
+        envelope_from: str,
+        to: tuple[str, ...],
+        leaving: Leaving | None = None,
+    ) -> None:
         self._given_up = threading.Event()
-        work = asyncio.to_thread(_send, server, raw, envelope_from, to, self._given_up)
-        self._doing = asyncio.ensure_future(work)
+        self._leaving = leaving
+        self._patience = server.timeout
+        self._loop = asyncio.get_running_loop()
+        self._doing = self._loop.run_in_executor(pool, _send, server, raw, envelope_from, to, self._may_leave)
         self._doing.add_done_callback(lambda it: it.cancelled() or it.exception())  # heard if nobody waits
 
     async def end(self) -> None:
@@ -173,6 +200,16 @@ class _Sending:
     def give_up(self) -> None:
         """End it before the dot, if that is still ahead."""
         self._given_up.set()
+
+    def _may_leave(self) -> bool:
+        """Called in the thread when only the dot is missing; False when nobody waits any more."""
+        if self._leaving is not None and not self._given_up.is_set():
+            asyncio.run_coroutine_threadsafe(_awaited(self._leaving), self._loop).result(self._patience)
+        return not self._given_up.is_set()
+
+
+async def _awaited(leaving: Leaving) -> None:
+    await leaving()
 
 
 def _receipt(message_id: str) -> Receipt:
@@ -192,7 +229,7 @@ def _knock(server: MailServer) -> None:
 
 
 def _send(
-    server: MailServer, raw: bytes, envelope_from: str, to: tuple[str, ...], given_up: threading.Event
+    server: MailServer, raw: bytes, envelope_from: str, to: tuple[str, ...], may_leave: Callable[[], bool]
 ) -> None:
     content = _LEADING_DOT.sub(b"..", _LINE_END.sub(b"\r\n", raw))
     if not content.endswith(b"\r\n"):
@@ -215,8 +252,7 @@ def _send(
             # Without the final dot a server must not deliver what it has got.
             lost = "the connection was lost before the mail was sent"
             raise _Refused(server, "connection", lost, transient=True) from error
-        if given_up.is_set():
-            client.close()
+        if not _cleared(client, may_leave):
             raise _Refused(server, "given_up", "sending took too long and was given up", transient=True)
         try:
             client.send(b".\r\n")
@@ -231,6 +267,20 @@ def _send(
         _accepted(server, "message_refused", "the mail", status, words)
     finally:
         _leave(client)
+
+
+def _cleared(client: smtplib.SMTP, may_leave: Callable[[], bool]) -> bool:
+    """Whether the dot may follow; the connection is cut where it may not, or somebody objects."""
+    try:
+        cleared = may_leave()
+    except TimeoutError:
+        cleared = False
+    except BaseException:
+        client.close()
+        raise
+    if not cleared:
+        client.close()
+    return cleared
 
 
 def _connect(server: MailServer) -> smtplib.SMTP:

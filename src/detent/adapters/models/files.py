@@ -380,9 +380,9 @@ def _fetch_web(source: WebFile, part: Path, total: int, progress: Progress) -> N
 
 def _read_on(source: WebFile, part: Path, have: int, total: int, progress: Progress) -> None:
     """Add to the part what one connection brings."""
-    from detent import __version__
+    from importlib.metadata import version
 
-    headers = {"User-Agent": f"detent/{__version__}", "Accept-Encoding": "identity"}
+    headers = {"User-Agent": f"detent/{version('detent')}", "Accept-Encoding": "identity"}
     if have:
         headers["Range"] = f"bytes={have}-"
     request = urllib.request.Request(source.url, headers=headers)

@@ -26,17 +26,17 @@ def project_tools(
 ) -> list[Tool]:
     """Every tool of a project.
 
-    `state` is the folder for backups, spools, notices and marks; `protected` are further places that are not
-    for actions (the store). `blobs` gives what steps have kept beside the journal: `store.blob`. `webhook` is
-    where `notify.send` posts to.
+    `state` is the folder for backups, spools, notices and footprints; `protected` are further places that are
+    not for actions (the store). `blobs` gives what steps have kept beside the journal: `store.blob`.
+    `webhook` is where `notify.send` posts to.
     """
     from detent.adapters.project.backups import Backups
     from detent.adapters.project.files import Files, file_tools
+    from detent.adapters.project.footprints import Footprints
     from detent.adapters.project.git import Git, query_tools
     from detent.adapters.project.git_changes import GitChanges, change_tools
     from detent.adapters.project.ground import Project
     from detent.adapters.project.http import Web, http_tools
-    from detent.adapters.project.marks import Marks
     from detent.adapters.project.notices import Notices, notice_tools
     from detent.adapters.project.patterns import pattern_tools
     from detent.adapters.project.rows import Rows, row_tools
@@ -46,16 +46,16 @@ def project_tools(
 
     said = os.environ if environ is None else environ
     project = Project(root, state, protected)
-    marks, backups, git = Marks(project), Backups(project), Git(project, said)
+    footprints, backups, git = Footprints(project), Backups(project), Git(project, said)
     watch = Watch(project, git, backups)
     return [
-        *file_tools(Files(project, marks, backups)),
+        *file_tools(Files(project, footprints, backups)),
         *pattern_tools(),
         *shell_tools(Shell(project, said, watch)),
         *query_tools(git),
-        *change_tools(GitChanges(git, marks, backups)),
+        *change_tools(GitChanges(git, footprints, backups)),
         *http_tools(Web(project)),
         *table_tools(Tables(project)),
         *row_tools(Rows(project, blobs)),
-        *notice_tools(Notices(project, marks, webhook, notices, clock)),
+        *notice_tools(Notices(project, footprints, webhook, notices, clock)),
     ]

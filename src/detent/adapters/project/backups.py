@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from detent.adapters.project.footprints import read_json, root_of, safe
 from detent.adapters.project.ground import PIECE, Project
-from detent.adapters.project.marks import read_json, root_of, safe
 from detent.engine.tools import EffectCall, ToolError
 
 
@@ -65,7 +65,7 @@ class Backups:
     def restore(self, call: EffectCall, place: Path) -> bool:
         """Bring a path back to what it held; False when this run did not change it."""
         with self._lock:
-            note = self._note(call.run_id, place)
+            note = self._note(call.root, place)
             used = note.with_suffix(".restored")
             found = read_json(note)
             if found is None:

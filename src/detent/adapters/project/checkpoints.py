@@ -48,16 +48,19 @@ class Checkpoints:
 
     def all(self) -> list[dict[str, Any]]:
         """Every checkpoint there is, the latest first."""
-        return sorted(self._documents(), key=lambda document: str(document.get("saved_at")), reverse=True)
+        found = sorted(self._documents(), key=lambda one: one[:2], reverse=True)
+        return [document for _, _, document in found]
 
-    def _documents(self) -> Iterator[dict[str, Any]]:
+    def _documents(self) -> Iterator[tuple[str, int, dict[str, Any]]]:
+        """Each with the time it says, and that of its file: several may be of the same second."""
         for path in self.folder.glob("*/*.json"):
             try:
+                written = path.stat().st_mtime_ns
                 document = json.loads(path.read_text(encoding="utf-8"))
             except (OSError, ValueError):
                 continue  # being replaced just now, or not ours
             if isinstance(document, dict):
-                yield document
+                yield str(document.get("saved_at")), written, document
 
 
 def _safe(name: str) -> str:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from detent.adapters.project.backups import Backups
-from detent.adapters.project.ground import PIECE, Project, content, fingerprint, told
-from detent.adapters.project.marks import Marks
+from detent.adapters.project.footprints import Footprints
+from detent.adapters.project.ground import PIECE, Project, certain, content, fingerprint, told
 from detent.engine.tools import EffectCall, Tool, ToolError
 
 LARGEST_TEXT = 10 * 1024 * 1024
@@ -28,9 +28,9 @@ IfExists = Literal["replace", "fail", "append"]
 class Files:
     """The files of one project."""
 
-    def __init__(self, project: Project, marks: Marks, backups: Backups) -> None:
+    def __init__(self, project: Project, footprints: Footprints, backups: Backups) -> None:
         self.project = project
-        self._marks = marks
+        self._footprints = footprints
         self._backups = backups
 
     # -- queries --------------------------------------------------------------------------------------------
@@ -113,10 +113,21 @@ class Files:
         """
         if [text, source, spool].count(None) != 2:
             raise ToolError("invalid", "say exactly one of text, source and spool.")
+        with certain(path):
+            return self._write(call, path, self._content(text, source, spool), source, if_exists, sha256)
+
+    def _write(
+        self,
+        call: EffectCall,
+        path: str,
+        fresh: _Content,
+        source: str | None,
+        if_exists: IfExists,
+        sha256: str | None,
+    ) -> dict[str, Any]:
         place = self.project.writable(path)
-        fresh = self._content(text, source, spool)
         there = fingerprint(place) if place.is_file() else None
-        note = self._marks.get(call)
+        note = self._footprints.get(call)
         if note is not None and there is not None and there[1] == note["after"]:
             return _written(path, *there, note["existed"])
         if source is not None and self.project.inside(source) == place and there is not None:
@@ -131,8 +142,8 @@ class Files:
             fresh = _Joined(_OfFile(place), fresh)
         size, after = fresh.measured()
         before = there[1] if there is not None else ""
-        self._marks.put(call, {"existed": there is not None, "before": before, "after": after})
-        self._backups.save(call.run_id, place)
+        self._footprints.put(call, {"existed": there is not None, "before": before, "after": after})
+        self._backups.save(call.root, place)
         self.project.write(place, fresh.into, fresh.mode)
         return _written(path, size, after, there is not None)
 
@@ -162,19 +173,17 @@ class Files:
         """Remove a project file; with `sha256`, only if it still holds content of that SHA-256."""
         place = self.project.entry(path)
         there = place.is_symlink() or place.exists()
-        note = self._marks.get(call)
+        note = self._footprints.get(call)
         if not there:
             if note is None and not missing_ok:
                 raise ToolError("no_file", f"there is no file {told(path)} to remove.")
             return {"path": path, "existed": note is not None and note["existed"]}
         if sha256 is not None and not place.is_symlink() and fingerprint(place)[1] != sha256:
             raise ToolError("changed", f"{told(path)} was changed meanwhile; it is left alone.")
-        self._marks.put(call, {"existed": True})
-        self._backups.save(call.run_id, place)
-        try:
+        with certain(path):
+            self._footprints.put(call, {"existed": True})
+            self._backups.save(call.root, place)
             place.unlink()
-        except OSError as error:
-            raise ToolError("not_removed", f"{told(path)} cannot be removed ({error.strerror}).") from error
         return {"path": path, "existed": True}
 
     def restore(self, call: EffectCall, paths: list[str]) -> dict[str, Any]:
@@ -183,10 +192,10 @@ class Files:
         for path in paths:
             entry = self.project.entry(path)
             # A link that was written through is backed up under the name it leads to.
-            for place in dict.fromkeys((entry, self.project.inside(path))):
-                if self._backups.restore(call, place):
+            with certain(path):
+                places = dict.fromkeys((entry, self.project.inside(path)))
+                if any(self._backups.restore(call, place) for place in places):
                     done.append(path)
-                    break
         return {"paths": done, "restored": bool(done)}
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from detent.adapters.project.ground import OWN_FOLDER, Project, told
+from detent.adapters.project.ground import OWN_FOLDER, READABLE, Project, told
 from detent.adapters.project.programs import Ran, TimedOut, run_program
 from detent.engine.tools import Tool, ToolError
 
@@ -121,11 +121,27 @@ class Git:
                     raise ToolError("protected", f"{told(path)} is not for actions.")
             relative = place.relative_to(self.project.root).as_posix()
             wanted.append(f":(literal){relative}" if relative != "." else ".")
-        kept = [f":(exclude,glob){OWN_FOLDER}/*"]
-        for one in self.project.protected:
-            if one != self.project.root and one.is_relative_to(self.project.root):
+        kept = [f":(exclude,glob){OWN_FOLDER}/*.db*"]
+        own = self.project.root / OWN_FOLDER
+        ours = [*self.project.protected, *(own.iterdir() if own.is_dir() else ())]
+        for one in dict.fromkeys(ours):
+            inside = one.is_relative_to(self.project.root) and one != self.project.root
+            if inside and one not in (own, own / READABLE):
                 kept.append(f":(exclude,literal){self.project.relative(one)}")
         return [*wanted, *kept]
+
+    async def addable(self, paths: Sequence[str]) -> list[str]:
+        """As `specs`, for `git add`: to leave out by name what is ignored anyway is an error to it."""
+        found = self.specs(paths)
+        left_out = {
+            one: OWN_FOLDER if "glob" in one.partition(")")[0] else one.partition(")")[2]
+            for one in found
+            if one.startswith(":(exclude")
+        }
+        names = "\0".join(dict.fromkeys(left_out.values()))
+        ran = await self.ask("check-ignore", "-z", "--stdin", stdin=os.fsencode(names), ok=(0, 1))
+        ignored = {os.fsdecode(name) for name in ran.out.split(b"\0")}
+        return [one for one in found if left_out.get(one) not in ignored]
 
     # -- what stands where ----------------------------------------------------------------------------------
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from detent.adapters.project.backups import Backups
+from detent.adapters.project.footprints import Footprints, read_json
 from detent.adapters.project.git import Git, fault
 from detent.adapters.project.ground import told
-from detent.adapters.project.marks import Marks, read_json
 from detent.adapters.project.programs import Ran
 from detent.engine.tools import NOT_DONE, EffectCall, Tool, ToolError
 
@@ -29,9 +29,9 @@ class InDoubt(Exception):
 class GitChanges:
     """Changes to one repository."""
 
-    def __init__(self, git: Git, marks: Marks, backups: Backups) -> None:
+    def __init__(self, git: Git, footprints: Footprints, backups: Backups) -> None:
         self.git = git
-        self._marks = marks
+        self._footprints = footprints
         self._backups = backups
 
     # -- the index ------------------------------------------------------------------------------------------
@@ -42,12 +42,12 @@ class GitChanges:
         if read_json(place) is None:
             self._keep(place, {"tree": await self.git.text("write-tree", changes=True)})
         if paths:
-            await self.git.ask("add", "--all", "--", *self.git.specs(paths), changes=True)
+            await self.git.ask("add", "--all", "--", *await self.git.addable(paths), changes=True)
         return await self._staged()
 
     async def unstage(self, call: EffectCall, paths: list[str]) -> dict[str, Any]:
         """Bring the index back to what it was before this run staged anything; the files are left alone."""
-        place, note = self._index_note(call), self._marks.get(call)
+        place, note = self._index_note(call), self._footprints.get(call)
         before = note or read_json(place)
         if before is None:
             return {"files": []}
@@ -56,7 +56,7 @@ class GitChanges:
             out = await self.git.names("diff", "--cached", "--name-only", "-z", "--no-renames", tree, "--",
                                        *self.git.specs(paths or ["."]))  # fmt: skip
             note = {"tree": tree, "files": sorted(out)}
-            self._marks.put(call, note)
+            self._footprints.put(call, note)
         if note["files"]:
             where = self.git.specs(paths or ["."])
             await self.git.ask("restore", f"--source={tree}", "--staged", "--", *where, changes=True)
@@ -86,7 +86,7 @@ class GitChanges:
         clean = (await self.git.ask("stripspace", stdin=raw)).out
         if not clean.strip() or b"\0" in clean:
             raise ToolError("invalid", "a commit needs a message.")
-        note = self._marks.get(call)
+        note = self._footprints.get(call)
         if note is not None and (made := await self._made(note)) is not None:
             return await self._receipt(call, made, note["parent"])
         head = await self.git.sha("HEAD")
@@ -94,7 +94,7 @@ class GitChanges:
         if tree == await self.git.tree_of("HEAD") and not allow_empty:
             raise ToolError("nothing_staged", "nothing is staged, so there is nothing to commit.")
         note = {"parent": head, "tree": tree, "message": clean.decode()}
-        self._marks.put(call, note)
+        self._footprints.put(call, note)
         empty = ["--allow-empty"] if allow_empty else []
         ran = await self.git.ask(
             "commit", "--quiet", "--cleanup=whitespace", "-F", "-", *empty, stdin=raw, changes=True,
@@ -140,7 +140,7 @@ class GitChanges:
 
     async def reset(self, call: EffectCall, sha: str) -> dict[str, Any]:
         """Take this run's own last commit back, unless it is published; its changes stay staged."""
-        note, head = self._marks.get(call), await self.git.sha("HEAD")
+        note, head = self._footprints.get(call), await self.git.sha("HEAD")
         if note is not None and head == note["parent"]:
             return {"head": head}
         if sha not in (read_json(self._commits_note(call)) or {"commits": []})["commits"]:
@@ -155,7 +155,7 @@ class GitChanges:
         if published:
             raise ToolError("pushed", f"{told(sha)} is published; undoing it would rewrite history there.")
         parent = await self.git.sha(f"{sha}^")
-        self._marks.put(call, {"parent": parent})
+        self._footprints.put(call, {"parent": parent})
         if parent is not None:
             await self.git.ask("reset", "--quiet", "--soft", parent, changes=True)
         else:
@@ -216,11 +216,11 @@ class GitChanges:
         current, head = await self.git.branch_name(), await self.git.sha("HEAD")
         unborn = current == name and head is None
         there = unborn or await self.git.sha(f"refs/heads/{name}") is not None
-        note = self._marks.get(call)
+        note = self._footprints.get(call)
         if there and note is None and not exist_ok:
             raise ToolError("exists", f"there is a branch {told(name)} already.")
         created = note["created"] if note is not None else not there
-        self._marks.put(call, {"created": created})
+        self._footprints.put(call, {"created": created})
         if not there:
             start = await self._start(base, head)
             if switch:
@@ -244,10 +244,10 @@ class GitChanges:
     # -- notes ----------------------------------------------------------------------------------------------
 
     def _index_note(self, call: EffectCall) -> Path:
-        return self._backups.folder(call.run_id) / "index.git"
+        return self._backups.folder(call.root) / "index.git"
 
     def _commits_note(self, call: EffectCall) -> Path:
-        return self._backups.folder(call.run_id) / "commits.git"
+        return self._backups.folder(call.root) / "commits.git"
 
     def _keep(self, place: Path, note: dict[str, Any]) -> None:
         self.git.project.keep(place, json.dumps(note).encode())

@@ -12,7 +12,7 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -32,14 +32,17 @@ _PASSING = frozenset({errno.ENOSPC, errno.EAGAIN, errno.EBUSY, errno.EINTR, errn
 class Project:
     """The folder actions work in.
 
-    `state` is where backups, spools, notices and marks are kept; `protected` are further files and folders
-    that are not for actions, such as the store.
+    `state` is where backups, spools, notices and footprints are kept; `protected` are further files and
+    folders that are not for actions, such as the store.
     """
 
     def __init__(self, root: Path, state: Path, protected: Iterable[Path] = ()) -> None:
         self.root = Path(root).resolve()
         self.state = Path(state).resolve()
-        self.protected = (self.state, *(Path(one).resolve() for one in protected))
+        named = [Path(one).resolve() for one in protected]
+        # A database is also the files SQLite keeps beside it.
+        beside = [one.with_name(one.name + end) for one in named for end in ("-wal", "-shm", "-journal")]
+        self.protected = (self.state, *named, *beside)
 
     # -- where paths lead -----------------------------------------------------------------------------------
 
@@ -92,9 +95,11 @@ class Project:
     def hidden(self, path: Path) -> bool:
         """Git's own, or ours: not for actions to see."""
         parts = [part.lower() for part in path.relative_to(self.root).parts]
-        if ".git" in parts or any(path.is_relative_to(one) for one in self.protected):
+        if ".git" in parts:
             return True
-        return len(parts) > 1 and parts[0] == OWN_FOLDER and parts[1] != READABLE
+        if parts[:1] == [OWN_FOLDER]:
+            return len(parts) > 1 and parts[1] != READABLE
+        return any(path.is_relative_to(one) for one in self.protected)
 
     def relative(self, path: Path) -> str:
         """A path as actions name it."""
@@ -106,6 +111,12 @@ class Project:
         return self.root / said
 
     def _checked(self, path: Path, said: str) -> Path:
+        try:
+            path.lstat()
+        except FileNotFoundError:
+            pass
+        except OSError as error:  # a name too long, a file where a folder should be
+            raise ToolError("invalid", f"{told(said)} is no usable path ({error.strerror}).") from None
         if path == self.root:
             raise ToolError("outside", f"{told(said)} is the project itself, no file of it.")
         first = path.relative_to(self.root).parts[0].lower()
@@ -135,7 +146,8 @@ class Project:
             if mode is not None:
                 temporary.chmod(mode)
             temporary.replace(place)
-            sync(place.parent)
+            with contextlib.suppress(OSError):  # it is there, whether or not its folder can be synced
+                sync(place.parent)
         except OSError as error:
             raise ToolError(
                 "not_written", f"{told(place.name)} cannot be written ({error.strerror}).",
@@ -204,6 +216,19 @@ def content(path: Path, most: int, said: str) -> bytes:
         size = path.stat().st_size
         raise ToolError("too_large", f"{told(said)} has {size:,} bytes; at most {most:,} are read here.")
     return raw
+
+
+@contextlib.contextmanager
+def certain(said: str) -> Iterator[None]:
+    """Files are changed last of all and at once; what goes wrong before that has changed nothing."""
+    try:
+        yield
+    except OSError as error:
+        raise ToolError(
+            "not_done",
+            f"{told(said)} cannot be worked on ({error.strerror}).",
+            transient=error.errno in _PASSING,
+        ) from error
 
 
 def told(said: object) -> str:

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from detent.adapters.project.footprints import Footprints, read_json, root_of
 from detent.adapters.project.ground import Project
 from detent.adapters.project.http import post
-from detent.adapters.project.marks import Marks, read_json, root_of
 from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, Tool, ToolError
 
 LONGEST = 20_000
@@ -26,13 +26,13 @@ class Notices:
     def __init__(
         self,
         project: Project,
-        marks: Marks,
+        footprints: Footprints,
         webhook: str | None = None,
         folder: Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._project = project
-        self._marks = marks
+        self._footprints = footprints
         self._webhook = webhook
         self._folder = folder if folder is not None else project.state / "notices"
         self._clock = clock
@@ -69,7 +69,7 @@ class Notices:
             raise ToolError(
                 "not_configured", "there is no web hook; set `workflow.webhook`, or use the channel 'file'."
             )
-        if (note := self._marks.get(call)) is not None:
+        if (note := self._footprints.get(call)) is not None:
             return {"channel": "webhook", "id": notice["id"], "delivered_at": note["at"]}
         status = await post(self._webhook, notice, {"idempotency-key": notice["id"]}, TIMEOUT)
         if status in (408, 425, 429, 503):
@@ -78,7 +78,7 @@ class Notices:
             raise ToolError("refused", f"the web hook refused the notice ({status}).")
         if status >= 500:
             raise ConnectionError(f"the web hook failed ({status}); whether it told anybody is not known.")
-        self._marks.put(call, {"at": notice["at"]})
+        self._footprints.put(call, {"at": notice["at"]})
         return {"channel": "webhook", "id": notice["id"], "delivered_at": notice["at"]}
 
 

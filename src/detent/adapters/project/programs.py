@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from detent.engine.tools import ToolError
 
@@ -79,11 +78,13 @@ async def run_program(
     running in its process group is ended with it.
     """
     began = time.monotonic()
+    out, err = _Kept(head, tail), _Kept(head, tail)
+    loop = asyncio.get_running_loop()
+    pipe = asyncio.subprocess.PIPE
     try:
-        process = await asyncio.create_subprocess_exec(
-            *argv, cwd=cwd, env=dict(env), start_new_session=True,
-            stdin=asyncio.subprocess.PIPE if stdin is not None else asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        transport, program = await loop.subprocess_exec(
+            lambda: _Program(out, err, stop_when_full), *argv, cwd=cwd, env=dict(env), start_new_session=True,
+            stdin=pipe if stdin is not None else asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe,
         )  # fmt: skip
     except FileNotFoundError:
         raise ToolError("no_program", f"there is no program '{_name(argv)}' on this machine.") from None
@@ -92,80 +93,93 @@ async def run_program(
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or type(error).__name__
         raise ToolError("not_started", f"'{_name(argv)}' cannot be started ({why}).") from None
-    out, err = _Kept(head, tail), _Kept(head, tail)
-    full = asyncio.Event()
-    readers = [
-        asyncio.ensure_future(_drain(process.stdout, out, full if stop_when_full else None)),
-        asyncio.ensure_future(_drain(process.stderr, err, None)),
-        asyncio.ensure_future(_feed(process.stdin, stdin)),
-    ]
-    ending = asyncio.ensure_future(process.wait())
-    filling = asyncio.ensure_future(full.wait())
     try:
-        await asyncio.wait({ending, filling}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if not ending.done():
-            await _end(process, ending, gently=not full.is_set())
-            if not full.is_set():
+        if stdin is not None and (feed := transport.get_pipe_transport(0)) is not None:
+            feed.write(stdin)  # type: ignore[attr-defined]
+            feed.close()
+        if not await program.ended(timeout):
+            await _end(transport, program, gently=not program.full)
+            if not program.full:
                 raise TimedOut(f"'{_name(argv)}' did not end within {timeout:g} seconds and was ended.")
-        # Whoever inherited its output may hold it open for ever.
-        await asyncio.wait(readers, timeout=GRACE)
+        if strays:
+            _signal(transport, signal.SIGKILL)
+        # Whoever inherited its output and left the group may hold it open for ever.
+        await asyncio.wait({program.silent}, timeout=GRACE)
     except asyncio.CancelledError:
-        await asyncio.shield(_end(process, ending, gently=False))
+        _signal(transport, signal.SIGKILL)
         raise
     finally:
         if strays:
-            _signal(process, signal.SIGKILL)
-        for task in (*readers, filling):
-            task.cancel()
-        await asyncio.gather(*readers, filling, return_exceptions=True)
-        _close(process)
+            _signal(transport, signal.SIGKILL)
+        transport.close()
+    code = transport.get_returncode()
     return Ran(
-        process.returncode if process.returncode is not None else -1, out.text(), err.text(), out.cut,
-        err.cut, time.monotonic() - began,
-    )  # fmt: skip
+        code if code is not None else -1, out.text(), err.text(), out.cut, err.cut, time.monotonic() - began
+    )
 
 
-async def _drain(stream: asyncio.StreamReader | None, kept: _Kept, full: asyncio.Event | None) -> None:
-    assert stream is not None
-    while piece := await stream.read(65536):
-        kept.take(piece)
-        if full is not None and kept.cut:
-            full.set()
-            return
+class _Program(asyncio.SubprocessProtocol):
+    """A program under way. (Streams would have us wait for all who inherited its output.)"""
+
+    def __init__(self, out: _Kept, err: _Kept, stop_when_full: bool) -> None:
+        self._streams = {1: out, 2: err}
+        self._stop_when_full = stop_when_full
+        loop = asyncio.get_running_loop()
+        self._over: asyncio.Future[None] = loop.create_future()
+        """It ended, or has said enough."""
+        self._gone: asyncio.Future[None] = loop.create_future()
+        self.silent: asyncio.Future[None] = loop.create_future()
+        """Nobody can say anything more."""
+        self.full = False
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        kept = self._streams[fd]
+        kept.take(data)
+        if self._stop_when_full and fd == 1 and kept.cut:
+            self.full = True
+            _settle(self._over)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self._streams.pop(fd, None)
+        if not self._streams:
+            _settle(self.silent)
+
+    def process_exited(self) -> None:
+        _settle(self._over)
+        _settle(self._gone)
+
+    async def ended(self, seconds: float) -> bool:
+        """Whether it ends within so many seconds, by itself."""
+        await asyncio.wait({self._over}, timeout=seconds)
+        return self._over.done() and not self.full
+
+    async def exited(self, seconds: float) -> bool:
+        """Whether it is gone within so many seconds."""
+        await asyncio.wait({self._gone}, timeout=seconds)
+        return self._gone.done()
 
 
-async def _feed(stream: asyncio.StreamWriter | None, body: bytes | None) -> None:
-    if stream is None or body is None:
-        return
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        stream.write(body)
-        await stream.drain()
-        stream.close()
-        await stream.wait_closed()
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
-async def _end(process: asyncio.subprocess.Process, ending: asyncio.Future[int], gently: bool) -> None:
+async def _end(transport: asyncio.SubprocessTransport, program: _Program, gently: bool) -> None:
     if gently:
-        _signal(process, signal.SIGTERM)
-        await asyncio.wait({ending}, timeout=GRACE)
-    if not ending.done():
-        _signal(process, signal.SIGKILL)
-        await ending
+        _signal(transport, signal.SIGTERM)
+        if await program.exited(GRACE):
+            return
+    _signal(transport, signal.SIGKILL)
+    await program.exited(10 * GRACE)
 
 
-def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+def _signal(transport: asyncio.SubprocessTransport, number: signal.Signals) -> None:
     """To the whole group, where there are groups."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
-            os.killpg(process.pid, number)
-        elif process.returncode is None:
-            process.kill()
-
-
-def _close(process: Any) -> None:
-    transport = getattr(process, "_transport", None)
-    if transport is not None:
-        transport.close()
+            os.killpg(transport.get_pid(), number)
+        elif transport.get_returncode() is None:
+            transport.kill()
 
 
 def _name(argv: Sequence[str]) -> str:

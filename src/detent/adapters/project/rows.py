@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from detent.adapters.project.ground import Project, told
-from detent.adapters.project.marks import root_of
 from detent.engine.tools import EffectCall, Tool, ToolError
 from detent.kernel.plain import digest
 
@@ -63,7 +62,7 @@ class Rows:
         place = self._project.writable(database)
         name, columns, rows = await self._batch(batch)
         keys = _keys(key, columns)
-        run = root_of(call.run_id)
+        run = call.root
         _identifier(table, "table")
         for column in columns:
             _identifier(column, "column")
@@ -86,7 +85,7 @@ class Rows:
         """Bring the rows of one batch of this run back to what they were before."""
         place = self._project.writable(database)
         name = _name_of(batch)
-        run = root_of(call.run_id)
+        run = call.root
         _identifier(table, "table")
         if not place.is_file():
             return {"restored": 0, "removed": 0}

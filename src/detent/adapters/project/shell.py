@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from detent.adapters.project.footprints import root_of, safe
 from detent.adapters.project.ground import Project, told
-from detent.adapters.project.marks import root_of, safe
 from detent.adapters.project.programs import Ran, TimedOut, run_program
 from detent.adapters.project.watching import Watch
 from detent.engine.tools import EffectCall, Tool, ToolError
@@ -57,9 +57,9 @@ class Shell:
         try:
             if not watch or self._watch is None:
                 return await self._run(argv, cwd, env, timeout, check, log)
-            before = await self._watch.before(call.run_id)
+            before = await self._watch.before(call.root)
             answer = await self._run(argv, cwd, env, timeout, check, log)
-            return {**answer, "changed_files": await self._watch.changed(call.run_id, before)}
+            return {**answer, "changed_files": await self._watch.changed(call.root, before)}
         except ToolError as error:
             self._failed = {
                 name: one for name, one in self._failed.items() if time.monotonic() - one[0] <= 60

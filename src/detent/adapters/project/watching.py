@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from detent.adapters.project.backups import Backups
+from detent.adapters.project.footprints import read_json
 from detent.adapters.project.git import Git
 from detent.adapters.project.ground import Project, content, fingerprint
-from detent.adapters.project.marks import read_json
 from detent.engine.tools import ToolError
 
 MOST_FILES = 5000

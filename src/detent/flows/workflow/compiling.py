@@ -6,12 +6,13 @@ The file's machine has a state for each of its own steps, between `ready` and th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from detent.engine.context import StepContext
 from detent.engine.flow import Detour, Flow
-from detent.engine.outcome import Outcome
+from detent.engine.outcome import Hold, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool
 from detent.flows.workflow.bodies import Body, every, names_of, reads
@@ -37,14 +38,15 @@ from detent.flows.workflow.spec import (
     WorkflowSpec,
 )
 from detent.flows.workflow.steps.asking import agent_step, generate_step
-from detent.flows.workflow.steps.branch import branch_step
+from detent.flows.workflow.steps.branch import branch_step, chosen
 from detent.flows.workflow.steps.checkpoint import checkpoint_step
 from detent.flows.workflow.steps.loop import loop_step
 from detent.flows.workflow.steps.python import action_step, bound, python_step
 from detent.flows.workflow.steps.subworkflow import subworkflow_step
 from detent.flows.workflow.steps.validate import validate_step
 from detent.kernel.autonomy import StepType
-from detent.kernel.machine import Machine
+from detent.kernel.errors import ConfigurationError
+from detent.kernel.machine import Machine, changes
 from detent.kernel.plain import digest, to_plain
 from detent.kernel.run import Run
 from detent.kernel.status import Status
@@ -62,6 +64,16 @@ class WorkflowFlow(Flow):
     workflow: WorkflowSpec
     rollbacks: Mapping[str, Rollback]
     """What undoes its steps, by step."""
+    loop: LoopStep | None = None
+    """The loop whose iterations its runs are."""
+
+    def difference(self, old: Mapping[str, Any]) -> list[str]:
+        """What changed in the files, one thing a line: their steps say more than the table made of them."""
+        was, now = old.get("extra") or {}, self.definition["extra"]
+        if not isinstance(was.get("file"), Mapping) or not isinstance(now["file"], Mapping):
+            return super().difference(old)
+        lines = changes(was["file"], now["file"])
+        return [*lines, *changes(was.get("below") or {}, now["below"], "workflow")] or super().difference(old)
 
 
 class Compiled:
@@ -77,7 +89,8 @@ class Compiled:
     ) -> None:
         self.registry = registry
         self.ports = ports
-        self._tools = {tool.name: tool for tool in revealing(tools, environ)}
+        self._environ = os.environ if environ is None else environ
+        self._tools = {tool.name: tool for tool in revealing(tools, self._environ)}
         self._find = find
         self._homes: dict[str, Home] = {}
 
@@ -88,9 +101,15 @@ class Compiled:
     def flows(self, spec: WorkflowSpec) -> list[Flow]:
         """Every flow that a run of this file may need, its own first."""
         found: dict[str, Flow] = {}
+        homes: dict[str, Home] = {}
         waiting = [self._home(spec)]
         while waiting:
             home = waiting.pop()
+            if (there := homes.setdefault(home.spec.name, home)) is not home:
+                raise ConfigurationError(
+                    f"Workflow '{spec.name}' runs two workflows named '{home.spec.name}': "
+                    f"{there.spec.place.file} and {home.spec.place.file}. Rename one of them."
+                )
             if home.spec.name in found:
                 continue
             found |= home.flows
@@ -108,7 +127,7 @@ class Compiled:
 
             home = self._homes[spec.name] = Home(
                 spec, self.registry, self._tools, self.ports, find,
-                lambda inputs: hash_of(spec.inputs, inputs),
+                lambda inputs: hash_of(spec.inputs, inputs), self._environ,
             )  # fmt: skip
             _Making(home).whole()
         return home
@@ -140,22 +159,25 @@ class _Making:
         flow = WorkflowFlow(
             machine, steps, name=spec.name, description=spec.description, tools=home.tools.values(),
             extra={"file": to_plain(dict(spec.source)), "below": self._below()}, scope=home.scope,
-            on_failure=_to(ROLLING_BACK), undoing=ROLLING_BACK, closing=_closing(spec),
+            on_failure=_to(ROLLING_BACK, spec.steps), undoing=ROLLING_BACK, closing=_closing(spec),
         )  # fmt: skip
         self._complete(flow, {step.name: step for step in spec.steps}, spec.steps)
         flow.related = names_of(home.scope, spec.steps) | self._related()
+        files = [step.workflow for step in spec.every_step() if isinstance(step, SubworkflowStep)]
+        flow.starts = (*home.flows, *(home.find(name).spec.name for name in files))
         home.flows = {flow.name: flow, **home.flows}
 
     def _marginal(self, name: str) -> dict[str, Any]:
         return {"flow": "workflow", "definition": self.home.definition, "path": name, "action": name}
 
-    def _below(self) -> dict[str, str]:
-        """Fingerprints of the files it runs: a run begun under others is not silently continued."""
-        found: dict[str, str] = {}
+    def _below(self) -> dict[str, Any]:
+        """The files it runs, by name: a run begun under others is not silently continued."""
+        found: dict[str, Any] = {}
         for step in self.spec.every_step():
             if isinstance(step, SubworkflowStep):
                 child = self.home.find(step.workflow)
-                found[step.workflow] = child.flows[child.spec.name].fingerprint
+                extra = child.flows[child.spec.name].definition["extra"]
+                found |= {**extra["below"], extra["file"]["name"]: extra["file"]}
         return found
 
     def _related(self) -> frozenset[str]:
@@ -172,6 +194,7 @@ class _Making:
         flow.specs = dict(specs)
         flow.workflow = self.spec
         flow.tells = True
+        flow.by_code = True
         named = {step.name: step for step in every(steps)}
         rollbacks: dict[str, Rollback] = {}
         for step in flow.every_step():
@@ -195,27 +218,28 @@ class _Making:
         """The flow that performs a rollback action."""
         if name not in self.undoing:
             action = self.home.registry.actions.get(name)
-            flow_name = f"{self.spec.name}.rollback-{name}"
+            flow_name = f"{self.spec.name}.{ROLLING_BACK}:{name}"  # as no step can be named
             machine: Machine[str] = Machine(
                 flow_name, start="undo", moves={"undo": [SUCCEEDED, FAILED, CANCELLED]}, ends=ENDS
             )
             step = action_step(
                 action, lambda ctx: dict(ctx.values[KWARGS]), name="undo",
-                conclude=lambda ctx, output: Outcome(set={RESULT: output}),
+                conclude=_undone,
                 metadata={**self._marginal("undo"), "action": name, "cwd": str(self.home.ports.root)},
             )  # fmt: skip
             flow = Flow(
                 machine, {"undo": step}, name=flow_name, tools=self.home.tools.values(),
                 scope=f"{self.home.scope}/rollback-{name}", on_failure=_to(FAILED),
             )  # fmt: skip
+            flow.by_code = True
             self.undoing[name] = flow_name
             self.home.flows[flow_name] = flow
         return self.undoing[name]
 
     # -- bodies ---------------------------------------------------------------------------------------------
 
-    def body(self, name: str, steps: Sequence[StepSpec]) -> Body:
-        """A flow for steps that are run as a child run."""
+    def body(self, name: str, steps: Sequence[StepSpec], loop: LoopStep | None = None) -> Body:
+        """A flow for steps that are run as a child run; `loop` where that is an iteration."""
         home = self.home
         flow_name = f"{self.spec.name}.{name}"
         names = [step.name for step in steps]
@@ -225,10 +249,11 @@ class _Making:
         machine: Machine[str] = Machine(flow_name, start=names[0], moves=moves, ends=ENDS)
         flow = WorkflowFlow(
             machine, {step.name: self.step(Seat(step), home) for step in steps}, name=flow_name,
-            tools=home.tools.values(), scope=home.scope, on_failure=_to(FAILED),
+            tools=home.tools.values(), scope=home.scope, on_failure=_to(FAILED, steps),
             extra={"file": digest(to_plain(dict(self.spec.source)), 16)},
         )  # fmt: skip
         self._complete(flow, {step.name: step for step in steps}, steps)
+        flow.loop = loop
         flow.related = names_of(home.scope, steps)
         home.flows[flow_name] = flow
         inputs, outer = reads(steps)
@@ -252,7 +277,7 @@ class _Making:
                 return checkpoint_step(seat, home)
         if isinstance(spec, LoopStep):
             if spec.has_for_each or spec.until is not None:
-                return loop_step(seat, home, [self.body(spec.name, spec.steps)])
+                return loop_step(seat, home, [self.body(spec.name, spec.steps, spec)])
             return loop_step(seat, home, [self.body(one.name, [one]) for one in spec.steps])
         if isinstance(spec, ValidateStep):
             mending = None if spec.on_failure is None else self.body(spec.name, [spec.on_failure])
@@ -262,17 +287,26 @@ class _Making:
         return subworkflow_step(seat, home, child.flows[child.spec.name].related)
 
 
+def _undone(ctx: StepContext, output: Any) -> Any:
+    """What a rollback gave, or its wait for somebody."""
+    return output if isinstance(output, Hold) else Outcome(set={RESULT: output})
+
+
 async def _ready(ctx: StepContext) -> Outcome:
     return Outcome()
 
 
-def _to(state: str) -> Callable[[Run, str, str], Detour | None]:
+def _to(state: str, steps: Sequence[StepSpec] = ()) -> Callable[[Run, str, str], Detour | None]:
     """Where a failed step leads, with what failed."""
+    specs = {step.name: step for step in steps}
 
     def on_failure(run: Run, reason: str, error: str) -> Detour | None:
         if run.state == state:
             return None
-        return Detour(state, {FAILURE: {"step": run.state, "reason": reason, "error": error or reason}})
+        failure = {"step": run.state, "reason": reason, "error": error or reason}
+        if (ran := chosen(specs.get(run.state), run.records)) is not None:
+            failure["ran"] = ran
+        return Detour(state, {FAILURE: failure})
 
     return on_failure
 

@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from detent.engine.context import OUTPUT
 from detent.engine.executor import AgentStreamChunk
-from detent.flows.workflow.results import milliseconds, result_of
-from detent.flows.workflow.scope import FAILURE, INDEX, INPUTS, ITEM, TOTAL, key_of
+from detent.flows.workflow.results import StepResult, milliseconds, results_of
+from detent.flows.workflow.scope import FAILURE, INDEX, INPUTS, ITEM, TOTAL
 from detent.flows.workflow.spec import (
     CANCELLED,
     FAILED,
     ROLLING_BACK,
     START,
     SUCCEEDED,
-    BranchStep,
     CheckpointStep,
 )
-from detent.kernel.entries import Entry, Moved, Noted, Recorded, Started
+from detent.kernel.entries import Ended, Entry, Moved, Noted, Recorded, Started
 from detent.kernel.run import Run
 
 if TYPE_CHECKING:
@@ -280,18 +279,27 @@ class Telling:
             self._moved(run, entry, body, flow)
         elif type(body) is Noted and body.topic == OUTPUT:
             said = body.body
+            path = said["source"]
             self._tell(
-                StepOutput, run, entry, said.get("source", ""), step_name=run.state,
-                message=said["message"], level=said["level"], source=said.get("source", ""),
-                metadata=said.get("metadata", {}),
+                StepOutput, run, entry, path, step_name=path.rpartition("/")[2], message=said["message"],
+                level=said["level"], source=path, metadata=said.get("metadata", {}),
             )  # fmt: skip
         elif type(body) is Recorded:
             self._recorded(run, entry, body, flow)
+        elif type(body) is Ended:  # out of budget, say: the table has no end for that
+            self._ended(run, entry, flow, body.status.value, body.reason)
 
-    def on_stream(self, run_id: str, flow: str, step: str, chunk: AgentStreamChunk) -> None:
+    def on_run_stream(self, run: Run, step: str, chunk: AgentStreamChunk) -> None:
         """Tell a piece of an agent's text."""
-        if flow in self._flows:
-            self._listener(AgentText(timestamp=chunk.timestamp, run_id=run_id, step_name=step, chunk=chunk))
+        flow = self._flows.get(run.flow)
+        if flow is None or not hasattr(flow, "specs"):
+            return
+        path = self._path(run, flow.step_named(run.state, step).metadata["path"])
+        self._listener(
+            AgentText(
+                timestamp=chunk.timestamp, run_id=run.id, step_path=path, step_name=step, chunk=chunk
+            )
+        )  # fmt: skip
 
     # -- entries --------------------------------------------------------------------------------------------
 
@@ -301,12 +309,12 @@ class Telling:
                 WorkflowStarted, run, entry, self._prefix(run), workflow_name=flow.name,
                 inputs=dict(run.data.get(INPUTS) or {}),
             )  # fmt: skip
-        elif INDEX in run.data:
+        elif (loop := flow.loop) is not None:  # type: ignore[attr-defined]
             index = run.data[INDEX]
+            label = label_of(run.data[ITEM] if loop.has_for_each else None, index)
             self._tell(
                 LoopIterationStarted, run, entry, self._prefix(run), iteration_index=index,
-                total_iterations=run.data.get(TOTAL), item_label=label_of(run.data.get(ITEM), index),
-                parent_step_name=_loop(run),
+                total_iterations=run.data.get(TOTAL), item_label=label, parent_step_name=loop.name,
             )  # fmt: skip
         self._begun(run, entry, flow, run.state)
 
@@ -319,61 +327,58 @@ class Telling:
     def _moved(self, run: Run, entry: Entry, body: Moved, flow: Flow) -> None:
         spec = flow.specs.get(body.frm)  # type: ignore[attr-defined]
         if spec is not None:
-            path = self._path(run, flow.step_for(body.frm).metadata["path"])
-            result = result_of(body, spec.type.value, path, run.data)
-            said = body.set.get(key_of(body.frm)) or {}
-            if ran := said.get("ran"):
-                inner = flow.step_named(body.frm, ran)
-                self._done(run, entry, self._path(run, inner.metadata["path"]), ran,
-                           inner.metadata["type"], result)  # fmt: skip
-            if isinstance(spec, CheckpointStep) and result.status == "ok":
-                self._tell(CheckpointSaved, run, entry, path, checkpoint_id=result.output["checkpoint_id"])
-            self._done(run, entry, path, body.frm, spec.type.value, result)
+            for one, result in results_of(body, spec, run):
+                if isinstance(one, CheckpointStep) and result.status == "ok":
+                    saved = result.output["checkpoint_id"]
+                    self._tell(CheckpointSaved, run, entry, result.path, checkpoint_id=saved)
+                self._done(run, entry, result)
         if body.to in (SUCCEEDED, FAILED, CANCELLED):
-            self._ended(run, entry, flow, body)
+            self._ended(run, entry, flow, body.to, body.reason)
         elif body.to != ROLLING_BACK:
             self._begun(run, entry, flow, body.to)
 
-    def _done(self, run: Run, entry: Entry, path: str, name: str, kind: str, result: Any) -> None:
+    def _done(self, run: Run, entry: Entry, result: StepResult) -> None:
         self._tell(
-            StepCompleted, run, entry, path, step_name=name, step_type=kind, success=result.success,
-            skipped=result.status == "skipped", duration_ms=result.duration_ms, error=result.error,
+            StepCompleted, run, entry, result.path, step_name=result.name, step_type=result.step_type,
+            success=result.success, skipped=result.status == "skipped", duration_ms=result.duration_ms,
+            error=result.error,
         )  # fmt: skip
 
-    def _ended(self, run: Run, entry: Entry, flow: Flow, body: Moved) -> None:
-        success = body.to == SUCCEEDED
+    def _ended(self, run: Run, entry: Entry, flow: Flow, end: str, reason: str | None) -> None:
+        success = end == SUCCEEDED
         duration = milliseconds(entry.at - run.created_at)
         if _is_file(flow):
             self._tell(
                 WorkflowCompleted, run, entry, self._prefix(run), workflow_name=flow.name, success=success,
                 total_duration_ms=duration,
             )  # fmt: skip
-        elif INDEX in run.data:
+        elif (loop := flow.loop) is not None:  # type: ignore[attr-defined]
             failure = run.data.get(FAILURE) or {}
             self._tell(
                 LoopIterationCompleted, run, entry, self._prefix(run), iteration_index=run.data[INDEX],
-                parent_step_name=_loop(run), success=success, duration_ms=duration,
-                error=None if success else str(failure.get("error") or body.reason or body.to),
+                parent_step_name=loop.name, success=success, duration_ms=duration,
+                error=None if success else str(failure.get("error") or reason or end),
             )  # fmt: skip
 
     def _recorded(self, run: Run, entry: Entry, body: Recorded, flow: Flow) -> None:
+        """What a loop or branch has kept, if it is not an action's own."""
         kind, _, rest = body.key.partition("/")
-        if kind == "until":
-            name, _, index = rest.rpartition("/")
+        name, _, index = rest.partition("/")
+        step = flow.step_named(run.state, name)
+        if step.name != name:
+            return
+        if kind == "until" and step.metadata["type"] == "loop":
             met, value = body.value
             self._tell(
-                LoopConditionChecked, run, entry, self._path(run, name), step_name=name,
+                LoopConditionChecked, run, entry, self._path(run, step.metadata["path"]), step_name=name,
                 iteration_index=int(index), condition_met=met, condition_value=value,
             )  # fmt: skip
-        elif kind == "branch" and body.value is not None:
-            step = flow.step_named(run.state, rest)
-            spec = _spec_named(flow.specs[run.state], rest)  # type: ignore[attr-defined]
-            if isinstance(spec, BranchStep):
-                inner = step.instead[body.value]
-                self._tell(
-                    StepStarted, run, entry, self._path(run, inner.metadata["path"]), step_name=inner.name,
-                    step_type=inner.metadata["type"],
-                )  # fmt: skip
+        elif kind == "branch" and step.instead and body.value is not None:
+            inner = step.instead[body.value]
+            self._tell(
+                StepStarted, run, entry, self._path(run, inner.metadata["path"]), step_name=inner.name,
+                step_type=inner.metadata["type"],
+            )  # fmt: skip
 
     def _undone(self, run: Run, entry: Entry, flow: Flow) -> None:
         """A rollback's run began or ended."""
@@ -405,14 +410,3 @@ class Telling:
 
 def _is_file(flow: Flow) -> bool:
     return bool(flow.machine.start == START)
-
-
-def _loop(run: Run) -> str:
-    """The step whose iteration a run is."""
-    return run.id.rpartition(".")[2].partition("[")[0]
-
-
-def _spec_named(spec: Any, name: str) -> Any:
-    if spec.name == name:
-        return spec
-    return next((found for one in spec.inner if (found := _spec_named(one, name)) is not None), None)

@@ -44,6 +44,8 @@ class Home:
     find: Callable[[str], Home]
     """The home of another workflow, by name or path."""
     hash_of: Callable[[Mapping[str, Any]], str]
+    environ: Mapping[str, str]
+    """Where secret inputs have their values."""
     flows: dict[str, Flow] = field(default_factory=dict)
     """Every flow made for this file, by name."""
 
@@ -81,6 +83,11 @@ class Seat:
     def owner(self) -> str:
         """The step whose result this one's output is."""
         return self.under[0] if self.under else self.spec.name
+
+    @property
+    def ran(self) -> str | None:
+        """The step's name where it stands in a branch, for the branch's result to tell."""
+        return self.spec.name if self.under else None
 
     @property
     def path(self) -> str:

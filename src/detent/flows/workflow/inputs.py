@@ -20,6 +20,8 @@ from detent.kernel.plain import digest, to_plain
 
 SECRET = "$secret"
 """Key of the mapping that stands for a secret's value."""
+FORCED = "force_deterministic"
+"""The input that keeps agents out of a run; one that a file does not declare is the run's own."""
 VARIABLE = "DETENT_INPUT_"
 """Begins the name of the environment variable that holds a secret input."""
 
@@ -108,6 +110,17 @@ def misfit(spec: InputSpec, value: Any) -> str | None:
 def inputs_hash(inputs: Mapping[str, Any]) -> str:
     """What tells runs of one workflow apart: 16 hex digits of the SHA-256 of its inputs as sorted JSON."""
     return digest(to_plain(inputs), 16)
+
+
+def switched_off(inputs: Mapping[str, Any]) -> bool:
+    """Whether the input `force_deterministic` keeps agents out of a run, in whatever form it was given."""
+    said = inputs.get(FORCED)
+    if said is None or isinstance(said, bool):
+        return bool(said)
+    known = _BOOLEANS.get(str(said).strip().lower())
+    if known is None:
+        raise InputsError([InputProblem(FORCED, "takes true, 1 or yes, or false, 0 or no.")])
+    return known
 
 
 # --- one input ---------------------------------------------------------------------------------------

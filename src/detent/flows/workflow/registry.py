@@ -59,6 +59,8 @@ class Action(Named):
     blocking: bool = False
     """A sync handler that waits for something: run in a thread."""
     timeout: float | None = None
+    tells: Callable[[Mapping[str, Any]], tuple[str, str]] | None = None
+    """Message and level left in the run's record when it is done, whoever did it; from its inputs."""
     wants_context: bool = field(init=False, default=False)
     """The handler's first parameter is the step's context."""
 
@@ -265,6 +267,7 @@ def action(
     holds: bool = False,
     blocking: bool = False,
     timeout: float | None = None,
+    tells: Callable[[Mapping[str, Any]], tuple[str, str]] | None = None,
 ) -> Callable[[F], F]:
     """Make the decorated function an action: the handler of `type: python` steps that name it."""
     said = intent.strip() if isinstance(intent, str) else ""
@@ -281,6 +284,7 @@ def action(
             Action(
                 name, _origin(function), function, said, tuple(effects), tuple(queries), output_schema,
                 rollback, compare, validator, level, opaque, repeatable, holds, blocking, timeout,
+                tells,
             ),
         )  # fmt: skip
         return function

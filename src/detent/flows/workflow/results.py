@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from detent.flows.workflow.errors import RollbackError
-from detent.flows.workflow.scope import FAILURE, OK, RESULT, ROLLBACK_ERRORS, SKIPPED, key_of
-from detent.kernel.entries import Moved
+from detent.flows.workflow.order import completed
+from detent.flows.workflow.scope import FAILURE, PASSED_OVER, RESULT, ROLLBACK_ERRORS, SKIPPED, key_of
+from detent.flows.workflow.spec import BranchStep, StepSpec
+from detent.kernel.entries import Entry, Moved
+from detent.kernel.run import Run
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
@@ -88,56 +91,69 @@ def milliseconds(seconds: float) -> float:
     return round(seconds * 1000, 3)
 
 
-def steps_of(past: Past) -> list[tuple[float, StepResult]]:
-    """The steps of one run with the times at which they were completed."""
-    specs = getattr(past.flow, "specs", None)
-    if specs is None:  # a rollback
-        return []
-    prefix = past.run.config.get("path")
-    found: list[tuple[float, StepResult]] = []
-    for entry in past.moves:
-        body = entry.body
-        assert isinstance(body, Moved)
-        spec = specs.get(body.frm)
-        if spec is None:
-            continue
-        path = past.flow.step_for(body.frm).metadata["path"]
-        path = f"{prefix}/{path}" if prefix else path
-        found.append((entry.at, result_of(body, spec.type.value, path, past.run.data)))
-    return found
+def steps_of(past: Past, entry: Entry) -> list[StepResult]:
+    """How the step went that a move of a run has left; what a branch chose comes before the branch."""
+    body = entry.body
+    assert isinstance(body, Moved)
+    spec = getattr(past.flow, "specs", {}).get(body.frm)
+    return [] if spec is None else [one for _, one in results_of(body, spec, past.run)]
 
 
-def result_of(body: Moved, step_type: str, path: str, data: Mapping[str, Any]) -> StepResult:
-    """How a step went that a move has left."""
+def results_of(body: Moved, spec: StepSpec, run: Run) -> list[tuple[StepSpec, StepResult]]:
+    """How a step went that a move has left, and before it how those went that stood in its place."""
     said = body.set.get(key_of(body.frm))
-    duration = milliseconds(body.duration)
-    if said is None:
-        failure = body.set.get(FAILURE) or data.get(FAILURE) or {}
-        cancelled = body.status is Status.CANCELLED
-        error = str(failure.get("error") or body.reason or ("cancelled" if cancelled else "failed"))
-        return StepResult(body.frm, step_type, path, "failed", None, duration, error, dict(body.detail or {}))
-    status: Literal["ok", "skipped"] = "skipped" if said["status"] == SKIPPED else OK  # type: ignore[assignment]
-    return StepResult(
-        body.frm, step_type, path, status, said["output"], duration, None, dict(body.detail or {})
-    )
+    failure: Mapping[str, Any] = {} if said is not None else body.set.get(FAILURE) or {}
+    chain = _chain(spec, (said if said is not None else failure).get("ran"))
+    above, names = run.config.get("path"), [one.name for one in chain]
+    duration, dispatch = milliseconds(body.duration), dict(body.detail or {})
+    found: list[tuple[StepSpec, StepResult]] = []
+    for depth, one in enumerate(chain):
+        path = "/".join([*([above] if above else ()), *names[: depth + 1]])
+        last = one is chain[-1]
+        status: Literal["ok", "skipped", "failed"] = "ok"
+        output = error = None
+        if said is None:
+            cancelled = body.status is Status.CANCELLED
+            status = "failed"
+            error = str(failure.get("error") or body.reason or ("cancelled" if cancelled else "failed"))
+        elif said["status"] == SKIPPED or (last and said.get(PASSED_OVER)):
+            status = "skipped"
+        else:
+            output = said["output"]
+        told = dispatch if last else {}
+        found.append((one, StepResult(one.name, one.type.value, path, status, output, duration, error, told)))
+    return found[::-1]
+
+
+def _chain(spec: StepSpec, ran: str | None) -> list[StepSpec]:
+    """A step, and the way through its branches to the one that was performed in its place."""
+    if ran is None or spec.name == ran or not isinstance(spec, BranchStep):
+        return [spec]
+    for option in spec.options:
+        if any(one.name == ran for one in (option.step, *_options(option.step))):
+            return [spec, *_chain(option.step, ran)]
+    return [spec]
+
+
+def _options(spec: StepSpec) -> Iterator[StepSpec]:
+    """Every step that may be performed in the place of a branch."""
+    if isinstance(spec, BranchStep):
+        for option in spec.options:
+            yield option.step
+            yield from _options(option.step)
 
 
 async def workflow_result(engine: Engine, run_id: str) -> WorkflowResult:
     """The result of a run, from its journal and those of the runs below it."""
     from detent.engine.lineage import lineage
 
-    root: Past | None = None
-    steps: list[tuple[float, StepResult]] = []
-    async for past in lineage(engine, run_id):
-        root = root or past
-        steps += steps_of(past)
-    assert root is not None
-    run = root.run
-    steps.sort(key=lambda one: one[0])
+    family = [past async for past in lineage(engine, run_id)]
+    run = family[0].run
+    steps = [result for _, past, entry in completed(family) for result in steps_of(past, entry)]
     failure = run.data.get(FAILURE) or {}
     ended = run.updated_at if run.status.is_end else engine.clock.now()
     return WorkflowResult(
-        run.flow, run.id, run.status, tuple(result for _, result in steps),
+        run.flow, run.id, run.status, tuple(steps),
         milliseconds(max(0.0, ended - run.created_at)), run.data.get(RESULT),
         tuple(RollbackError(one["step_name"], one["error"]) for one in run.data.get(ROLLBACK_ERRORS) or ()),
         failure.get("error") or run.error,

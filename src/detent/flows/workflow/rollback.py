@@ -7,25 +7,29 @@ of the run and of everything below it say. Every rollback is a child run of its 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine.context import StepContext
 from detent.engine.deciding import UNDOING
-from detent.engine.dispatch import FORCE
+from detent.engine.dispatch import FORCE, PATH
 from detent.engine.outcome import Outcome
 from detent.flows.workflow.expressions import EvaluationError, Prepared
+from detent.flows.workflow.order import completed
 from detent.flows.workflow.scope import (
     FAILURE,
+    GIVEN,
     OK,
+    PASSED_OVER,
     ROLLBACK_ERRORS,
     ROLLED_BACK,
     SECRETS,
+    UNDONE,
     key_of,
     scope_of,
 )
-from detent.flows.workflow.spec import CANCELLED, FAILED
-from detent.flows.workflow.steps.common import WHEN
-from detent.kernel.entries import Moved
+from detent.flows.workflow.spec import CANCELLED, FAILED, ROLLING_BACK
+from detent.kernel.entries import Entry, Moved
 from detent.kernel.plain import to_plain
 
 if TYPE_CHECKING:
@@ -46,8 +50,6 @@ class Rollback(NamedTuple):
 class Undo(NamedTuple):
     """One thing to undo."""
 
-    at: float
-    order: int
     step: str
     """Its path, as events show it."""
     action: str
@@ -71,7 +73,7 @@ async def rolling_back(ctx: StepContext) -> Outcome:
     for number, undo in enumerate(wanted):
         data = {KWARGS: undo["kwargs"], **({SECRETS: undo["secrets"]} if undo["secrets"] else {})}
         child = await ctx.child(
-            undo["flow"], data, key=f"rollback[{number}]", config={FORCE: True, "path": undo["step"]}
+            undo["flow"], data, key=f"{ROLLING_BACK}[{number}]", config={FORCE: True, PATH: undo["step"]}
         )
         done.append({"step_name": undo["step"], "action": undo["action"], "success": child.ok})
         if not child.ok:
@@ -84,8 +86,19 @@ async def rolling_back(ctx: StepContext) -> Outcome:
 
 async def _wanted(ctx: StepContext) -> list[dict[str, Any]]:
     """What is to be undone, last thing first."""
-    found = [undo for past in await ctx.lineage() for undo in _of(past)]
-    found.sort(key=lambda undo: (undo.at, undo.order), reverse=True)
+    family = await ctx.lineage()
+    if left := [past.run.id for past in family[1:] if not past.run.status.is_end]:
+        # Of a step that was not waited for to its end: nothing may be done any more while things are undone.
+        for run_id in left:
+            await ctx.give_up(run_id, "what the workflow did is being undone")
+        family = await ctx.lineage()
+    moves = completed(family)
+    gone = ctx.values.get(UNDONE) or ()
+    found = [
+        undo
+        for _, past, entry in reversed(moves)
+        if (undo := _of(past, entry)) is not None and undo.step not in gone
+    ]
     return [
         {
             "step": undo.step, "action": undo.action, "flow": undo.flow, "kwargs": undo.kwargs,
@@ -95,38 +108,29 @@ async def _wanted(ctx: StepContext) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _of(past: Past) -> list[Undo]:
-    """What one run of the family did that can be undone."""
-    undoing = getattr(past.flow, "rollbacks", None)
-    if undoing is None:  # a rollback itself
-        return []
-    found: list[Undo] = []
-    for entry in past.moves:
-        body = entry.body
-        assert isinstance(body, Moved)
-        result = past.run.data.get(key_of(body.frm))
-        if result is None or result["status"] != OK or body.reason == WHEN:
-            continue
-        step = past.flow.step_named(body.frm, result.get("ran") or body.frm)
-        action = step.metadata.get("rollback")
-        if action is None or step.name not in undoing:
-            continue
-        flow = undoing[step.name].flow
-        kwargs = _bound(undoing[step.name], result["output"], past)
-        above = past.run.config.get("path")
-        path = step.metadata["path"]
-        found.append(
-            Undo(
-                entry.at, entry.seq, f"{above}/{path}" if above else path, action, flow, kwargs,
-                dict(past.run.data.get(SECRETS) or {}),
-            )
-        )  # fmt: skip
-    return found
+def _of(past: Past, entry: Entry) -> Undo | None:
+    """What undoes the step that a move has left, if it succeeded and something does."""
+    body = entry.body
+    assert isinstance(body, Moved)
+    result = body.set.get(key_of(body.frm))
+    if result is None or result["status"] != OK or result.get(PASSED_OVER):
+        return None
+    if body.frm not in past.flow.steps:  # the file had it before the run was carried over to another
+        return None
+    step = past.flow.step_named(body.frm, result.get("ran") or body.frm)
+    undoing = past.flow.rollbacks.get(step.name)  # type: ignore[attr-defined]
+    if undoing is None:
+        return None
+    above, path = past.run.config.get(PATH), step.metadata["path"]
+    return Undo(
+        f"{above}/{path}" if above else path, step.metadata["rollback"], undoing.flow,
+        _bound(undoing, result, past), dict(past.run.data.get(SECRETS) or {}),
+    )  # fmt: skip
 
 
-def _bound(rollback: Rollback, output: Any, past: Past) -> dict[str, Any]:
+def _bound(rollback: Rollback, result: Mapping[str, Any], past: Past) -> dict[str, Any]:
     """A rollback's arguments by name: from the step's output, then from its resolved inputs."""
-    given: Any = {}
+    output, given = result["output"], result.get(GIVEN) or {}
     if rollback.arguments is not None:
         with contextlib.suppress(EvaluationError):
             given = to_plain(rollback.arguments.resolve(scope_of(past.run.data)))

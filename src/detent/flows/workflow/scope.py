@@ -17,9 +17,17 @@ TOTAL = "total"
 """How many iterations there are, where that is known."""
 RESULT, FAILURE = "result", "failure"
 ROLLED_BACK, ROLLBACK_ERRORS = "rolled_back", "rollback_errors"
+UNDONE = "undone"
+"""Paths of steps of a fork that the run it came from has undone since."""
 STEP = "steps/"
 """Begins the key of a step's result."""
 OK, SKIPPED = "ok", "skipped"
+OUTPUT = "output"
+"""In a step's result: what it gave."""
+GIVEN = "given"
+"""In a step's result: what it worked on, where its rollback may ask for that and nothing else tells."""
+PASSED_OVER = "passed_over"
+"""In a branch's result: the step it chose was passed over."""
 
 
 def key_of(step: str) -> str:
@@ -29,12 +37,14 @@ def key_of(step: str) -> str:
 
 def finished(output: Any, ran: str | None = None) -> dict[str, Any]:
     """A step's result. `ran` names the step that a branch chose."""
-    result = {"output": output, "status": OK}
+    result = {OUTPUT: output, "status": OK}
     return result if ran is None else {**result, "ran": ran}
 
 
-def skipped() -> dict[str, Any]:
-    """The result of a step that was passed over."""
+def skipped(ran: str | None = None) -> dict[str, Any]:
+    """The result of a step that was passed over; a branch that chose it (`ran`) is not passed over itself."""
+    if ran is not None:
+        return {**finished(None, ran), PASSED_OVER: True}
     return {"output": None, "status": SKIPPED}
 
 

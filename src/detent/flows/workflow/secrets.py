@@ -12,11 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from detent.engine.context import StepContext, call
-from detent.engine.tools import Tool
+from detent.engine.step import TRANSIENT
+from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
 from detent.flows.workflow.inputs import SECRET, inputs_hash, variable
 from detent.flows.workflow.scope import SECRETS
 from detent.flows.workflow.spec import InputSpec
-from detent.kernel.errors import ConfigurationError
+from detent.kernel.plain import encode, to_plain
 
 ARGUMENT = "detent_secrets"
 """The argument by which a run tells a tool which marks are its own."""
@@ -64,9 +65,16 @@ def _revealing(tool: Tool, environ: Mapping[str, str]) -> Tool:
         async def perform(*first: Any, detent_secrets: Mapping[str, str] | None = None, **args: Any) -> Any:
             if not detent_secrets:
                 return await call(function, tool.blocking, *first, **args)
-            values = {mark: _value(name, environ) for name, mark in detent_secrets.items()}
-            answer = await call(function, tool.blocking, *first, **_replaced(args, values))
-            return _replaced(answer, {value: mark for mark, value in values.items() if value})
+            values = _values(detent_secrets, args, environ)
+            try:
+                answer = await call(function, tool.blocking, *first, **_replaced(args, values))
+            except Exception as error:
+                if (told := _without(error, detent_secrets, environ)) is error:
+                    raise
+                raise told from None
+            if answer is NOT_DONE or answer is UNKNOWN:
+                return answer
+            return hidden(to_plain(answer), detent_secrets, environ)
 
         return perform
 
@@ -80,24 +88,63 @@ def _revealing(tool: Tool, environ: Mapping[str, str]) -> Tool:
     )
 
 
-def _value(name: str, environ: Mapping[str, str]) -> str:
-    try:
-        return environ[variable(name)]
-    except KeyError:
-        raise ConfigurationError(
-            f"The secret input '{name}' is read from {variable(name)}, which is not set here."
-        ) from None
+def hidden(value: Any, marks: Mapping[str, str], environ: Mapping[str, str]) -> Any:
+    """A plain value with marks where the values of secrets stood."""
+    found: dict[str, str] = {}
+    for name, mark in marks.items():
+        if secret := environ.get(variable(name)):
+            found |= {secret: mark, encode(secret)[1:-1]: mark}  # also as it stands inside JSON
+    return _replaced(value, dict(sorted(found.items(), key=lambda one: -len(one[0])))) if found else value
+
+
+def _values(marks: Mapping[str, str], args: Any, environ: Mapping[str, str]) -> dict[str, str]:
+    """What stands behind the marks that arguments hold."""
+    values: dict[str, str] = {}
+    for name, mark in marks.items():
+        if not _holds(args, mark):
+            continue
+        if variable(name) not in environ:
+            raise ToolError(
+                "secret_missing",
+                f"the secret input '{name}' is read from {variable(name)}, which is not set here; set it and "
+                f"run the workflow again",
+            )
+        values[mark] = environ[variable(name)]
+    return values
+
+
+def _without(error: Exception, marks: Mapping[str, str], environ: Mapping[str, str]) -> Exception:
+    """An error that says the same without the values of secrets; itself where it says none."""
+    said = str(error)
+    told: str = hidden(said, marks, environ)
+    if told == said:
+        return error
+    if isinstance(error, ToolError):
+        return ToolError(error.code, hidden(error.message, marks, environ), transient=error.transient)
+    for kind in TRANSIENT:
+        if isinstance(error, kind):
+            return kind(told)  # type: ignore[return-value]
+    return RuntimeError(f"{type(error).__name__}: {told}")
+
+
+def _holds(value: Any, text: str) -> bool:
+    """Whether a text stands anywhere in a nested value."""
+    if isinstance(value, str):
+        return text in value
+    if isinstance(value, Mapping):
+        return any(_holds(key, text) or _holds(one, text) for key, one in value.items())
+    return isinstance(value, list | tuple) and any(_holds(one, text) for one in value)
 
 
 def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
-    """A nested value with texts replaced inside its texts."""
+    """A nested value with texts replaced inside its texts, keys included."""
     if isinstance(value, str):
         for old, new in texts.items():
             if old in value:
                 value = value.replace(old, new)
         return value
     if isinstance(value, Mapping):
-        return {key: _replaced(one, texts) for key, one in value.items()}
+        return {_replaced(key, texts): _replaced(one, texts) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [_replaced(one, texts) for one in value]
     return value

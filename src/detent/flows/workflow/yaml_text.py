@@ -256,7 +256,7 @@ class _Reader:
         self.total = 0
 
     def wrong(self, place: Place, message: str) -> None:
-        self.problems.append(Problem(CODE, message, place))
+        self.problems.append(Problem(CODE, message, Place(*place)))
 
     def give_up(self, place: Place, message: str) -> _GiveUp:
         self.wrong(place, message)

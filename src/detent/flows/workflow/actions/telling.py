@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
 from detent.engine.context import StepContext
@@ -10,6 +11,20 @@ from detent.flows.workflow.registry import action
 from detent.kernel.errors import nearest
 
 LEVELS = ("info", "success", "warning", "error")
+
+
+def _level(said: Any) -> str:
+    """A level there is."""
+    if said not in LEVELS:
+        raise StepFailed(
+            f"There is no level '{said}'.{nearest(str(said), LEVELS)} Levels: {', '.join(LEVELS)}."
+        )
+    return str(said)
+
+
+def _message(inputs: Mapping[str, Any]) -> tuple[str, str]:
+    """What is left in the record, whoever performs the step."""
+    return str(inputs["message"]), _level(inputs.get("level", "info"))
 
 
 class Logged(TypedDict):
@@ -25,12 +40,11 @@ class Notified(TypedDict):
     "log_message",
     intent="Leave one message in the run's record for the people who read it.",
     output_schema=Logged,
+    tells=_message,
 )
-async def log_message(ctx: StepContext, message: str, level: str = "info") -> Logged:
+async def log_message(message: str, level: str = "info") -> Logged:
     """Leave a message: info, success, warning or error."""
-    if level not in LEVELS:
-        raise StepFailed(f"There is no level '{level}'.{nearest(level, LEVELS)} Levels: {', '.join(LEVELS)}.")
-    ctx.emit(message, level=level)
+    _level(level)
     return {"logged": True}
 
 

@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 from detent.engine.context import StepContext
 from detent.engine.step import StepFailed
 from detent.flows.workflow.registry import action
+from detent.kernel.equivalence import CompareRules
 
 NO_HEADERS: dict[str, str] = {}
 
@@ -31,6 +32,7 @@ class Downloaded(TypedDict):
     intent="Fetch a web resource by GET and return its status, headers and body.",
     queries=["http.fetch"],
     output_schema=Fetched,
+    compare=CompareRules(ignore=["/headers/date"]),
 )
 async def http_get(
     ctx: StepContext,

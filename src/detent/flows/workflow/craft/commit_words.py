@@ -18,11 +18,11 @@ _TEST_PLACES = frozenset({"test", "tests", "testing", "spec", "specs", "__tests_
 _DOC_PLACES = frozenset({"doc", "docs", "documentation"})
 _BUILD_PLACES = frozenset({".github", ".gitlab", ".circleci", ".ci", "docker"})
 _BUILD_NAMES = frozenset({
-    "makefile", "dockerfile", "jenkinsfile", "justfile", "pyproject.toml", "setup.py", "setup.cfg", "tox.ini",
-    "noxfile.py", "package.json", "package-lock.json", "yarn.lock", "pnpm-lock.yaml", "poetry.lock",
-    "uv.lock", "cargo.toml", "cargo.lock", "go.mod", "go.sum", "pom.xml", "build.gradle",
-    "cmakelists.txt", "gemfile", "gemfile.lock", "requirements.txt", "constraints.txt", ".gitlab-ci.yml", ".pre-commit-config.yaml",
-    ".gitignore", ".gitattributes", ".dockerignore", ".editorconfig",
+    "makefile", "dockerfile", "jenkinsfile", "justfile", "pyproject.toml", "setup.py", "setup.cfg",
+    "tox.ini", "noxfile.py", "package.json", "package-lock.json", "yarn.lock", "pnpm-lock.yaml",
+    "poetry.lock", "uv.lock", "cargo.toml", "cargo.lock", "go.mod", "go.sum", "pom.xml", "build.gradle",
+    "cmakelists.txt", "gemfile", "gemfile.lock", "requirements.txt", "constraints.txt", ".gitlab-ci.yml",
+    ".pre-commit-config.yaml", ".gitignore", ".gitattributes", ".dockerignore", ".editorconfig",
 })  # fmt: skip
 _ROOTS = frozenset({"src", "lib", "source", "packages", "app"})
 _VERBS = {"added": "add", "changed": "update", "removed": "remove", "renamed": "rename"}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from detent.engine.step import Step
 from detent.flows.workflow.expressions import Prepared, prepared
 from detent.flows.workflow.home import Home, Seat
 from detent.flows.workflow.registry import ContextBuilder, Generator
+from detent.flows.workflow.scope import GIVEN, OUTPUT, key_of
 from detent.flows.workflow.spec import AgentStep, GenerateStep
 from detent.flows.workflow.steps.common import conclusion, gate, metadata, resolved
 from detent.flows.workflow.steps.contracts import declared
@@ -46,6 +48,21 @@ async def _nobody(ctx: StepContext) -> Any:
     raise AssertionError(f"step '{ctx.step.name}' has no handler")
 
 
+def _concluding(seat: Seat, context: Context, rollback: str | None) -> Callable[[StepContext, Any], Any]:
+    """As every step, and what a context builder gave is kept where a rollback may ask for it."""
+    conclude = conclusion(seat)
+    if rollback is None or not isinstance(context, ContextBuilder):
+        return conclude
+
+    async def keeping(ctx: StepContext, output: Any) -> Any:
+        outcome = conclude(ctx, output)
+        key = key_of(seat.owner)
+        given = await ctx.inputs()
+        return outcome._replace(set={key: {**outcome.set[key], GIVEN: given}})
+
+    return keeping
+
+
 def agent_step(seat: Seat, home: Home) -> Step:
     """The flow's step for an agent step: no handler, so no fallback."""
     spec = seat.spec
@@ -64,7 +81,8 @@ def agent_step(seat: Seat, home: Home) -> Step:
     said = spec.output_schema if spec.output_schema is not None else agent.output_schema
     return Step(
         spec.name, _nobody, agent.instructions, step_type=StepType.AGENT, before=gate(seat), inputs=inputs,
-        conclude=conclusion(seat), queries=queries, effects=effects,
+        conclude=_concluding(seat, context, spec.rollback), lands=(key_of(seat.owner), OUTPUT),
+        queries=queries, asks_freely=True, effects=effects,
         config=spec.config if spec.config is not UNSAID else None,
         output_schema=declared(said, f"step '{spec.name}'"),
         metadata=metadata(seat, home, agent=agent.name, action=agent.name, rollback=spec.rollback),
@@ -84,18 +102,19 @@ def generate_step(seat: Seat, home: Home) -> Step:
 
     async def handler(ctx: StepContext) -> str:
         assert maker is not None
-        import inspect
-
         first = next(iter(inspect.signature(maker).parameters), None)
         given = await ctx.inputs()
         text = await call(maker, False, *((ctx,) if first == "ctx" else ()), **given)
         return str(text)
 
+    if maker is not None:
+        handler.__wrapped__ = maker  # type: ignore[attr-defined]  # whose code the evidence is about
     queries, effects = home.kinds(generator.tools)
     return Step(
         spec.name, handler if maker is not None else _nobody, _told(generator),
         step_type=StepType.GENERATE if maker is not None else StepType.AGENT, before=gate(seat),
-        inputs=inputs, conclude=conclusion(seat), queries=queries, effects=effects, output_schema=str,
+        inputs=inputs, conclude=_concluding(seat, context, spec.rollback), queries=queries,
+        asks_freely=True, effects=effects, output_schema=str,
         config=spec.config if spec.config is not UNSAID else None,
         metadata=metadata(seat, home, action=generator.name, rollback=spec.rollback),
     )  # fmt: skip

@@ -10,12 +10,25 @@ from detent.engine.step import Step
 from detent.flows.workflow.expressions import condition
 from detent.flows.workflow.home import Home, Seat
 from detent.flows.workflow.scope import finished, key_of, scope_of
-from detent.flows.workflow.spec import BranchStep
+from detent.flows.workflow.spec import BranchStep, StepSpec
 from detent.flows.workflow.steps.common import gate, metadata
 from detent.kernel.autonomy import StepType
+from detent.kernel.step_config import UNSAID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+KEPT = "branch/"
+"""Begins the key under which a visit keeps which option a branch chose."""
+
+
+def chosen(spec: StepSpec | None, records: Mapping[str, Any]) -> str | None:
+    """The step performed in a branch's place, by what was kept of its choice; None outside of branches."""
+    name: str | None = None
+    while isinstance(spec, BranchStep) and (index := records.get(f"{KEPT}{spec.name}")) is not None:
+        spec = spec.options[index].step
+        name = spec.name
+    return name
 
 
 def branch_step(seat: Seat, home: Home, make: Callable[[Seat, Home], Step]) -> Step:
@@ -37,15 +50,16 @@ def branch_step(seat: Seat, home: Home, make: Callable[[Seat, Home], Step]) -> S
         if passed_over is not None and (outcome := passed_over(ctx)) is not None:
             return outcome
         # Kept, so that the same option is used after a crash.
-        chosen = await ctx.once(f"branch/{spec.name}", lambda: choose(ctx))
-        if chosen is None:
-            return Outcome(set={key_of(seat.owner): finished(None)}, reason="no option holds")
-        return options[chosen]
+        index = await ctx.once(f"{KEPT}{spec.name}", lambda: choose(ctx))
+        if index is None:
+            return Outcome(set={key_of(seat.owner): finished(None, seat.ran)}, reason="no option holds")
+        return options[index]
 
     async def handler(ctx: StepContext) -> Any:
         raise AssertionError("one of its options is performed in its place")
 
     return Step(
         spec.name, handler, step_type=StepType.BRANCH, before=before, instead=options, effects=(),
-        config=None, metadata=metadata(seat, home, action="branch"),
+        config=spec.config if spec.config is not UNSAID else None,
+        metadata=metadata(seat, home, action="branch"),
     )  # fmt: skip

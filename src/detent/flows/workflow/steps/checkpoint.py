@@ -14,7 +14,7 @@ from detent.flows.workflow.scope import HASH, INPUTS, OK, Results
 from detent.flows.workflow.spec import CheckpointStep
 from detent.flows.workflow.steps.common import control, resolved
 from detent.kernel.autonomy import StepType
-from detent.kernel.plain import to_plain
+from detent.kernel.plain import encode, to_plain
 
 LONGEST_ID = 200
 
@@ -27,8 +27,10 @@ def checkpoint_step(seat: Seat, home: Home) -> Step:
 
     def inputs(ctx: StepContext) -> dict[str, Any]:
         said = resolved(named, ctx)
-        checkpoint_id = said if isinstance(said, str) else str(said)
-        if not checkpoint_id or len(checkpoint_id) > LONGEST_ID:
+        if isinstance(said, bool) or not isinstance(said, str | int | float):
+            raise WorkflowError(f"Checkpoint '{spec.name}': its id must be a text or a number.")
+        checkpoint_id = said if isinstance(said, str) else encode(said)
+        if not checkpoint_id.strip() or len(checkpoint_id) > LONGEST_ID:
             raise WorkflowError(f"Checkpoint '{spec.name}': its id must have 1 to {LONGEST_ID} characters.")
         return {"checkpoint_id": checkpoint_id}
 

@@ -33,14 +33,14 @@ def gate(seat: Seat) -> Callable[[StepContext], Outcome | None] | None:
     def before(ctx: StepContext) -> Outcome | None:
         if when.resolve(scope_of(ctx.values)):
             return None
-        return Outcome(set={key_of(seat.owner): skipped()}, reason=WHEN)
+        return Outcome(set={key_of(seat.owner): skipped(seat.ran)}, reason=WHEN)
 
     return before
 
 
 def conclusion(seat: Seat) -> Callable[[StepContext, Any], Any]:
     """Puts a step's output, whoever gave it, where expressions find it."""
-    key, ran = key_of(seat.owner), seat.spec.name if seat.under else None
+    key, ran = key_of(seat.owner), seat.ran
 
     def conclude(ctx: StepContext, output: Any) -> Any:
         return output if isinstance(output, Hold) else Outcome(set={key: finished(output, ran)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from detent.engine.children import Child
@@ -29,7 +30,8 @@ def loop_step(seat: Seat, home: Home, bodies: Sequence[Body]) -> Step:
     """The flow's step for a loop. `bodies`: one for all its steps, or one for each side by side."""
     spec = seat.spec
     assert isinstance(spec, LoopStep)
-    limit = home.ports.max_parallel if spec.bounded_by_settings else spec.max_concurrency
+    said = spec.max_concurrency > 1 and not spec.parallel
+    limit = home.ports.max_parallel if spec.bounded_by_settings and not said else spec.max_concurrency
     if spec.has_for_each:
         handler = _each(spec, bodies[0], condition(spec.for_each), limit)
     elif spec.until is not None:
@@ -66,7 +68,7 @@ def _until(spec: LoopStep, body: Body, until: Prepared) -> Callable[[StepContext
             )  # fmt: skip
             _check(spec, [child], index + 1, first=index)
             results.append(outputs(child, body.steps))
-            met, _ = await ctx.once(f"until/{spec.name}/{index}", lambda child=child: _met(until, child))
+            met, _ = await ctx.once(f"until/{spec.name}/{index}", partial(_met, until, child))
             if met:
                 return results
         if spec.on_exhausted == "fail":

@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from detent.engine.context import StepContext, call
+from detent.engine.outcome import Outcome
 from detent.engine.schemas import returns_of
-from detent.engine.step import Step
+from detent.engine.step import WAITS, Step
 from detent.flows.workflow.expressions import prepared
+from detent.flows.workflow.expressions.templates import OPENING
 from detent.flows.workflow.home import Home, Seat
 from detent.flows.workflow.registry import Action
+from detent.flows.workflow.scope import OUTPUT, key_of
 from detent.flows.workflow.spec import PythonStep
 from detent.flows.workflow.steps.common import conclusion, gate, metadata, resolved
 from detent.flows.workflow.steps.contracts import declared
@@ -23,10 +26,46 @@ def bound(action: Action, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dic
     return {**dict(zip(action.parameters, args, strict=False)), **kwargs}
 
 
+def usual(action: Action) -> dict[str, Any]:
+    """What an action goes by where nothing is said, for an agent to be told as well."""
+    return {
+        name: one.default
+        for name, one in action.parameters.items()
+        if one.default is not one.empty and _plain(one.default)
+    }
+
+
+def _plain(value: Any) -> bool:
+    """Whether a default is a value that a file could have said, and no text with an expression in it."""
+    if isinstance(value, str):
+        return OPENING not in value
+    if isinstance(value, list | tuple):
+        return all(_plain(one) for one in value)
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _plain(one) for key, one in value.items())
+    return value is None or isinstance(value, bool | int | float)
+
+
 async def perform(action: Action, ctx: StepContext, kwargs: Mapping[str, Any]) -> Any:
     """Call an action's handler."""
     first = (ctx,) if action.wants_context else ()
     return await call(action.handler, action.blocking, *first, **kwargs)
+
+
+def telling(action: Action, conclude: Callable[[StepContext, Any], Any]) -> Callable[[StepContext, Any], Any]:
+    """The conclusion of an action that leaves a message in the run's record, whoever performs it."""
+    if action.tells is None:
+        return conclude
+    tells = action.tells
+
+    async def told(ctx: StepContext, output: Any) -> Any:
+        outcome = conclude(ctx, output)
+        if isinstance(outcome, Outcome):
+            message, level = tells(await ctx.inputs())
+            ctx.emit(message, level)
+        return outcome
+
+    return told
 
 
 def python_step(seat: Seat, home: Home) -> Step:
@@ -34,7 +73,7 @@ def python_step(seat: Seat, home: Home) -> Step:
     spec = seat.spec
     assert isinstance(spec, PythonStep)
     action = home.registry.actions.get(spec.action)
-    arguments = prepared(bound(action, spec.args, spec.kwargs))
+    arguments = prepared({**usual(action), **bound(action, spec.args, spec.kwargs)})
     said = spec.output_schema if spec.output_schema is not None else action.output_schema
 
     def inputs(ctx: StepContext) -> Mapping[str, Any]:
@@ -42,8 +81,8 @@ def python_step(seat: Seat, home: Home) -> Step:
         return given
 
     return action_step(
-        action, inputs, name=spec.name, before=gate(seat), conclude=conclusion(seat),
-        config=spec.config if spec.config is not UNSAID else None,
+        action, inputs, name=spec.name, before=gate(seat), conclude=telling(action, conclusion(seat)),
+        lands=(key_of(seat.owner), OUTPUT), config=spec.config if spec.config is not UNSAID else None,
         output_schema=declared(said, f"step '{spec.name}'"),
         metadata=metadata(seat, home, action=action.name, rollback=spec.rollback or action.rollback),
     )  # fmt: skip
@@ -55,6 +94,8 @@ def action_step(action: Action, inputs: Callable[[StepContext], Mapping[str, Any
     async def handler(ctx: StepContext) -> Any:
         return await perform(action, ctx, await ctx.inputs())
 
+    if action.holds:
+        options["metadata"] = {**options.get("metadata", {}), WAITS: action.intent}
     handler.__wrapped__ = action.handler  # type: ignore[attr-defined]  # whose code the evidence is about
     return Step(
         handler=handler,

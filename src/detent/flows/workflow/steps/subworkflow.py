@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from detent.engine.context import StepContext
-from detent.engine.dispatch import PATH, STEPS
+from detent.engine.dispatch import FORCE, PATH, STEPS
 from detent.engine.step import Step
 from detent.flows.workflow.errors import SubworkflowError
 from detent.flows.workflow.expressions import prepared
 from detent.flows.workflow.home import Home, Seat
-from detent.flows.workflow.inputs import coerce
+from detent.flows.workflow.inputs import coerce, switched_off
 from detent.flows.workflow.scope import FAILURE, INPUTS, RESULT, SECRETS
 from detent.flows.workflow.secrets import marked, marks_for
 from detent.flows.workflow.spec import SubworkflowStep
@@ -36,12 +36,15 @@ def subworkflow_step(seat: Seat, home: Home, names: frozenset[str]) -> Step:
         own_secrets = {name: one for name, one in declared.items() if one.secret and name not in marks}
         if own_secrets:
             marks |= await ctx.once(f"marks/{spec.name}", lambda: marks_for(own_secrets))
-        inputs = marked(coerce(declared, said), marks)
+        inputs = marked(coerce(declared, said, environ=home.environ), marks)
         data = {INPUTS: {**inputs, **handed}, **({SECRETS: marks} if marks else {})}
         own = own_steps(ctx, names)
         child = await ctx.child(
             child_spec.name, data, key=spec.name,
-            config={PATH: ctx.step_path, **({STEPS: own} if own else {})},
+            config={
+                PATH: ctx.step_path, **({STEPS: own} if own else {}),
+                **({FORCE: True} if switched_off(inputs) else {}),
+            },
         )  # fmt: skip
         if not child.ok:
             failure = child.data.get(FAILURE)

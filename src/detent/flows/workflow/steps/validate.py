@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from detent.engine.context import StepContext
@@ -12,7 +13,8 @@ from detent.engine.step import Step
 from detent.flows.workflow.errors import ValidationFailed, WorkflowError
 from detent.flows.workflow.expressions import condition
 from detent.flows.workflow.home import Home, Seat
-from detent.flows.workflow.scope import FAILURE, finished, handed_down, key_of
+from detent.flows.workflow.scope import FAILURE, SECRETS, finished, handed_down, key_of
+from detent.flows.workflow.secrets import hidden
 from detent.flows.workflow.spec import ValidateStep
 from detent.flows.workflow.steps.common import control, own_steps, resolved
 from detent.kernel.autonomy import StepType
@@ -20,6 +22,7 @@ from detent.kernel.policy import RetryPolicy
 
 if TYPE_CHECKING:
     from detent.flows.workflow.bodies import Body
+    from detent.flows.workflow.registry import ValidationStage
 
 USUAL_RETRIES = 3
 """Runs after the first where something mends in between and the file does not say."""
@@ -56,7 +59,7 @@ def validate_step(seat: Seat, home: Home, mending: Body | None) -> Step:
             why = f"{', '.join(failed)} failed" if failed else "nothing was validated: no stage has a command"
             raise ValidationFailed(spec.name, f"{why} after {attempt + 1} runs." if failed else f"{why}.")
         # An outcome, since a mapping that says it did not succeed would fail the step.
-        return Outcome(set={key_of(seat.owner): finished(output, spec.name if seat.under else None)})
+        return Outcome(set={key_of(seat.owner): finished(output, seat.ran)})
 
     return control(seat, home, StepType.VALIDATE, handler)
 
@@ -65,7 +68,8 @@ async def _run(ctx: StepContext, home: Home, stages: Sequence[str], attempt: int
     """One run of the stages: after a failure the rest are left alone."""
     results: list[dict[str, Any]] = []
     failed = False
-    for name in stages:
+    marks = ctx.values.get(SECRETS) or {}
+    for number, name in enumerate(stages):
         stage = home.registry.stages.get(name)
         if failed:
             results.append({"name": name, "status": NOT_RUN})
@@ -77,11 +81,17 @@ async def _run(ctx: StepContext, home: Home, stages: Sequence[str], attempt: int
             continue
         # Kept once it is through; one under way in a crash is run again.
         got: Mapping[str, Any] = await ctx.once(
-            f"stage/{attempt}/{name}", lambda stage=stage: home.ports.run_stage(stage)
+            f"stage/{attempt}/{number}/{name}", partial(_said_by, stage, marks, home)
         )
         failed = got["exit_code"] != 0
         results.append({"name": name, "status": FAILED if failed else PASSED, **got})
     return results
+
+
+async def _said_by(stage: ValidationStage, marks: Mapping[str, str], home: Home) -> Mapping[str, Any]:
+    """What a stage's command gave; a command sees the environment, and so the values of secrets."""
+    said: Mapping[str, Any] = hidden(dict(await home.ports.run_stage(stage)), marks, home.environ)
+    return said
 
 
 async def _mend(ctx: StepContext, spec: ValidateStep, mending: Body, attempt: int) -> None:

@@ -1,6 +1,6 @@
-"""Marks: what a tool notes down before it acts, so that doing it again after a crash finds out what happened.
+"""Footprints: what a tool notes down before it acts, so that after a crash it finds out what happened.
 
-A mark belongs to one effect of one run and stays the same over all attempts at it.
+A footprint belongs to one effect of one run and stays the same over all attempts at it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def safe(name: str) -> str:
     return f"_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
-class Marks:
+class Footprints:
     """Notes of tools about effects under way."""
 
     def __init__(self, project: Project) -> None:
@@ -44,7 +44,7 @@ class Marks:
         self._project.keep(self._place(call), json.dumps(note).encode())
 
     def _place(self, call: EffectCall) -> Path:
-        folder = self._project.state / "marks" / safe(root_of(call.run_id))
+        folder = self._project.state / "footprints" / safe(root_of(call.run_id))
         return folder / f"{safe(call.idempotency_key)}.json"
 
 

@@ -1,0 +1,78 @@
+"""The order in which the steps of a run, and of everything below it, were completed.
+
+Journals say it, clocks only where steps ran side by side: a step is completed after the one before it in its
+run, and after everything that ran inside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from detent.flows.workflow.bodies import every
+from detent.flows.workflow.spec import LoopStep, StepSpec
+
+if TYPE_CHECKING:
+    from detent.engine.lineage import Past
+    from detent.kernel.entries import Entry
+
+
+class Completed(NamedTuple):
+    """A move out of a state of some run."""
+
+    at: float
+    """When it was made, or when the one before it was where a clock went backwards."""
+    past: Past
+    entry: Entry
+
+
+def completed(family: Iterable[Past]) -> list[Completed]:
+    """The moves of a run and of all below it, the first completed first; `family` as `lineage` gives it."""
+    root: Past | None = None
+    below: dict[str, list[Past]] = {}
+    for past in family:
+        if root is None:
+            root = past
+        elif hasattr(past.flow, "specs"):  # what undoes steps is none itself
+            below.setdefault(past.run.parent or "", []).append(past)
+    return [] if root is None else _of(root, below)
+
+
+def _of(past: Past, below: Mapping[str, list[Past]]) -> list[Completed]:
+    specs: Mapping[str, StepSpec] = getattr(past.flow, "specs", {})
+    places = {step.name: (state, step) for state, spec in specs.items() for step in every([spec])}
+    inside: dict[str, list[tuple[int, Past]]] = {}
+    sequential: dict[str, bool] = {}
+    for child in below.get(past.run.id, ()):
+        name, _, index = child.run.id[len(past.run.id) + 1 :].partition("[")
+        if name in places:
+            state, step = places[name]
+            inside.setdefault(state, []).append((int(index.rstrip("]") or 0), child))
+            sequential[state] = _one_by_one(step)
+    found: list[Completed] = []
+    latest = 0.0
+
+    def enter(state: str) -> None:
+        nonlocal latest
+        children = sorted(inside.pop(state, ()), key=lambda one: one[0])
+        moves = [move for _, child in children for move in _of(child, below)]
+        if not sequential.get(state, True):
+            moves.sort(key=lambda move: move.at)  # stable, and each child's are in order
+        for move in moves:
+            latest = max(latest, move.at)
+            found.append(move._replace(at=latest))
+
+    for entry in past.moves:
+        enter(entry.body.frm)  # type: ignore[union-attr]
+        latest = max(latest, entry.at)
+        found.append(Completed(latest, past, entry))
+    for state in list(inside):  # of a step that is not completed yet
+        enter(state)
+    return found
+
+
+def _one_by_one(step: StepSpec) -> bool:
+    """Whether what runs inside a step runs one after another."""
+    if not isinstance(step, LoopStep) or step.until is not None:
+        return True
+    return step.has_for_each and not step.bounded_by_settings and step.max_concurrency == 1

@@ -1,0 +1,812 @@
+"""`detent workflow run`, and the engine's commands on such runs; end to end through the real program."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+SHOP = '''
+"""Actions of a small shop: everything it does is a line in a file."""
+
+import asyncio
+from pathlib import Path
+
+from detent import Hold, tool
+from detent.flows.workflow.registry import action, agent, prerequisite
+
+
+@tool("shop.put")
+def put_line(text: str) -> dict:
+    with Path("log.txt").open("a") as file:
+        file.write(f"+{text}\\n")
+    return {"line": text}
+
+
+@tool("shop.take")
+def take_line(text: str) -> dict:
+    with Path("log.txt").open("a") as file:
+        file.write(f"-{text}\\n")
+    return {}
+
+
+@action("put", intent="Put the text on the list that the shop keeps of texts.", effects=["shop.put"],
+        rollback="unput")
+async def put(ctx, text: str) -> dict:
+    while Path(f"wait-{text}").exists():
+        Path(f"at-{text}").touch()
+        await asyncio.sleep(0.02)
+    return {"text": text, "line": ctx.propose("shop.put", text=text).line}
+
+
+@action("unput", intent="Take the text off the list that the shop keeps of texts.", effects=["shop.take"])
+async def unput(ctx, text: str) -> dict:
+    ctx.propose("shop.take", text=text)
+    return {}
+
+
+@action("stumble", intent="Fail as long as there is a file of that name in the folder.")
+def stumble(file: str = "trouble") -> dict:
+    if Path(file).exists():
+        raise ValueError(f"{file} is in the way")
+    return {"ok": True}
+
+
+@action("ask", intent="Ask a person whether it may go on with its work.", holds=True)
+async def ask(ctx, question: str) -> dict:
+    if not ctx.answered("ok"):
+        return Hold("ok", question=question, choices=["yes", "no"])
+    return {"said": ctx.answer("ok")}
+
+
+@action("echo", intent="Give back what was given to it without any change.")
+def echo(value) -> dict:
+    return {"value": value}
+
+
+@prerequisite("key", remediation="Make a file named key.")
+def key():
+    return Path("key").exists(), "there is no key"
+'''
+
+LINE = """
+version: "1.0"
+name: line
+inputs: {who: {type: string, default: you}, many: {type: integer, default: 1}}
+steps:
+  - {name: one, type: python, action: put, kwargs: {text: "one ${{ inputs.who }}"}}
+  - {name: spot, type: checkpoint}
+  - {name: two, type: python, action: put, kwargs: {text: "two ${{ inputs.who }}"}}
+  - {name: last, type: python, action: stumble}
+outputs: {who: "${{ inputs.who }}", many: "${{ inputs.many }}", line: "${{ steps.two.output.line }}"}
+"""
+
+DEEP = """
+version: "1.0"
+name: deep
+inputs: {names: {type: array, default: [a, b, c]}}
+steps:
+  - {name: first, type: python, action: put, kwargs: {text: first}}
+  - name: each
+    type: loop
+    for_each: inputs.names
+    steps:
+      - {name: head, type: python, action: put, kwargs: {text: "head ${{ item }}"}}
+      - {name: mark, type: checkpoint, checkpoint_id: "mark-${{ index }}"}
+      - {name: tail, type: python, action: put, kwargs: {text: "tail ${{ item }}"}}
+  - {name: below, type: subworkflow, workflow: part, inputs: {word: deep}}
+  - {name: last, type: python, action: stumble}
+"""
+
+PART = """
+version: "1.0"
+name: part
+inputs: {word: {type: string}}
+steps:
+  - {name: begin, type: python, action: put, kwargs: {text: "begin ${{ inputs.word }}"}}
+  - {name: middle, type: checkpoint}
+  - {name: end, type: python, action: put, kwargs: {text: "end ${{ inputs.word }}"}}
+"""
+
+ASKING = """
+version: "1.0"
+name: asking
+inputs: {names: {type: array, default: [a, b]}}
+steps:
+  - name: each
+    type: loop
+    for_each: inputs.names
+    parallel: true
+    steps:
+      - {name: put, type: python, action: put, kwargs: {text: "${{ item }}"}}
+      - name: sure
+        type: python
+        action: ask
+        when: item == 'b'
+        kwargs: {question: "Is ${{ item }} fine?"}
+  - {name: after, type: python, action: put, kwargs: {text: after}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def project(folder: Path) -> Path:
+    """A project with actions of its own and four workflows."""
+    (folder / "shop.py").write_text(SHOP)
+    (folder / "detent.yaml").write_text("plugins: [shop.py]\n")
+    for name, text in (("line", LINE), ("deep", DEEP), ("part", PART), ("asking", ASKING)):
+        write(folder, name, text)
+    return folder
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    """Write a workflow of the project."""
+    file = folder / ".detent" / "workflows" / f"{name}.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def log(folder: Path) -> list[str]:
+    """What the shop did."""
+    file = folder / "log.txt"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def edit(folder: Path, name: str, old: str, new: str) -> None:
+    """Change a workflow's file."""
+    file = folder / ".detent" / "workflows" / f"{name}.yaml"
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+@pytest.fixture
+def killed(folder: Path, spawn):
+    """Run a workflow in a process of its own and kill it while a text is about to be put."""
+
+    def kill(text: str, *args: str) -> None:
+        (folder / f"wait-{text}").touch()
+        process = spawn("workflow", "run", *args)
+        wait_for(folder / f"at-{text}", process)
+        process.kill()
+        (folder / f"wait-{text}").unlink()
+        (folder / f"at-{text}").unlink()
+
+    return kill
+
+
+def wait_for(file: Path, process) -> None:
+    """Wait until a file is there."""
+    ready = threading.Event()
+    for _ in range(1500):
+        if file.exists():
+            return
+        assert process.process.poll() is None, process.so_far()
+        ready.wait(0.02)
+    raise AssertionError(process.so_far())
+
+
+# -- running ------------------------------------------------------------------------------------------------
+
+
+def test_a_run_shows_its_steps_and_what_it_gave(detent, folder):
+    """D-78: exit code 0."""
+    said = detent("workflow", "run", "line", "--id", "r1")
+    assert (said.code, said.err) == (0, "")
+    assert said.lines[0] == "line r1"
+    shown = [line.split()[:2] for line in said.lines[1:5]]
+    assert shown == [["✓", "one"], ["✓", "spot"], ["✓", "two"], ["✓", "last"]]
+    assert "saved as 'spot'" in said.lines[2]
+    assert said.lines[5].startswith("succeeded · ")
+    assert said.lines[6:] == ["  who   you", "  many  1", "  line  two you"]
+    assert log(folder) == ["+one you", "+two you"]
+
+
+def test_as_json_it_is_the_result_and_nothing_else(detent):
+    result = detent("workflow", "run", "line", "--json").json
+    assert (result["workflow_name"], result["status"], result["success"]) == ("line", "succeeded", True)
+    assert result["final_output"] == {"who": "you", "many": 1, "line": "two you"}
+    assert [one["path"] for one in result["step_results"]] == ["one", "spot", "two", "last"]
+
+
+def test_a_failed_run_shows_the_error_rolls_back_and_exits_with_1(detent, folder):
+    """D-69, D-78: exit code 1."""
+    (folder / "trouble").touch()
+    said = detent("workflow", "run", "deep", "-i", 'names=["a"]', "--id", "r1")
+    assert said.code == 1
+    assert "  ✗ last" in said.out
+    assert [line.strip() for line in said.lines if "↶" in line] == [
+        "↶ below/end: unput", "↶ below/begin: unput", "↶ each/[0]/tail: unput", "↶ each/[0]/head: unput",
+        "↶ first: unput",
+    ]  # fmt: skip
+    assert said.lines[-2:] == ["  ValueError: trouble is in the way", "  detent why r1"]
+    did = ["first", "head a", "tail a", "begin deep", "end deep"]
+    assert log(folder) == [f"+{one}" for one in did] + [f"-{one}" for one in did[::-1]]
+
+
+def test_inputs_come_from_a_file_and_the_command_line_which_is_stronger(detent, folder):
+    (folder / "in.yaml").write_text("who: Ada\nmany: 3\n")
+    said = detent("workflow", "run", "line", "--input-file", "in.yaml", "-i", "who=Bob", "--json")
+    assert said.json["final_output"]["who"] == "Bob"
+    assert detent("workflow", "run", "line", "--dry-run", "--input-file", "in.yaml", "--json").json[
+        "inputs"
+    ] == {
+        "who": "Ada",
+        "many": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["-i", "hwo=x", "-i", "many=some"], ["2 problems", "hwo", "Did you mean 'who'?", "many"]),
+        (["-i", "who"], ["-i takes NAME=VALUE"]),
+        (["--input-file", "nowhere.json"], ["nowhere.json"]),
+        (["--restart", "--from", "spot"], ["--restart and --from cannot be said together"]),
+        (["--from-run", "r1"], ["--step"]),
+        (["--step", "9"], ["steps 1 to 4; there is no step 9"]),
+        (["--step", "tow"], ["no step 'tow'", "Did you mean 'two'?"]),
+        (["--from", "spto"], ["no checkpoint 'spto'", "None was saved yet"]),
+        (["--shadow", "nope"], ["no step 'nope' to shadow"]),
+    ],
+)
+def test_what_cannot_be_understood_is_refused_before_anything_is_done(detent, folder, args, told):
+    """D-64, D-78: exit code 2."""
+    said = detent("workflow", "run", "line", *args)
+    assert said.code == 2
+    for words in told:
+        assert words in said.err
+    assert log(folder) == []
+
+
+def test_a_file_with_errors_is_refused_with_all_of_them(detent, folder):
+    """D-78: exit code 2."""
+    write(
+        folder, "line", LINE.replace("action: stumble", "action: stumbel").replace("inputs.who", "inputs.hwo")
+    )
+    said = detent("workflow", "run", "line")
+    assert said.code == 2
+    assert "E001" in said.err
+    assert "E007" in said.err
+    assert log(folder) == []
+
+
+def test_a_missing_prerequisite_stops_it_before_the_first_step(detent, folder):
+    """D-72, D-78: exit code 3."""
+    write(
+        folder,
+        "line",
+        LINE.replace("action: stumble}", "action: stumble, requires: [key, 'command:nosuchprogram']}"),
+    )
+    said = detent("workflow", "run", "line")
+    assert said.code == 3
+    assert "Make a file named key." in said.err
+    assert "nosuchprogram" in said.err
+    assert "last" in said.err
+    assert log(folder) == []
+    assert not (folder / ".detent" / "detent.db").exists() or detent("runs").out == "No runs.\n"
+
+
+def test_the_same_by_other_names(detent, folder):
+    """D-78: `detent run workflow NAME`, `python -m detent`."""
+    assert detent("run", "workflow", "line", "-i", "who=x", "--json").json["success"] is True
+    ran = subprocess.run(
+        [sys.executable, "-m", "detent", "workflow", "run", "line", "-i", "who=y", "-q"],
+        capture_output=True, text=True, cwd=folder, check=True,
+    )  # fmt: skip
+    assert detent("show", ran.stdout.strip(), "--json").json["status"] == "succeeded"
+
+
+# -- looking before leaping ---------------------------------------------------------------------------------
+
+
+def test_a_dry_run_calls_no_handler_no_executor_and_no_effect(detent, folder):
+    """D-78: not even a store is made; the steps would each leave a trace."""
+    write(folder, "line", LINE.replace("steps:\n", "steps:\n  - {name: said, type: agent, agent: scribe}\n"))
+    (folder / "shop.py").write_text(
+        SHOP
+        + """
+
+@agent("scribe", instructions="Write one sentence.")
+def scribe(context):
+    Path("asked.txt").touch()
+    return "write"
+
+
+def made(options):
+    Path("asked.txt").touch()
+    raise AssertionError("an executor was made")
+"""
+    )
+    said = detent("workflow", "run", "line", "--dry-run", "-i", "who=Ada")
+    assert said.code == 0, said.err
+    assert '  who = "Ada"' in said.lines
+    steps = [line.split()[0] for line in said.lines if line.split()[1:2] in (["python"], ["checkpoint"])]
+    assert steps == ["one", "spot", "two", "last"]
+    assert said.lines[-1] == "Nothing was run."
+    assert log(folder) == []
+    assert not (folder / "asked.txt").exists()
+    assert not (folder / ".detent" / "detent.db").exists()
+    plan = detent("workflow", "run", "line", "--dry-run", "--json").json["plan"]
+    assert [one["path"] for one in plan] == ["said", "one", "spot", "two", "last"]
+    assert detent("workflow", "run", "line", "--dry-run", "-i", "many=x").code == 2
+
+
+# -- resuming -----------------------------------------------------------------------------------------------
+
+
+def test_a_killed_run_goes_on_after_its_last_finished_step(detent, folder, killed):
+    """D-68"""
+    killed("tail b", "deep")
+    assert log(folder) == ["+first", "+head a", "+tail a", "+head b"]
+    said = detent("workflow", "run", "deep")
+    assert said.code == 0
+    assert "(goes on in 'each')" in said.lines[0]
+    assert said.lines[1].split() == ["▸", "each", "goes", "on"]
+    assert log(folder) == [
+        "+first", "+head a", "+tail a", "+head b", "+tail b", "+head c", "+tail c",
+        "+begin deep", "+end deep",
+    ]  # fmt: skip
+    assert detent("workflow", "run", "deep", "--json").json["success"] is True
+    assert len(log(folder)) == 18, "a finished run is not gone on with: another one was begun"
+
+
+def test_rollbacks_registered_before_the_kill_run_after_the_resume(detent, folder, killed):
+    """D-69"""
+    (folder / "trouble").touch()
+    killed("end deep", "deep", "-i", 'names=["a"]')
+    assert detent("workflow", "run", "deep", "-i", 'names=["a"]').code == 1
+    did = ["first", "head a", "tail a", "begin deep", "end deep"]
+    assert log(folder) == [f"+{one}" for one in did] + [f"-{one}" for one in did[::-1]]
+
+
+def test_other_inputs_are_another_run(detent, folder, killed):
+    killed("two you", "line")
+    assert detent("workflow", "run", "line", "-i", "who=Bob").code == 0
+    assert log(folder) == ["+one you", "+one Bob", "+two Bob"]
+    rows = detent("runs", "--json").json["runs"]
+    assert sorted(row["status"] for row in rows) == ["running", "succeeded"]
+
+
+def test_restart_cancels_the_unfinished_run_and_begins_anew(detent, folder, killed):
+    killed("two you", "line")
+    (old,) = [row["id"] for row in detent("runs", "--json").json["runs"]]
+    said = detent("workflow", "run", "line", "--restart")
+    assert said.code == 0
+    assert said.lines[0] == f"Cancelled the unfinished run {old}."
+    assert log(folder) == ["+one you", "+one you", "+two you"]
+    shown = detent("show", old, "--json").json
+    assert (shown["status"], shown["reason"]) == ("cancelled", "restarted")
+
+
+def test_a_changed_file_is_refused_with_the_difference_and_the_ways_out(detent, folder, killed):
+    """D-73"""
+    killed("two Ada", "line", "-i", "who=Ada")
+    (run,) = [row["id"] for row in detent("runs", "--json").json["runs"]]
+    edit(folder, "line", '"two ${{ inputs.who }}"', '"TWO ${{ inputs.who }}"')
+    said = detent("workflow", "run", "line", "-i", "who=Ada")
+    assert said.code == 2
+    assert f"Run {run} of 'line' was begun before its file was changed:" in said.err
+    assert "  steps two kwargs text: two ${{ inputs.who }} → TWO ${{ inputs.who }}" in said.err.splitlines()
+    assert "To begin anew: detent workflow run line -i who=Ada --restart" in said.err
+    assert "steps two kwargs text" in detent("resume", run).err
+    assert log(folder) == ["+one Ada"]
+    edit(folder, "line", "TWO", "two")
+    assert detent("workflow", "run", "line", "-i", "who=Ada").code == 0
+    assert log(folder) == ["+one Ada", "+two Ada"]
+
+
+def test_a_changed_file_of_a_waiting_run_is_refused_too(detent, folder):
+    """D-73"""
+    detent("workflow", "run", "asking")
+    edit(folder, "asking", "text: after", "text: later")
+    said = detent("workflow", "run", "asking")
+    assert said.code == 2
+    assert "steps after kwargs text: after → later" in said.err
+    assert detent("workflow", "run", "asking", "--restart").code == 0
+
+
+def test_a_changed_file_below_is_refused_with_its_name(detent, folder, killed):
+    """D-73"""
+    killed("end deep", "deep", "-i", "names=[]")
+    edit(folder, "part", '"begin ${{ inputs.word }}"', '"start ${{ inputs.word }}"')
+    said = detent("workflow", "run", "deep", "-i", "names=[]")
+    assert said.code == 2
+    assert "workflow part steps begin kwargs text: begin ${{ inputs.word }} → start" in said.err
+    assert log(folder) == ["+first", "+begin deep"]
+
+
+def test_a_registered_migration_carries_a_run_over(detent, folder, killed):
+    """D-73"""
+    killed("two Ada", "line", "-i", "who=Ada")
+    edit(folder, "line", '"two ${{ inputs.who }}"', '"TWO ${{ inputs.who }}"')
+    refused = detent("workflow", "run", "line", "-i", "who=Ada").err
+    old = refused.partition("migration from '")[2].partition("'")[0]
+    carry = f'DETENT_MIGRATIONS = {{"line": {{"{old}": lambda run: Migration()}}}}'
+    migration = f"\nfrom detent import Migration\n\n{carry}\n"
+    (folder / "shop.py").write_text(SHOP + migration)
+    ran = subprocess.run(
+        [sys.executable, "-m", "detent", "workflow", "run", "line", "-i", "who=Ada"],
+        capture_output=True, text=True, cwd=folder, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert log(folder) == ["+one Ada", "+TWO Ada"]
+
+
+def test_a_second_process_leaves_a_run_under_way_alone(detent, folder, spawn):
+    (folder / "wait-two you").touch()
+    first = spawn("workflow", "run", "line", "--id", "r1")
+    wait_for(folder / "at-two you", first)
+    said = detent("workflow", "run", "line")
+    assert said.code == 1
+    assert "Run r1 of the same workflow and inputs is under way in another process" in said.err
+    assert "detent show r1 --follow" in said.err
+    (folder / "wait-two you").unlink()
+    assert first.result().code == 0
+    assert log(folder) == ["+one you", "+two you"]
+
+
+def test_two_processes_that_begin_at_once_begin_one_run(detent, folder, spawn):
+    (folder / "wait-two you").touch()
+    both = [spawn("workflow", "run", "line"), spawn("workflow", "run", "line")]
+    done = threading.Event()
+    for _ in range(1500):
+        if any(process.process.poll() is not None for process in both):
+            break
+        done.wait(0.02)
+    (folder / "wait-two you").unlink()
+    codes = sorted(process.result().code for process in both)
+    assert codes == [0, 1]
+    assert log(folder) == ["+one you", "+two you"]
+    assert len(detent("runs", "--json").json["runs"]) == 1
+
+
+def test_ctrl_c_finishes_the_step_under_way_and_the_run_goes_on_later(detent, folder, spawn):
+    """D-78: exit code 130, and no rollback."""
+    (folder / "wait-head b").touch()
+    process = spawn("workflow", "run", "deep")
+    wait_for(folder / "at-head b", process)
+    process.signal(signal.SIGINT)
+    for _ in range(1500):
+        if "Stopping after the steps under way" in process.so_far():
+            break
+        threading.Event().wait(0.02)
+    (folder / "wait-head b").unlink()
+    said = process.result()
+    assert said.code == 130
+    assert "Stopped. The run is kept and can go on: detent resume" in said.err
+    assert log(folder) == ["+first", "+head a", "+tail a", "+head b"]
+    assert detent("workflow", "run", "deep").code == 0
+    assert log(folder)[4:] == ["+tail b", "+head c", "+tail c", "+begin deep", "+end deep"]
+
+
+# -- from a checkpoint --------------------------------------------------------------------------------------
+
+
+def test_from_a_checkpoint_of_the_file_itself(detent, folder):
+    detent("workflow", "run", "line", "--id", "r1")
+    said = detent("workflow", "run", "line", "--from", "spot", "--id", "r2")
+    assert (said.code, said.err) == (0, "")
+    assert said.lines[0] == "line r2  (from checkpoint 'spot' of r1)"
+    assert log(folder) == ["+one you", "+two you", "+two you"]
+    assert detent("show", "r2", "--json").json["forked_from"]["run"] == "r1"
+
+
+def test_from_a_checkpoint_inside_an_iteration(detent, folder):
+    detent("workflow", "run", "deep", "--id", "r1")
+    before = len(log(folder))
+    said = detent("workflow", "run", "deep", "--from", "mark-1", "--id", "r2")
+    assert said.code == 0
+    assert log(folder)[before:] == ["+tail b", "+head c", "+tail c", "+begin deep", "+end deep"]
+    shown = detent("show", "r2", "--json").json
+    assert len(shown["data"]["steps/each"]["output"]) == 3
+
+
+def test_from_a_checkpoint_inside_a_subworkflow(detent, folder):
+    detent("workflow", "run", "deep", "--id", "r1")
+    before = len(log(folder))
+    assert detent("workflow", "run", "deep", "--from", "middle").code == 0
+    assert log(folder)[before:] == ["+end deep"]
+
+
+def test_a_fork_that_fails_undoes_what_its_family_did_before_and_after(detent, folder):
+    """D-69"""
+    detent("workflow", "run", "deep", "--id", "r1", "-i", 'names=["a"]')
+    (folder / "trouble").touch()
+    (folder / "log.txt").unlink()
+    said = detent("workflow", "run", "deep", "--from", "mark-0", "-i", 'names=["a"]')
+    assert (said.code, said.err) == (1, "")
+    assert log(folder) == [
+        "+tail a", "+begin deep", "+end deep",
+        "-end deep", "-begin deep", "-tail a", "-head a", "-first",
+    ]  # fmt: skip
+
+
+def test_what_the_other_run_has_undone_is_said_and_not_undone_again(detent, folder):
+    """D-69: none runs twice."""
+    (folder / "trouble").touch()
+    detent("workflow", "run", "line", "--id", "r1")
+    assert log(folder) == ["+one you", "+two you", "-two you", "-one you"]
+    said = detent("workflow", "run", "line", "--from", "spot")
+    assert said.code == 1
+    assert "Run r1 has undone since what these steps did, which count as done here: one." in said.err
+    assert log(folder)[4:] == ["+two you", "-two you"]
+
+
+def test_files_changed_before_the_checkpoint_are_restored_when_the_fork_fails(detent, folder):
+    write(
+        folder,
+        "files",
+        """
+version: "1.0"
+name: files
+steps:
+  - name: keep
+    type: python
+    action: write_file
+    rollback: restore_file
+    kwargs: {path: note.txt, text: new}
+  - {name: spot, type: checkpoint}
+  - {name: last, type: python, action: stumble}
+""",
+    )
+    (folder / "note.txt").write_text("old")
+    assert detent("workflow", "run", "files").code == 0
+    assert (folder / "note.txt").read_text() == "new"
+    (folder / "trouble").touch()
+    assert detent("workflow", "run", "files", "--from", "spot").code == 1
+    assert (folder / "note.txt").read_text() == "old"
+
+
+def test_a_checkpoint_of_other_inputs_or_of_nobody_is_refused(detent, folder):
+    detent("workflow", "run", "line")
+    said = detent("workflow", "run", "line", "--from", "spot", "-i", "who=Bob")
+    assert said.code == 2
+    assert "was saved with other inputs" in said.err
+    said = detent("workflow", "run", "line", "--from", "sport")
+    assert said.code == 2
+    assert "Did you mean 'spot'? Saved: spot." in said.err
+    assert len(log(folder)) == 2
+
+
+def test_a_checkpoint_with_nothing_after_it_is_refused(detent, folder):
+    write(
+        folder,
+        "line",
+        LINE.replace(
+            "  - {name: last, type: python, action: stumble}\n", "  - {name: end, type: checkpoint}\n"
+        ),
+    )
+    detent("workflow", "run", "line")
+    said = detent("workflow", "run", "line", "--from", "end")
+    assert said.code == 2
+    assert "nothing is left to be done" in said.err
+
+
+# -- one step -----------------------------------------------------------------------------------------------
+
+
+def test_one_step_alone_by_name_and_by_number(detent, folder):
+    said = detent("workflow", "run", "line", "--step", "two", "-i", "who=Ada")
+    assert said.code == 0
+    assert "(step 'two' alone)" in said.lines[0]
+    assert detent("workflow", "run", "line", "--step", "1").code == 0
+    assert log(folder) == ["+two Ada", "+one you"]
+
+
+def test_one_step_ignores_its_when_and_reads_other_steps_from_a_run(detent, folder):
+    write(
+        folder,
+        "reads",
+        """
+version: "1.0"
+name: reads
+inputs: {names: {type: array, default: [x, y]}}
+steps:
+  - {name: one, type: python, action: put, kwargs: {text: hello}}
+  - name: two
+    type: python
+    action: put
+    when: "false"
+    kwargs: {text: "${{ steps.one.output.text }} again"}
+  - name: each
+    type: loop
+    for_each: inputs.names
+    steps:
+      - {name: inner, type: python, action: put, kwargs: {text: "${{ item }} ${{ steps.one.output.text }}"}}
+""",
+    )
+    assert detent("workflow", "run", "reads", "--id", "r1").code == 0
+    (folder / "log.txt").unlink()
+    said = detent("workflow", "run", "reads", "--step", "two")
+    assert said.code == 1
+    assert "step 'one'" in said.out
+    assert detent("workflow", "run", "reads", "--step", "two", "--from-run", "r1").code == 0
+    assert detent("workflow", "run", "reads", "--step", "inner", "--from-run", "r1.each[1]").code == 0
+    assert log(folder) == ["+hello again", "+y hello"]
+    detent("workflow", "run", "line", "--id", "other")
+    said = detent("workflow", "run", "reads", "--step", "two", "--from-run", "other")
+    assert said.code == 2
+    assert "not of workflow 'reads'" in said.err
+
+
+# -- waiting ------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_waits_says_so_and_release_goes_on_with_the_whole(detent, folder):
+    """D-78: a wait is exit code 0."""
+    said = detent("workflow", "run", "asking", "--id", "r1")
+    assert said.code == 0
+    assert said.lines[-2:] == [
+        "waiting: Is b fine?", "  detent release 'r1.each[1]' yes   (or: no)",
+    ]  # fmt: skip
+    assert detent("workflow", "run", "asking").lines[-2:] == said.lines[-2:], "it still waits"
+    refused = detent("resume", "r1")
+    assert refused.code == 2
+    assert "waits for r1.each[1]" in refused.err
+    released = detent("release", "r1.each[1]", "yes")
+    assert released.code == 0
+    assert any(line.split()[:2] == ["✓", "after"] for line in released.lines)
+    assert detent("show", "r1", "--json").json["status"] == "succeeded"
+    assert sorted(log(folder)) == ["+a", "+after", "+b"]
+
+
+def test_a_parent_whose_child_was_answered_elsewhere_can_be_resumed(detent, folder):
+    detent("workflow", "run", "asking", "--id", "r1")
+    detent("release", "r1.each[1]", "yes", "--detach")
+    assert detent("resume", "r1.each[1]").code == 0
+    assert detent("show", "r1", "--json").json["status"] == "succeeded"
+
+
+def test_cancel_ends_it_and_with_rollback_undoes_what_was_done(detent, folder):
+    """D-69"""
+    detent("workflow", "run", "asking", "--id", "r1")
+    said = detent("cancel", "r1", "--rollback")
+    assert said.code == 0
+    assert sorted(line.strip() for line in said.lines if "↶" in line) == [
+        "↶ each/[0]/put: unput", "↶ each/[1]/put: unput",
+    ]  # fmt: skip
+    assert sorted(log(folder)) == ["+a", "+b", "-a", "-b"]
+    assert detent("show", "r1", "--json").json["status"] == "cancelled"
+    assert detent("show", "r1.each[1]", "--json").json["status"] == "cancelled"
+    detent("workflow", "run", "asking", "--id", "r2")
+    assert detent("cancel", "r2").code == 0
+    assert len(log(folder)) == 6, "without it nothing is undone"
+    refused = detent("cancel", "r2", "--rollback")
+    assert "already ended" in refused.err
+
+
+# -- the engine's commands ----------------------------------------------------------------------------------
+
+
+def test_runs_show_why_diagram_and_fork_work_on_runs_and_what_is_below_them(detent, folder):
+    detent("workflow", "run", "deep", "--id", "r1", "-i", 'names=["a"]')
+    assert [row["id"] for row in detent("runs", "--roots", "--json").json["runs"]] == ["r1"]
+    below = {row["id"]: row["flow"] for row in detent("runs", "--json").json["runs"]}
+    assert below == {"r1": "deep", "r1.each[0]": "deep.each", "r1.below": "part"}
+    for run in below:
+        assert detent("show", run).code == 0
+        assert detent("why", run).code == 0
+        assert detent("diagram", run).code == 0
+    (folder / "log.txt").unlink()
+    said = detent("fork", "r1", "--at", "below", "--id", "r2")
+    assert said.code == 0
+    assert log(folder) == ["+begin deep", "+end deep"]
+    assert detent("show", "r2.each[0]", "--json").json["status"] == "succeeded"
+
+
+def test_resume_takes_up_a_killed_run_and_one_below_it(detent, folder, killed):
+    killed("head b", "deep", "-i", 'names=["a", "b"]', "--id", "r1")
+    said = detent("resume", "r1")
+    assert said.code == 0
+    assert any(line.split()[:2] == ["✓", "head"] for line in said.lines)
+    assert log(folder).count("+head a") == 1
+
+
+def test_resume_all_takes_up_whole_families(detent, folder, killed):
+    killed("end deep", "deep", "-i", 'names=["a"]', "--id", "r1")
+    assert detent("resume", "--all").code == 0
+    assert detent("show", "r1", "--json").json["status"] == "succeeded"
+    assert log(folder) == ["+first", "+head a", "+tail a", "+begin deep", "+end deep"]
+
+
+# -- places -------------------------------------------------------------------------------------------------
+
+
+def test_a_file_outside_the_project_runs_waits_and_goes_on(detent, folder, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside") / "far.yaml"
+    outside.write_text(ASKING.replace("name: asking", "name: far"))
+    assert detent("workflow", "run", str(outside), "--id", "r1").code == 0
+    assert detent("release", "r1.each[1]", "yes").code == 0
+    assert detent("show", "r1", "--json").json["status"] == "succeeded"
+
+
+def test_a_run_whose_file_is_gone_can_be_looked_at_and_cancelled(detent, folder):
+    file = folder / "here.yaml"
+    file.write_text(ASKING.replace("name: asking", "name: here"))
+    detent("workflow", "run", "here.yaml", "--id", "r1")
+    file.unlink()
+    said = detent("release", "r1.each[1]", "yes")
+    assert said.code == 2
+    assert "was run from ./here.yaml, which is not there any more" in said.err
+    assert detent("workflow", "run", "here.yaml").code == 2
+    assert detent("show", "r1").code == 0
+    assert detent("why", "r1").code == 0
+    assert detent("cancel", "r1").code == 0
+
+
+def test_without_a_store_the_commands_say_so(detent, folder):
+    for command in (["runs"], ["show", "r1"], ["resume", "r1"], ["resume", "--all"]):
+        said = detent(*command)
+        assert said.code != 0
+        assert "There is no store at .detent/detent.db yet." in said.err
+    assert "None was saved yet" in detent("workflow", "run", "line", "--from", "spot").err
+
+
+# -- who performs the steps ---------------------------------------------------------------------------------
+
+
+def test_deterministic_reaches_everything_below(detent, folder):
+    """D-60"""
+    (folder / "detent.yaml").write_text(
+        "plugins: [shop.py]\nsteps:\n  end: {mode: agent, autonomy: consultant}\n"
+    )
+    result = detent("workflow", "run", "deep", "-i", 'names=["a"]', "--deterministic", "--json").json
+    (step,) = [one for one in result["step_results"] if one["path"] == "below/end"]
+    assert (step["dispatch"]["mode_used"], step["dispatch"]["forced"]) == ("deterministic", True)
+    assert not step["dispatch"].get("fallback_used")
+
+
+def test_shadow_names_steps_anywhere_in_the_file(detent, folder):
+    said = detent("workflow", "run", "deep", "-i", 'names=["a"]', "--shadow", "head,last", "--json")
+    assert said.code == 0
+    steps = {one["path"]: one["dispatch"] for one in said.json["step_results"]}
+    assert steps["each/[0]/head"]["shadow"] is True
+    assert not steps["first"].get("shadow")
+    assert detent("workflow", "run", "deep", "--shadow", "all", "-q").code == 0
+
+
+# -- long loops ---------------------------------------------------------------------------------------------
+
+
+def test_a_long_loop_says_how_far_it_is_and_what_failed(detent, folder):
+    write(
+        folder,
+        "long",
+        """
+version: "1.0"
+name: long
+inputs: {items: {type: array}}
+steps:
+  - name: each
+    type: loop
+    for_each: inputs.items
+    parallel: true
+    steps:
+      - {name: look, type: python, action: stumble, kwargs: {file: "${{ item }}"}}
+      - {name: say, type: python, action: echo, kwargs: {value: "${{ item }}"}}
+""",
+    )
+    (folder / "in.json").write_text(json.dumps({"items": [f"item-{n}" for n in range(300)]}))
+    said = detent("workflow", "run", "long", "--input-file", "in.json")
+    assert said.code == 0
+    assert len(said.lines) < 20
+    assert "    · 30 of 300" in said.lines
+    assert "    · 300 of 300" in said.lines
+    (folder / "item-250").touch()
+    said = detent("workflow", "run", "long", "--input-file", "in.json")
+    assert said.code == 1
+    assert len(said.lines) < 30
+    assert any("✗ each/[250]/look" in line and "item-250 is in the way" in line for line in said.lines)
+
+
+def test_lines_of_iterations_side_by_side_say_which_one(detent, folder):
+    said = detent("workflow", "run", "asking", "-i", 'names=["a", "c"]')
+    assert [line.split()[:3] for line in said.lines if " put " in f"{line} "] == [
+        ["✓", "[0]", "put"], ["✓", "[1]", "put"],
+    ]  # fmt: skip

@@ -1,0 +1,345 @@
+"""A real project to run actions in: files, git, programs, a web server; by code, or by scripted agents."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import inspect
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from detent.adapters.project import project_tools
+from detent.adapters.stores.memory import MemoryStore
+from detent.engine.context import call
+from detent.engine.dispatch_settings import DispatchSettings
+from detent.engine.engine import Engine
+from detent.engine.flow import Flow
+from detent.engine.outcome import Hold, Outcome
+from detent.engine.receipts import receipts_in
+from detent.engine.schemas import misfits
+from detent.engine.step import Step
+from detent.engine.tools import Tool
+from detent.flows.workflow.actions import SHIPPED
+from detent.flows.workflow.registry import Action, Registry
+from detent.flows.workflow.steps.python import telling
+from detent.kernel.autonomy import AutonomyLevel, StepMode
+from detent.kernel.dispatch import DispatchResult
+from detent.kernel.entries import EffectDone, Ended, Moved, Proposed
+from detent.kernel.machine import Machine
+from detent.kernel.plain import decode, to_plain
+from detent.kernel.policy import RetryPolicy
+from detent.kernel.run import Run
+from detent.kernel.status import Status
+from detent.kernel.step_config import StepConfig
+from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
+
+REGISTRY = Registry(*SHIPPED)
+WHEN = "2030-01-31T08:00:00+00:00"
+
+
+@dataclass
+class Done:
+    """How the run of one action went."""
+
+    run: Run
+    output: Any
+    entries: list[Any]
+    asked: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return self.run.status is Status.SUCCEEDED
+
+    @property
+    def error(self) -> str:
+        last = [one for one in self.entries if isinstance(one, Ended | Moved)][-1]
+        return (last.error if isinstance(last, Ended) else last.detail.get("error")) or ""
+
+    @property
+    def dispatch(self) -> DispatchResult:
+        (move,) = [one for one in self.entries if isinstance(one, Moved) and one.frm == "work"]
+        return DispatchResult.from_plain(move.detail)
+
+    @property
+    def performed(self) -> list[tuple[str, str]]:
+        """Tool and way of each effect."""
+        return [(one.tool, one.how) for one in self.entries if isinstance(one, EffectDone)]
+
+    @property
+    def proposal(self) -> Proposed | None:
+        found = [one for one in self.entries if isinstance(one, Proposed)]
+        return found[-1] if found else None
+
+
+@dataclass
+class Workshop:
+    """One project, the tools on it, and a store that lasts over several runs."""
+
+    folder: Path
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    webhook: str | None = None
+    environ: dict[str, str] = field(default_factory=dict)
+    store: MemoryStore = field(default_factory=MemoryStore)
+    clock: Any = None
+    around: Callable[[Tool], Tool] = field(default=lambda tool: tool)
+    engines: list[Engine] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.root = self.folder / "project"
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.state = self.root / ".detent"
+        home = self.folder / "home"
+        home.mkdir(exist_ok=True)
+        self.environ = {
+            **{name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ},
+            "HOME": str(home), "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": str(home / "gitconfig"),
+            "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_AUTHOR_DATE": WHEN,
+            "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.org", "GIT_COMMITTER_DATE": WHEN,
+            **self.environ,
+        }  # fmt: skip
+
+    # -- the project ----------------------------------------------------------------------------------------
+
+    def write(self, path: str, text: str | bytes = "") -> Path:
+        place = self.root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return place
+
+    def read(self, path: str) -> str:
+        return (self.root / path).read_bytes().decode()
+
+    def git(self, *args: str, cwd: Path | None = None) -> str:
+        ran = subprocess.run(
+            ["git", *args], cwd=cwd or self.root, env=self.environ, capture_output=True, check=True
+        )
+        return ran.stdout.decode("utf-8", "replace").strip()
+
+    def repository(self, *files: str) -> None:
+        """A repository whose first commit holds these files."""
+        self.git("init", "-q", "-b", "main")
+        for name in files or ("README.md",):
+            self.write(name, f"{name}\n")
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", "first")
+
+    def remote(self) -> Path:
+        """A bare repository, known as origin."""
+        bare = self.folder / "origin.git"
+        self.git("init", "-q", "--bare", str(bare), cwd=self.folder)
+        self.git("remote", "add", "origin", str(bare))
+        return bare
+
+    # -- running --------------------------------------------------------------------------------------------
+
+    def tools(self) -> list[Tool]:
+        def stages(names: list[str]) -> list[dict[str, Any]]:
+            """The project's checks."""
+            return [one for name in names for one in self.stages if one["name"] == name]
+
+        made = project_tools(
+            self.root, self.state, environ=self.environ, blobs=self.store.blob, webhook=self.webhook,
+            protected=[self.root / ".detent" / "detent.db"],
+        )  # fmt: skip
+        return [self.around(tool) for tool in (*made, Tool("validation.stages", stages, "query"))]
+
+    def flow(self, name: str) -> Flow:
+        """The flow whose only step is an action on the run's data."""
+        said = REGISTRY.actions.get(name)
+        machine: Machine[str] = Machine(
+            "actions", start="work", moves={"work": ["done"]}, ends={"done": Status.SUCCEEDED}
+        )
+        return Flow(machine, {"work": step_of(said)}, tools=self.tools())
+
+    async def run(
+        self, action_name: str, run_id: str | None = None, agent: Any = None, autonomy: str = "collaborator",
+        **kwargs: Any,
+    ) -> Done:  # fmt: skip
+        """Run an action once, by its handler or by an agent with these replies."""
+        dispatch, executor = DispatchSettings(), None
+        if agent is not None:
+            executor = ScriptedStepExecutor({action_name: [{**agent, "repeat": True}]})
+            config = StepConfig(
+                mode=StepMode.AGENT, autonomy=AutonomyLevel(autonomy), retry_policy=RetryPolicy(1, 0, 0)
+            )
+            dispatch = DispatchSettings(steps={action_name: config}, executors=ScriptedSource(executor))
+        options = {"clock": self.clock} if self.clock is not None else {}
+        engine = Engine(self.store, [self.flow(action_name)], dispatch=dispatch, **options)
+        self.engines.append(engine)
+        await engine.open()
+        data = {**kwargs, "__action": action_name}
+        run = await engine.run("actions", data, **({"run_id": run_id} if run_id else {}))
+        return await self.done(run, len(executor.calls) if executor else 0)
+
+    async def crashed(
+        self, action_name: str, tool_name: str, after: bool, run_id: str, **kwargs: Any
+    ) -> Done:
+        """Run an action whose worker dies before or after one tool acts, and have another take it up."""
+        reached = asyncio.Event()
+
+        def around(tool: Tool) -> Tool:
+            if tool.name != tool_name:
+                return tool
+
+            async def perform(*args: Any, **said: Any) -> Any:
+                if reached.is_set():
+                    return await call(tool.perform, tool.blocking, *args, **said)
+                if after:
+                    await call(tool.perform, tool.blocking, *args, **said)
+                reached.set()
+                await asyncio.Event().wait()
+
+            perform.__signature__ = inspect.signature(tool.perform)  # type: ignore[attr-defined]
+            return replace(tool, perform=perform, arguments=tool.schema)
+
+        self.around = around
+        first = Engine(self.store, [self.flow(action_name)])
+        await first.open()
+        await first.start("actions", {**kwargs, "__action": action_name}, run_id=run_id)
+        await reached.wait()
+        await first.stop(grace=0)
+        second = Engine(self.store, [self.flow(action_name)])
+        self.engines.append(second)
+        await second.open()
+        await second.resume(run_id)
+        return await self.done(await second.finish(run_id))
+
+    async def done(self, run: Run, asked: int = 0) -> Done:
+        entries = [entry.body for entry in await self.store.entries(run.id, 0, 100_000)]
+        return Done(run, run.data.get("output"), entries, asked)
+
+    async def close(self) -> None:
+        for engine in self.engines:
+            await engine.stop(grace=0)
+
+    async def truth(self, done: Done) -> dict[str, Any]:
+        """A reply that proposes and answers exactly what a handler did."""
+        proposal = done.proposal
+        effects = REGISTRY.actions.get(str(done.run.data["__action"])).effects
+        if proposal is None:
+            return {"output": {"output": done.output} if effects else done.output}
+        calls, later = [], []
+        for one in proposal.effects:
+            args = one["args"]
+            if set(args) == {"$blob", "size"}:
+                raw = await self.store.blob(args["$blob"])
+                assert raw is not None
+                args = decode(raw)
+            said = {"tool": one["tool"], "args": args}
+            # What refers to a receipt cannot go through the toolbox.
+            (later if receipts_in(args) else calls).append(said)
+        answer = {"output": proposal.outcome["set"]["output"], **({"effects": later} if later else {})}
+        return {"output": answer, "calls": calls}
+
+    def lie(self, done: Done) -> dict[str, Any]:
+        """A reply of the right shape that says something else and does nothing."""
+        wrong = {name: _other(value) for name, value in done.output.items()}
+        effects = REGISTRY.actions.get(str(done.run.data["__action"])).effects
+        return {"output": {"output": wrong} if effects else wrong}
+
+
+def _other(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    if isinstance(value, dict):
+        return {name: _other(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return value[:-1]
+    return f"{value}?" if isinstance(value, str) and value not in ("file", "webhook") else value
+
+
+def _lands(said: Action) -> dict[str, Any]:
+    """Where an action's output goes; one that tells something concludes."""
+    if said.tells is None:
+        return {"into": "output"}
+    return {"conclude": telling(said, lambda ctx, output: Outcome(set={"output": output}))}
+
+
+def step_of(said: Action) -> Step:
+    """An action as the step of a flow: its inputs are the run's data, its output goes to `output`."""
+
+    async def handler(ctx: Any) -> Any:
+        given = await inputs(ctx)
+        value = await (said.handler(ctx, **given) if said.wants_context else said.handler(**given))
+        return Outcome(hold=value) if isinstance(value, Hold) else value
+
+    async def inputs(ctx: Any) -> dict[str, Any]:
+        data = to_plain(ctx.data)
+        return {name: data[name] for name in said.parameters if name in data}
+
+    return Step(
+        said.name, handler, said.intent, effects=said.effects, queries=said.queries, inputs=inputs,
+        output_schema=said.output_schema, **_lands(said), opaque=said.opaque, repeatable=said.repeatable,
+        compare=said.compare, validator=said.validator, max_autonomy=said.max_autonomy,
+    )  # fmt: skip
+
+
+def fits(name: str, output: Any) -> list[str]:
+    """What is wrong with an output under its action's schema."""
+    return misfits(output, REGISTRY.actions.get(name).output_schema)
+
+
+__all__ = ["REGISTRY", "Done", "Site", "Workshop", "fits", "step_of"]
+
+
+# -- the web ------------------------------------------------------------------------------------------------
+
+
+class Site:
+    """A web server on this machine. Pages are `(status, headers, body)` by path, or functions giving it."""
+
+    def __init__(self, pages: Mapping[str, Any]) -> None:
+        self.pages = dict(pages)
+        self.seen: list[tuple[str, str, dict[str, str], bytes]] = []
+        site = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.answer()
+
+            def do_POST(self) -> None:
+                self.answer()
+
+            def answer(self) -> None:
+                length = int(self.headers.get("content-length") or 0)
+                body = self.rfile.read(length)
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                site.seen.append((self.command, self.path, headers, body))
+                page = site.pages.get(self.path, (404, {}, b"none"))
+                status, extra, raw = page() if callable(page) else page
+                try:
+                    self.send_response(status)
+                    for name, value in extra.items():
+                        self.send_header(name, value)
+                    if not isinstance(raw, bytes):
+                        self.end_headers()
+                        for piece in raw:
+                            self.wfile.write(piece)
+                        return
+                    self.send_header("content-length", str(len(raw)))
+                    self.end_headers()
+                    self.wfile.write(raw)
+                except (BrokenPipeError, ConnectionResetError):
+                    pass
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.thread = threading.Thread(
+            target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
+        self.thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()

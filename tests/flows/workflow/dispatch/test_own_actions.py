@@ -1,0 +1,508 @@
+"""A project's own actions, agents, generators, context builders, prerequisites and stages, used in workflows.
+
+The plugin is the one that the documentation shows, with bodies that do what it promises.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+
+import pytest
+
+from detent.cli.main import run as detent
+from detent.flows.workflow.preflight import PrerequisitesMissing
+from detent.flows.workflow.problems import WorkflowFileError
+from detent.kernel.autonomy import AutonomyLevel, FallbackReason, StepMode
+from detent.kernel.errors import ConfigurationError
+from detent.kernel.status import Status
+from detent.runtime.settings import SettingsError
+from detent.testing.scripted import ScriptedStepExecutor
+
+SHOP = '''
+import csv
+import io
+import json
+import os
+from dataclasses import dataclass
+from typing import TypedDict
+
+from detent import (
+    CompareRules,
+    StepContext,
+    action,
+    agent,
+    context_builder,
+    generator,
+    prerequisite,
+    validation_stage,
+)
+
+CALLS = []
+
+
+@dataclass
+class ImportReport:
+    inserted: int
+    updated: int
+    duration_ms: float
+
+
+class Review(TypedDict):
+    verdict: str
+    remarks: list[str]
+
+
+@action("import_orders", intent="Bring the day's orders from the shop export into the order table.",
+        effects=["db.upsert"], output_schema=ImportReport, rollback="restore_rows",
+        compare=CompareRules(ignore=["/duration_ms"]), max_autonomy="consultant")
+async def import_orders(ctx: StepContext, path: str, table: str = "orders") -> ImportReport:
+    CALLS.append(("import_orders", path, table, ctx.step_path))
+    text = (await ctx.query("files.read", path=path))["text"]
+    header, *rows = csv.reader(io.StringIO(text))
+    lines = list(range(2, len(rows) + 2))
+    batch = ctx.keep(json.dumps({"columns": header, "rows": rows, "lines": lines}))
+    done = ctx.propose("db.upsert", database="shop.db", table=table, key=header[0], batch=batch)
+    ctx.emit(f"{len(rows)} orders", "success")
+    return ImportReport(done.inserted, done.updated, ctx.clock.elapsed())
+
+
+@agent("reviewer", instructions="You review what changed in the shop.", tools=["files.read"],
+       output_schema=Review)
+class Reviewer:
+    def __call__(self, context):
+        return f"Review {', '.join(context['files'])}."
+
+
+@agent("clerk", instructions="You answer in one word.")
+def clerk(context):
+    return None
+
+
+@generator("shop_notes", prompt_file="shop_notes.md")
+def shop_notes(ctx, version: str, files=()) -> str:
+    """Tell customers what is new in the shop."""
+    CALLS.append(("shop_notes", version))
+    return f"# {version}\\n" + "\\n".join(f"- {one}" for one in files)
+
+
+@context_builder("changed_files")
+async def changed_files(ctx):
+    found = await ctx.query("files.list", pattern="*.csv")
+    return {"files": found["files"], "version": "1.2"}
+
+
+@prerequisite("vpn", remediation="Connect to the VPN.")
+def vpn():
+    return ("SHOP_VPN" in os.environ), "the VPN is down"
+
+
+docs = validation_stage("docs", command=["true"])
+
+
+@validation_stage("prices", command=["sh", "-c", "test -f orders.csv"])
+def prices():
+    """Put above a function, the stage is found with it."""
+'''
+WORKFLOW = """
+name: shop
+inputs: {path: {type: string, default: orders.csv}}
+steps:
+  - {name: load, type: python, action: import_orders, args: ["${{ inputs.path }}"], requires: [vpn]}
+  - {name: review, type: agent, agent: reviewer, context: changed_files}
+  - {name: notes, type: generate, generator: shop_notes, context: changed_files}
+  - {name: check, type: validate, stages: [docs, prices]}
+outputs:
+  inserted: "${{ steps.load.output.inserted }}"
+  verdict: "${{ steps.review.output.verdict }}"
+  notes: "${{ steps.notes.output }}"
+  checked: "${{ steps.check.output.success }}"
+"""
+REVIEW = {"verdict": "fine", "remarks": []}
+NOTES = "# 1.2\n- orders.csv"
+
+
+@pytest.fixture
+def shop(project, monkeypatch):
+    monkeypatch.setenv("SHOP_VPN", "up")
+    project.plugin(SHOP)
+    (project.folder / "shop_notes.md").write_text("Write as to an old friend.\n")
+    (project.folder / "orders.csv").write_text("id,what\n1,lamp\n2,chair\n")
+    project.workflow(WORKFLOW)
+    project.settings()
+    return project
+
+
+def script(**more):
+    return {
+        "review": [{"output": REVIEW, "repeat": True}], "notes": [{"error": "crash", "repeat": True}], **more
+    }  # fmt: skip
+
+
+def orders(project):
+    with sqlite3.connect(project.folder / "shop.db") as link:
+        return link.execute("SELECT id, what FROM orders ORDER BY id").fetchall()
+
+
+class TestThePluginOfTheDocumentation:
+    async def test_everything_in_it_is_used_by_a_workflow(self, shop):
+        """D-76, 2.10: action, agent, generator, context builder, prerequisite and both forms of a stage."""
+        ran = await shop.run("shop", script=script())
+        assert ran.run.status is Status.SUCCEEDED, ran.result.error
+        assert ran.result.final_output == {
+            "inserted": 2, "verdict": "fine", "notes": NOTES, "checked": True,
+        }  # fmt: skip
+        assert orders(shop) == [("1", "lamp"), ("2", "chair")]
+        assert shop.acts.CALLS[0] == ("import_orders", "orders.csv", "orders", "load")
+
+    async def test_the_effect_is_undone_by_the_rollback_the_action_names(self, shop):
+        """D-76: the workflow fails after it."""
+        shop.workflow(WORKFLOW.replace("stages: [docs, prices]", "stages: [docs, never]"))
+        shop.settings(validation={"stages": {"never": {"command": ["false"]}}})
+        shop.workflow(
+            WORKFLOW.replace("[docs, prices]", "[docs, never]").replace(
+                "import_orders, args", "import_orders, rollback: take_back, args"
+            )
+        )
+        (shop.folder / "acts.py").write_text(
+            SHOP
+            + """
+@action("take_back", intent="Take the imported orders back out of the order table.")
+def take_back(inserted, path=None):
+    CALLS.append(("take_back", inserted, path))
+"""
+        )
+        ran = await shop.run("shop", script=script())
+        assert ran.run.status is Status.FAILED
+        assert shop.acts.CALLS[-1] == ("take_back", 2, "orders.csv")
+
+    async def test_a_missing_prerequisite_stops_it_before_anything_is_done(self, shop, monkeypatch):
+        """D-72, D-76."""
+        monkeypatch.delenv("SHOP_VPN")
+        with pytest.raises(PrerequisitesMissing, match=r"(?s)the VPN is down.*Connect to the VPN"):
+            await shop.run("shop", script=script())
+        assert shop.acts.CALLS == []
+
+    async def test_the_action_can_be_an_agents_and_what_varies_is_not_compared(self, shop):
+        """D-16, D-76: `/duration_ms` is ignored, the effect is compared and performed once."""
+        first = await shop.run("shop", script=script())
+        (shop.folder / "shop.db").unlink()
+        shop.store = None
+        proposal = next(body for body in await journal(first, "load") if type(body).__name__ == "Proposed")
+        effect = proposal.effects[0]
+        ref = effect["key"]
+        answer = {
+            "output": {
+                "inserted": {"$receipt": f"{ref}.inserted"}, "updated": {"$receipt": f"{ref}.updated"},
+                "duration_ms": 99999.0,
+            }
+        }  # fmt: skip
+        calls = [{"tool": "db.upsert", "args": effect["args"]}]
+        shop.settings(steps={"load": {"mode": "agent"}})
+        ran = await shop.run("shop", script=script(load=[{"output": answer, "calls": calls}]))
+        assert ran.dispatch("load").mode_used is StepMode.AGENT, ran.moves["load"].detail
+        assert ran.output("load") == {"inserted": 2, "updated": 0, "duration_ms": 99999.0}
+        assert ran.effects.count(("db.upsert", "performed")) == 1
+        assert orders(shop) == [("1", "lamp"), ("2", "chair")]
+        assert ran.executor.calls[0].tools == ("db.upsert",)
+
+    def test_more_trust_than_it_advises_is_pointed_out(self, shop, monkeypatch, capsys):
+        """W006: `max_autonomy` is advice."""
+        monkeypatch.chdir(shop.folder)
+        shop.settings(steps={"load": {"mode": "agent", "autonomy": "approver"}})
+        assert detent(["workflow", "validate", "shop"]) == 0
+        said = capsys.readouterr()
+        assert "W006" in said.out + said.err
+
+    def test_a_name_that_ships_cannot_be_taken(self, project):
+        """2.10: an error that names both places."""
+        project.plugin(
+            "from detent import generator\n"
+            '@generator("release_notes", intent="Tell everybody what is new in here.")\n'
+            "def mine() -> str:\n    return ''\n",
+            "mine",
+        )
+        project.settings()
+        with pytest.raises(ConfigurationError, match=r"generators.*mine\.py") as refused:
+            _ = project.open().registry
+        assert "detent.flows.workflow" in str(refused.value)
+
+    def test_the_plugin_is_listed_with_intent_effects_and_origin(self, shop, monkeypatch, capsys):
+        """2.10: `detent workflow actions`."""
+        monkeypatch.chdir(shop.folder)
+        assert detent(["workflow", "actions", "import_orders"]) == 0
+        said = capsys.readouterr().out
+        for part in ("Bring the day's orders", "db.upsert", "acts.py", "consultant", "restore_rows"):
+            assert part in said
+
+
+class TestAgentSteps:
+    async def test_an_agent_gets_its_instructions_its_prompt_and_the_built_context(self, shop):
+        """2.3, D-76."""
+        ran = await shop.run("shop", script=script())
+        asked = next(call for call in ran.executor.calls if call.step_name == "review")
+        assert asked.agent_name == "reviewer"
+        assert asked.instructions.endswith("You review what changed in the shop.")
+        assert '"task": "Review orders.csv."' in asked.prompt
+        assert '"version": "1.2"' in asked.prompt
+        assert asked.tools == ("files.read",)
+        assert ran.heard.sequence("review") == "S C"
+
+    @pytest.mark.parametrize(
+        ("reply", "error"),
+        [
+            ({"error": "crash"}, "RuntimeError"),
+            ({"output": {"verdict": 7}}, "OutputSchemaValidationError"),
+            ({"text": "It looks fine to me."}, "OutputSchemaValidationError"),
+            ({"output": {"success": False}}, "StepFailed"),
+        ],
+    )
+    async def test_its_failure_is_the_steps_and_nothing_is_tried_instead(self, shop, reply, error):
+        """D-29, US3.4."""
+        ran = await shop.run("shop", script=script(review=[{**reply, "repeat": True}]))
+        assert ran.run.status is Status.FAILED
+        assert error in ran.result.error
+        assert ran.heard.named("dispatch.fallback", "review") == []
+        assert len(ran.heard.named("dispatch.failed", "review")) == 1
+
+    async def test_without_an_executor_it_fails_and_says_what_is_missing(self, shop):
+        """D-29, W005."""
+        ran = await shop.run("shop")
+        assert ran.run.status is Status.FAILED
+        assert "needs an agent: no executor is configured" in ran.result.error
+
+    async def test_the_settings_of_an_agent_apply_by_its_name(self, shop):
+        """1.3, D-53: `agents` chooses the model; a step's own entry beats it."""
+        shop.settings(
+            agents={"reviewer": {"model_id": "big", "temperature": 0.5}, "dispatch": {"model_id": "small"}},
+            steps={"review": {"temperature": 0.25}, "load": {"mode": "agent", "max_retries": 0}},
+        )
+        ran = await shop.run("shop", script=script(load=[{"error": "crash"}]))
+        asked = {call.step_name: call.config for call in ran.executor.calls}
+        assert (asked["review"].model_id, asked["review"].temperature) == ("big", 0.25)
+        assert asked["load"].model_id == "small"
+        assert asked["notes"].model_id == "small"
+
+    async def test_an_agent_nobody_registered_cannot_be_configured(self, shop):
+        """D-54, E025."""
+        shop.settings(agents={"revewer": {"model_id": "big"}})
+        with pytest.raises((SettingsError, WorkflowFileError), match="revewer"):
+            await shop.run("shop", script=script())
+
+    async def test_a_prompt_suffix_and_fewer_tools_reach_it_too(self, shop):
+        """1.2: agent-only fields on a step that is an agent's by nature."""
+        shop.settings(steps={"review": {"prompt_suffix": "Be kind.", "allowed_tools": []}})
+        ran = await shop.run("shop", script=script())
+        asked = next(call for call in ran.executor.calls if call.step_name == "review")
+        assert asked.instructions.endswith("Be kind.")
+        assert asked.tools == ()
+
+    @pytest.mark.parametrize("where", ["steps", "file"])
+    async def test_mode_deterministic_is_refused_before_anything_runs(self, shop, where):
+        """E021: there is no handler."""
+        if where == "steps":
+            shop.settings(steps={"workflow/shop/review": {"mode": "deterministic"}})
+        else:
+            shop.workflow(
+                WORKFLOW.replace("agent: reviewer,", "agent: reviewer, config: {mode: deterministic},")
+            )
+        with pytest.raises(WorkflowFileError, match="E021"):
+            await shop.run("shop", script=script())
+
+    async def test_an_agent_without_a_prompt_of_its_own_gets_the_context_alone(self, shop):
+        """2.10: a function that gives nothing adds nothing."""
+        shop.workflow(
+            "name: ask\nsteps:\n  - {name: word, type: agent, agent: clerk, context: {day: monday},"
+            " output_schema: {type: object, required: [word]}}\n"
+        )
+        ran = await shop.run("ask", script={"word": [{"output": {"word": "yes"}}]})
+        assert ran.run.status is Status.SUCCEEDED
+        assert '"task"' not in ran.executor.calls[0].prompt
+        assert ran.result.final_output == {"word": "yes"}
+
+
+class TestGenerateSteps:
+    async def test_a_generator_is_asked_as_an_agent_with_its_prompt_file(self, shop):
+        """2.3, 2.10: the docstring is its intent, the file stands beside the plugin."""
+        ran = await shop.run("shop", script=script(notes=[{"text": "Dear friend, there are chairs."}]))
+        assert ran.output("notes") == "Dear friend, there are chairs."
+        asked = next(call for call in ran.executor.calls if call.step_name == "notes")
+        assert "Tell customers what is new in the shop." in asked.instructions
+        assert "Write as to an old friend." in asked.instructions
+        assert "Answer with the text alone" in asked.prompt
+        assert ("shop_notes", "1.2") not in shop.acts.CALLS
+
+    @pytest.mark.parametrize(
+        ("reply", "reason"),
+        [
+            ({"error": "crash"}, "exception"),
+            ({"error": "timeout"}, "timeout"),
+            ({"output": {"no": "text"}}, "schema_violation"),
+            ({"output": "x", "success": False}, "exception"),
+        ],
+    )
+    async def test_its_handler_writes_the_text_where_the_model_does_not(self, shop, reply, reason):
+        """1.7: falls back, on the same inputs."""
+        shop.settings(steps={"notes": {"timeout": 0.02, "max_retries": 0}})
+        ran = await shop.run("shop", script=script(notes=[{**reply, "repeat": True}]))
+        assert ran.run.status is Status.SUCCEEDED
+        assert ran.output("notes") == NOTES
+        assert ran.dispatch("notes").fallback_reason is FallbackReason(reason)
+        assert shop.acts.CALLS.count(("shop_notes", "1.2")) == 1
+
+    async def test_its_handler_writes_the_text_where_there_is_no_model(self, shop):
+        """1.7."""
+        shop.workflow(
+            "name: only\nsteps:\n"
+            "  - {name: notes, type: generate, generator: shop_notes, context: {version: '3'}}\n"
+        )
+        ran = await shop.run("only")
+        assert ran.result.final_output == "# 3\n"
+        assert ran.dispatch("notes").fallback_reason is FallbackReason.NO_EXECUTOR
+
+    @pytest.mark.parametrize("mode", [None, "agent", "deterministic"])
+    async def test_mode_means_nothing_to_it(self, shop, mode):
+        """D-08, FR-002: a debug event says so, and nothing else changes."""
+        shop.settings(**({"steps": {"notes": {"mode": mode}}} if mode else {}))
+        ran = await shop.run("shop", script=script(notes=[{"text": "Dear friend."}]))
+        assert ran.output("notes") == "Dear friend."
+        told = ran.heard.named("dispatch.mode_ignored", "notes")
+        assert [(one.level, one["step_type"]) for one in told] == (
+            [(logging.DEBUG, "generate")] if mode else []
+        )
+        assert ran.dispatch("notes").autonomy_level is AutonomyLevel.APPROVER
+
+    async def test_a_missing_prompt_file_is_told_before_anything_runs(self, shop):
+        """2.10: which generator, and which file."""
+        (shop.folder / "shop_notes.md").unlink()
+        with pytest.raises(ConfigurationError, match=r"shop_notes.*shop_notes\.md"):
+            await shop.run("shop", script=script())
+        assert shop.acts.CALLS == []
+
+    async def test_a_failing_handler_after_a_failing_model_names_both(self, shop):
+        """D-30."""
+        shop.workflow(
+            "name: only\nsteps:\n"
+            "  - {name: notes, type: generate, generator: shop_notes, context: {files: []}}\n"
+        )
+        ran = await shop.run("only", script={"notes": [{"error": "crash"}]})
+        assert ran.run.status is Status.FAILED
+        assert "RuntimeError" in ran.result.error
+        assert "version" in ran.result.error
+
+
+class TestContracts:
+    ODD = '''
+from typing import Any
+from detent import Hold, action, StepContext
+
+CALLS = []
+
+
+class Own:
+    """A class of its own, which no schema describes."""
+
+    def __init__(self, n):
+        self.n = n
+
+
+@action("vague", intent="Give something of which nobody has said what it is.")
+def vague(n: int = 1):
+    return {"n": n}
+
+
+@action("anything", intent="Give something that may be of any kind at all.")
+def anything(n: int = 1) -> Any:
+    return [n]
+
+
+@action("waits", intent="Give something now, or perhaps a little while later.")
+def waits(ctx: StepContext, n: int = 1) -> dict | Hold:
+    return {"n": n}
+
+
+@action("owned", intent="Give something of a class that only this plugin knows.")
+def owned(n: int = 1) -> "Own | dict":
+    return {"n": n}
+
+
+@action("numbers", intent="Give back the numbers that were given, in a tuple.")
+def numbers(n: int = 1) -> tuple[int, ...]:
+    return (n, n)
+
+
+@action("nothing", intent="Do whatever is to be done and give nothing back.")
+def nothing(n: int = 1) -> None:
+    CALLS.append(n)
+'''
+
+    @pytest.mark.parametrize(
+        ("action", "answer"),
+        [
+            ("vague", {"n": 1}), ("anything", [1]), ("waits", {"n": 1}), ("owned", {"n": 1}),
+            ("numbers", [1, 1]), ("nothing", None),
+        ],
+    )  # fmt: skip
+    @pytest.mark.parametrize("level", ["collaborator", "consultant", "approver"])
+    async def test_whatever_an_action_says_it_returns_an_agent_can_stand_in(
+        self, project, action, answer, level
+    ):
+        """D-03: an annotation that no agent could be told is not told."""
+        project.plugin(self.ODD)
+        project.workflow(f"name: odd\nsteps:\n  - {{name: work, type: python, action: {action}}}\n")
+        project.settings()
+        plain = await project.run("odd")
+        project.settings(steps={"work": {"mode": "agent", "autonomy": level}})
+        ran = await project.run("odd", script={"work": [{"output": answer}]})
+        assert ran.dispatch("work").mode_used is StepMode.AGENT, ran.moves["work"].detail
+        assert ran.run.data == plain.run.data
+
+    async def test_a_dataclass_that_says_it_did_not_succeed_fails_the_step(self, project):
+        """D-36: as a mapping would."""
+        project.plugin(
+            "from dataclasses import dataclass\nfrom detent import action\nCALLS = []\n"
+            "@dataclass\nclass Report:\n    success: bool\n    error: str\n"
+            '@action("try_it", intent="Try to do it and report how that went.")\n'
+            'def try_it() -> Report:\n    return Report(False, "no luck")\n'
+            '@action("try_there", intent="Try to do it out there and report how it went.", opaque=True)\n'
+            'def try_there() -> Report:\n    return Report(False, "no luck")\n'
+        )
+        for action in ("try_it", "try_there"):
+            project.workflow(f"name: one\nsteps:\n  - {{name: work, type: python, action: {action}}}\n")
+            project.settings()
+            ran = await project.run("one")
+            assert ran.run.status is Status.FAILED
+            assert "no luck" in ran.result.error
+
+    async def test_a_step_may_narrow_its_actions_contract_in_the_file(self, project):
+        """2.3: `output_schema` of the step, as JSON Schema."""
+        project.workflow(
+            """
+            name: narrow
+            steps:
+              - name: work
+                type: python
+                action: echo
+                kwargs: {value: 3}
+                output_schema: {type: object, required: [value], properties: {value: {type: integer}}}
+        """.replace("\n            ", "\n")
+        )
+        project.settings(steps={"work": {"mode": "agent", "autonomy": "approver", "max_retries": 0}})
+        ran = await project.run("narrow", script={"work": [{"output": {"value": "three"}}]})
+        assert ran.dispatch("work").fallback_reason is FallbackReason.SCHEMA_VIOLATION
+        assert ran.output("work") == {"value": 3}
+
+
+async def journal(ran, step):
+    return [
+        entry.body
+        for entry in await ran.engine.store.entries(ran.run.id, 0, 10_000)
+        if getattr(entry.body, "step", None) == step
+    ]
+
+
+def test_an_agent_without_an_executor_class_is_still_an_executor():
+    """D-14: the protocol is what counts."""
+    from detent import StepExecutor
+
+    assert isinstance(ScriptedStepExecutor([{"output": 1}]), StepExecutor)

@@ -1,6 +1,7 @@
 """Every decision comes with its reason, its grounds, its maker and what else was possible."""
 
 import json
+from dataclasses import replace
 
 from detent.insight.why import render, why
 from detent.kernel.budget import Spend
@@ -73,6 +74,21 @@ async def test_a_child_is_named_where_it_was_waited_for():
     lines, _ = await journal(claims(), {"serial": "A1"}, run_id="r1")
     second = of_kind(why(lines), "move")[1]
     assert second.children == ("r1.check: succeeded",)
+
+
+async def test_of_many_children_those_that_did_not_succeed_are_shown_and_how_many_there_were():
+    lines, _ = await journal(claims(), {"serial": "A1"}, run_id="r1")
+    second = of_kind(why(lines), "move")[1]
+    good = tuple(f"r1.each[{n}]: succeeded" for n in range(500))
+    shown = [line.split(None, 1) for line in render([replace(second, children=good)]).splitlines()]
+    assert [line[1] for line in shown if line[:1] == ["child"]] == [
+        *good[:3], "… 500 in all, 0 of them not succeeded",
+    ]  # fmt: skip
+    mixed = (*good, "r1.each[500]: failed")
+    shown = [line.split(None, 1) for line in render([replace(second, children=mixed)]).splitlines()]
+    assert [line[1] for line in shown if line[:1] == ["child"]] == [
+        "r1.each[500]: failed", "… 501 in all, 1 of them not succeeded",
+    ]  # fmt: skip
 
 
 async def test_a_fallback_is_a_decision_of_its_own():

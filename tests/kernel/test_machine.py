@@ -10,7 +10,7 @@ import pytest
 
 from detent.kernel.errors import DefinitionError, GuardRefusedError, InvalidTransitionError
 from detent.kernel.guards import Guard, when
-from detent.kernel.machine import Machine, Move, Problem, difference
+from detent.kernel.machine import Machine, Move, Problem, changes, difference
 from detent.kernel.status import Status
 
 
@@ -251,6 +251,20 @@ class TestDifference:
         assert difference(old, new) == [
             "steps a: 1 → 2", "steps b: 1 → None", "steps c: None → 1", "note: x → y",
         ]  # fmt: skip
+
+    def test_lists_of_named_things_are_compared_by_name_and_values_are_short(self):
+        one, two, three = ({"name": name, "with": {"x": 1}} for name in ("one", "two", "three"))
+        other = {"name": "two", "with": {"x": "y" * 200}, "of": [{"k": 1}, {"k": 2}]}
+        old = {"steps": [one, {**two, "of": [{"k": 1}, {"k": 3}]}, three]}
+        assert changes(old, {"steps": [other, one, {"name": "four"}]}) == [
+            "steps three: removed",
+            "steps four: added",
+            f"steps two with x: 1 → {'y' * 79}…",
+            "steps two of [1] k: 3 → 2",
+            "steps reordered: one, two → two, one",
+        ]
+        assert changes([1, 2], [1, 3], "list") == ["list: [1, 2] → [1, 3]"]
+        assert changes({"a": 1}, {"a": 1}) == []
 
     def test_the_label_of_a_move_and_the_order_of_states_are_told_too(self):
         """Both stand in the fingerprint, so a refusal must be able to say them."""

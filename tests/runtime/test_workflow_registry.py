@@ -107,9 +107,7 @@ def test_the_environment_can_say_all_of_it(tmp_path):
 
 
 def test_a_notice_file_starts_from_the_folder_of_the_file_that_names_it(tmp_path):
-    said = WorkflowSettings.read(
-        settings_of(tmp_path, "notify: {folder: out/notices, webhook_env: HOOK}")
-    )
+    said = WorkflowSettings.read(settings_of(tmp_path, "notify: {folder: out/notices, webhook_env: HOOK}"))
     assert (said.notify_folder, said.notify_webhook_env) == (tmp_path / "out" / "notices", "HOOK")
 
 

@@ -6,7 +6,7 @@ change from outside (migration, fork, reopening).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
@@ -424,6 +424,19 @@ def render(decisions: Iterable[Decision]) -> str:
     return "\n\n".join(blocks)
 
 
+MOST_CHILDREN = 10
+"""Children of one decision that are shown where all went well; others always are, up to as many."""
+
+
+def _some(children: Sequence[str]) -> list[str]:
+    """Children worth showing: all of a few; of many, those that did not succeed and how many there are."""
+    if len(children) <= MOST_CHILDREN:
+        return list(children)
+    bad = [child for child in children if not child.endswith(": succeeded")]
+    shown = bad[:MOST_CHILDREN] or list(children[:3])
+    return [*shown, f"… {len(children):,} in all, {len(bad):,} of them not succeeded"]
+
+
 def _block(decision: Decision) -> list[str]:
     lines = [f"{decision.seq}  {_headline(decision)}"]
 
@@ -452,7 +465,7 @@ def _block(decision: Decision) -> list[str]:
             say("set", f"{change.key} = {value(change.after, 100)}{was}")
     for effect in decision.effects:
         say("effect", _effect_line(effect))
-    for child in decision.children:
+    for child in _some(decision.children):
         say("child", child)
     for other in decision.alternatives:
         say("instead of", _alternative_line(other, decision))

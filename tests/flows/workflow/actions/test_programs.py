@@ -306,7 +306,9 @@ class TestTelling:
 
     @pytest.mark.parametrize("level", ["collaborator", "consultant", "approver"])
     async def test_a_message_is_in_the_record_whoever_performs_the_step(self, shop, level):
-        done = await shop.run("log_message", message="imported 3", agent={"output": {"logged": True}}, autonomy=level)
+        done = await shop.run(
+            "log_message", message="imported 3", agent={"output": {"logged": True}}, autonomy=level
+        )
         (note,) = [one for one in done.entries if isinstance(one, Noted) and one.topic == "output"]
         assert note.body["message"] == "imported 3"
 

@@ -41,8 +41,6 @@ CONTROL = frozenset(
     {StepType.VALIDATE, StepType.SUBWORKFLOW, StepType.BRANCH, StepType.LOOP, StepType.CHECKPOINT}
 )
 """Kinds of steps that have no intent, so none an agent could be told."""
-ORIGIN = "origin"
-"""Key of the configuration of a fork and all below it: the root of the runs it came from."""
 PATH = "path"
 """Key of a child run's own configuration: where in its root it stands, as `load/[0]`."""
 

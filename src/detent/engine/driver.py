@@ -13,7 +13,7 @@ from detent.engine import deciding, effects
 from detent.engine.children import ChildrenWaiting
 from detent.engine.concluding import concluded
 from detent.engine.context import StepContext, call
-from detent.engine.dispatch import ORIGIN, facts_of, no_agent_side
+from detent.engine.dispatch import facts_of, no_agent_side
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.ports import Blob, Commit, EdgeCount, Lease, LedgerLine
 from detent.engine.standing import LEDGER_STATE, edge_of, ledger_line, row_of
@@ -36,7 +36,7 @@ from detent.kernel.errors import (
 )
 from detent.kernel.plain import to_plain, writable
 from detent.kernel.policy import RetryPolicy
-from detent.kernel.run import Run
+from detent.kernel.run import ORIGIN, Run
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:

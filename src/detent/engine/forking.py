@@ -12,7 +12,6 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine import recovery
-from detent.engine.dispatch import ORIGIN
 from detent.engine.journals import read
 from detent.engine.lineage import Past, children
 from detent.engine.ports import LedgerLine, NewRun
@@ -33,7 +32,7 @@ from detent.kernel.entries import (
 )
 from detent.kernel.errors import ConfigurationError, RunExists
 from detent.kernel.plain import to_plain
-from detent.kernel.run import Run
+from detent.kernel.run import ORIGIN, Run
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine

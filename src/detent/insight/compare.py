@@ -35,7 +35,7 @@ from detent.kernel.entries import (
     Started,
     Tagged,
 )
-from detent.kernel.run import Run
+from detent.kernel.run import ORIGIN, Run
 
 Also = Literal["times", "epochs", "run_ids", "takeovers", "retries", "notes"]
 """What a comparison leaves out unless asked for it."""
@@ -230,7 +230,8 @@ def _facts(body: Body, ids: _Ids, also: Collection[Also]) -> _Facts:
         yield ("state", "state"), body.state
         yield ("other", "flow"), body.flow
         yield ("other", "definition"), [body.machine, body.version, body.fingerprint]
-        yield ("other", "config"), body.config
+        kept = {key: value for key, value in body.config.items() if key != ORIGIN or "run_ids" in also}
+        yield ("other", "config"), kept
         yield ("other", "budget"), body.budget
         yield ("data", "data"), body.data
         if "run_ids" in also:

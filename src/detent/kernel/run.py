@@ -38,6 +38,9 @@ from detent.kernel.entries import (
 from detent.kernel.plain import copied
 from detent.kernel.status import Status
 
+ORIGIN = "origin"
+"""Key of the configuration of a fork and all below it: the root of the runs it came from."""
+
 
 class Run:
     """Current standing of a run, folded from its journal."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import email
 import email.policy
 import os
+import re
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,6 +19,7 @@ from detent.adapters.mail.departures import message_id_of
 from detent.adapters.mail.message import EmailMessage, read_message
 from detent.adapters.stores.memory import MemoryStore
 from detent.apps.warranty.craft.coverage import device_of
+from detent.apps.warranty.flow import shipped
 from detent.apps.warranty.office import Office
 from detent.apps.warranty.processor import EmailProcessor, StepOrchestrator
 from detent.apps.warranty.results import OrchestrationResult, ProcessingResult
@@ -233,6 +236,20 @@ def text_of(mail: Parsed) -> str:
     """The body of a mail of ours."""
     content: str = mail.get_content()
     return content
+
+
+def without_forms(folder: Path) -> Path:
+    """Step files of the project's own that have no forms: agents name steps in lines, and call functions."""
+    shutil.copytree(shipped(), folder / "instructions", dirs_exist_ok=True)
+    for path in (folder / "instructions" / "steps").glob("*.md"):
+        text, keep = [], True
+        for line in path.read_text(encoding="utf-8").split("\n"):
+            if re.match(r"\S", line):
+                keep = not line.startswith(("form:", "examples:"))
+            if keep or line == "---":
+                text.append(line)
+        path.write_text("\n".join(text), encoding="utf-8")
+    return folder
 
 
 def agents(

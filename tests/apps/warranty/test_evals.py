@@ -486,12 +486,12 @@ async def test_five_repeats_without_a_model_are_identical(player):
 # -- models, recorded and played back -----------------------------------------------------------------------
 
 KEY = "EVAL_TEST_KEY"
-TEXTS = {
-    "invalid_warranty_001": "SERIAL: PX2-55910\nNEXT_STEP: 02-check-warranty",
-    "missing_info_001": "NEXT_STEP: 03d-request-serial",
-    "valid_warranty_001": "SERIAL: SN48213\nDESCRIPTION: It feeds two labels.\nNEXT_STEP: 02-check-warranty",
+FORMS: dict[str, dict[str, Any]] = {
+    "invalid_warranty_001": {"about": "device", "numbers": {"PX2-55910": "serial"}},
+    "missing_info_001": {"about": "device"},
+    "valid_warranty_001": {"about": "device", "numbers": {"SN48213": "serial"}},
 }
-"""What the model says to step 01 of each case."""
+"""What the model states about the mail of each case."""
 
 
 def with_model(folder: Path, url: str, *, said: str = "") -> WarrantyPlayer:
@@ -513,14 +513,14 @@ def with_model(folder: Path, url: str, *, said: str = "") -> WarrantyPlayer:
 def replies() -> list[Any]:
     """What the server says to the three cases, in order: each step 01, then 02 with its function call."""
     given = []
-    for name, text in sorted(TEXTS.items()):
-        given.append(answer(chat(text)))
-        if "SERIAL" not in text:
+    for name, form in sorted(FORMS.items()):
+        given.append(answer(chat(json.dumps(form))))
+        if "numbers" not in form:
             continue
-        serial = text.partition("SERIAL: ")[2].partition("\n")[0]
-        to = "03a-valid-warranty" if name.startswith("valid") else "03c-expired-warranty"
+        (serial,) = form["numbers"]
         given.append(answer(chat(None, [("c1", "check_warranty", {"serial_number": serial})])))
-        given.append(answer(chat(f"NEXT_STEP: {to}")))
+        status = "valid" if name.startswith("valid") else "expired"
+        given.append(answer(chat(json.dumps({"status": status}))))
     return given
 
 
@@ -538,7 +538,7 @@ async def test_a_recorded_suite_replays_offline_with_the_same_report(tmp_path, m
     monkeypatch.setenv(KEY, "a-key-that-nobody-sees")
     async with Server(*replies()) as server:
         player = with_model(tmp_path / "project", server.url)
-        cases = cases_for(player, TEXTS)
+        cases = cases_for(player, FORMS)
         options = PlayOptions(record=tmp_path / "tapes")
         first = await judged(player, cases, jobs=1, options=options)
         await player.close()
@@ -546,14 +546,14 @@ async def test_a_recorded_suite_replays_offline_with_the_same_report(tmp_path, m
         assert [asked.body["temperature"] for asked in server.asked] == [0] * 7
         assert {asked.body["model"] for asked in server.asked} == {"served-1"}
     tapes = {file.name: file.read_text(encoding="utf-8") for file in (tmp_path / "tapes").iterdir()}
-    assert set(tapes) == {f"{name}.jsonl" for name in TEXTS}
+    assert set(tapes) == {f"{name}.jsonl" for name in FORMS}
     assert not any("a-key-that-nobody-sees" in text for text in tapes.values())
     line = json.loads(tapes["valid_warranty_001.jsonl"].splitlines()[0])
     assert {"hash", "request", "reply", "usage"} <= set(line)
     assert line["request"]["model"]["temperature"] == 0
 
     again = with_model(tmp_path / "project", server.url)  # nobody listens there any more
-    replayed = await judged(again, cases_for(again, TEXTS), options=PlayOptions(replay=tmp_path / "tapes"))
+    replayed = await judged(again, cases_for(again, FORMS), options=PlayOptions(replay=tmp_path / "tapes"))
     await again.close()
     assert summary(replayed) == summary(first)
     assert first.model == "served-1"
@@ -565,21 +565,22 @@ async def test_a_changed_prompt_is_a_miss_that_names_step_and_field(tmp_path, mo
     project = tmp_path / "project"
     async with Server(*replies()) as server:
         player = with_model(project, server.url)
-        await judged(player, cases_for(player, TEXTS), jobs=1, options=PlayOptions(record=tmp_path / "tapes"))
+        await judged(player, cases_for(player, FORMS), jobs=1, options=PlayOptions(record=tmp_path / "tapes"))
         await player.close()
     shutil.copytree(shipped(), project / "instructions")
     file = project / "instructions" / "steps" / "02-check-warranty.md"
-    file.write_text(file.read_text(encoding="utf-8").replace("Nothing else decides", "Nothing else counts"))
+    file.write_text(file.read_text(encoding="utf-8").replace("Nothing else counts", "Nothing else matters"))
     again = with_model(project, server.url)
-    report = await judged(again, cases_for(again, TEXTS), options=PlayOptions(replay=tmp_path / "tapes"))
+    report = await judged(again, cases_for(again, FORMS), options=PlayOptions(replay=tmp_path / "tapes"))
     await again.close()
     failed = {result.scenario_id: result.failures for result in report.cases if not result.passed}
     assert set(failed) == {"invalid_warranty_001", "valid_warranty_001"}
     for (failure,) in failed.values():
         assert (failure.kind, failure.step_name) == ("play", "02-check-warranty")
         assert "/instructions" in failure.actual
-        assert "Nothing else counts" in failure.actual
+        assert "Nothing else matters" in failure.actual
         assert "record it anew" in failure.hint
+        assert "detent eval warranty --record tapes" in failure.hint
 
 
 async def test_a_case_that_was_not_recorded_is_a_miss(tmp_path, monkeypatch):

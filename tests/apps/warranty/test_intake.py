@@ -8,7 +8,9 @@ import pytest
 import structlog
 
 from detent.apps.warranty.intake_records import DAY, Rate, Record, Records, key_in, run_id_of
+from detent.apps.warranty.settings import read
 from detent.apps.warranty.tools.replies import address_hash
+from detent.kernel.errors import ConfigurationError
 from tests.apps.warranty.mailroom import NO_SERIAL, Room, mail, whats
 
 BOUNCE = b"""From: MAILER-DAEMON@mx.example\r
@@ -70,6 +72,47 @@ async def test_mail_that_cannot_be_read_stays_and_is_told_once(tmp_path, reason,
     assert room.waiting() == {"x.eml"}
     (matter,) = await room.attention()
     assert (matter.what, matter.reason, matter.command) == ("unreadable", reason, ())
+    assert matter.place == str(room.inbox / "x.eml")
+
+
+async def test_of_two_mails_that_cannot_be_read_each_is_told_and_listed(tmp_path):
+    """Though they have the same bytes: both lie there for somebody to look at."""
+    room = Room(tmp_path)
+    for name in ("a.eml", "b.eml"):
+        room.put(b"\x00\x01 nothing of a mail", name)
+    assert whats(await room.once()) == [("unreadable", "not_a_message")] * 2
+    assert await room.once() == []
+    assert [matter.place for matter in await room.attention()] == [
+        str(room.inbox / n) for n in ("a.eml", "b.eml")
+    ]
+    (room.inbox / "a.eml").unlink()
+    await room.once()
+    (matter,) = await room.attention()
+    assert matter.place == str(room.inbox / "b.eml")
+
+
+async def test_mail_of_ones_own_list_is_answered_to_whoever_wrote_it(tmp_path):
+    posted = {
+        "List-Id": "Desk <desk.lists.northpine.example>", "Precedence": "list",
+        "List-Post": "<mailto:desk@lists.northpine.example>", "Reply-To": "desk@lists.northpine.example",
+    }  # fmt: skip
+    room = Room(tmp_path, mail={"own_lists": ["desk.lists.northpine.example"]})
+    room.put(mail(1, **posted), "own.eml")
+    room.put(mail(2, **{**posted, "List-Id": "<news.other.example>"}), "other.eml")
+    assert whats(await room.once()) == [("ignored", "list"), ("succeeded", "mail sent")]
+    (reply,) = room.replies()
+    assert reply.headers["To"] == "maren1@holt-bakery.example"
+    # The list sends the answer to everybody on it, this mailbox among them; it is known by its header.
+    room.put(room.outbox.joinpath(next(iter(room.outbox.iterdir())).name).read_bytes(), "back.eml")
+    assert whats(await room.once()) == [("ignored", "own_mail")]
+
+
+@pytest.mark.parametrize(
+    "said", ["desk@lists.northpine.example", "<desk.lists.northpine.example>", "desk", ""]
+)
+def test_a_lists_id_is_no_address(tmp_path, said):
+    with pytest.raises(ConfigurationError, match=r"'mail.own_lists': a list's id looks like"):
+        read({"mail": {"own_lists": [said]}}, tmp_path)
 
 
 async def test_a_mail_delivered_twice_is_run_and_answered_once(tmp_path):

@@ -177,6 +177,86 @@ class TestDoubt:
         assert len(outbox(tmp_path / "out")) == 1
 
 
+class Telling(Slot):
+    """A sink that tells when a mail is about to leave, and may die before or after that."""
+
+    tells_leaving = True
+
+    def __init__(self, path) -> None:
+        super().__init__(path)
+        self.before: list[Exception] = []
+
+    async def send(self, raw, envelope_from, to, *, leaving=None):
+        if self.before:
+            raise self.before.pop()
+        await leaving()
+        return await super().send(raw, envelope_from, to)
+
+
+class TestASinkThatTells:
+    """5.5: a doubt is only what was about to leave, not whatever was under way."""
+
+    @pytest.fixture
+    async def telling(self, tmp_path):
+        return Telling(tmp_path / "slot")
+
+    @pytest.fixture
+    async def careful(self, tmp_path, watch, telling):
+        made = Replies(tmp_path / "warranty.db", telling, SENDER, now=watch)
+        yield made
+        await made.close()
+
+    async def test_what_broke_off_before_it_left_is_certainly_not_sent(self, careful, telling, watch):
+        telling.before = [ConnectionError("gone")]
+        with pytest.raises(ConnectionError):
+            await careful.send(call("r1"), **MAIL)
+        assert await careful.probe(**MAIL) is NOT_DONE
+        with pytest.raises(ToolError, match="under_way"):
+            await careful.send(call("r2"), **MAIL)
+        watch.later(UNDER_WAY + 1)
+        assert (await careful.send(call("r2"), **MAIL))["status"] == "sent"
+        assert len(telling.sent()) == 1
+
+    async def test_what_broke_off_after_that_is_in_doubt(self, careful, telling, watch):
+        telling.errors = [ConnectionError("gone")]
+        with pytest.raises(ConnectionError):
+            await careful.send(call("r1"), **MAIL)
+        assert await careful.probe(**MAIL) is UNKNOWN
+        watch.later(UNDER_WAY + 1)
+        with pytest.raises(MailInDoubt):
+            await careful.send(call("r2"), **MAIL)
+        assert (await careful.send(call("r2", 2), **MAIL))["status"] == "sent"  # a person said so
+
+    async def test_of_two_that_send_it_at_once_one_lets_go_before_it_leaves(
+        self, careful, telling, tmp_path, watch
+    ):
+        """One was stopped for so long that the other took its run over."""
+        awake = asyncio.Event()
+
+        class Sleeping(Telling):
+            async def send(self, raw, envelope_from, to, *, leaving=None):
+                await awake.wait()
+                return await super().send(raw, envelope_from, to, leaving=leaving)
+
+        stale = Replies(tmp_path / "warranty.db", Sleeping(tmp_path / "slot"), SENDER, now=watch)
+        sending = asyncio.ensure_future(stale.send(call("r1"), **MAIL))
+        while await careful._state(reply_key(MAIL["source"], "answer")) is None:
+            await asyncio.sleep(0)
+        assert await careful.probe(**MAIL) is NOT_DONE
+        assert (await careful.send(call("r1"), **MAIL))["status"] == "sent"
+        awake.set()
+        with pytest.raises(MailInDoubt):
+            await sending
+        await stale.close()
+        assert len(telling.sent()) == 1
+
+    async def test_what_is_refused_may_be_sent_later(self, careful, telling):
+        telling.before = [ToolError("refused", "no", transient=True)]
+        with pytest.raises(ToolError):
+            await careful.send(call("r1"), **MAIL)
+        assert (await careful.send(call("r2"), **MAIL))["status"] == "sent"
+
+
 async def test_a_person_settles_a_mail_in_doubt(tmp_path):
     """W-44, 5.5: with a sink that cannot tell the run holds; `again` sends, `happened` does not."""
     for number, (how, count) in enumerate([("again", 2), ("happened", 1), ("skip", 1)]):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import json
+import re
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from tests.apps.warranty.correspondence import (
     mailbox,
     text_of,
     usual,
+    without_forms,
 )
 
 LEVELS = ("collaborator", "consultant", "approver")
@@ -92,8 +94,13 @@ def kind_of(step: str) -> str:
 
 
 async def one(folder, step: str, *replies: Any, level: str = "approver", mail=None, said=None, **fields: Any):
-    """One mail, one step of it an agent's: the result, the step's visit, mails, tickets, the executor."""
+    """One mail, one step of it an agent's: the result, the step's visit, mails, tickets, the executor.
+
+    Replies that call functions with effects are for step files without forms, which offer such functions.
+    """
     dispatch, executor = agents({step: replies}, level, **fields)
+    if step != CHECK and any(isinstance(reply, dict) and reply.get("calls") for reply in replies):
+        without_forms(folder)
     async with mailbox(folder, said, dispatch=dispatch) as box:
         result = await box.process(mail or usual(kind_of(step)))
         (visit,) = [one for one in await box.visits(result.run_id) if one.step_name == step]
@@ -185,12 +192,12 @@ class TestEachStepCanBeAnAgents:
         ways = [
             ({**words, CONFIRM: calls}, {}),
             ({**in_text, CONFIRM: f"BODY: {body}{END}"}, {"allowed_tools": []}),
-            ({**in_text, CONFIRM: f"BODY: {body}{END}"}, {}),
+            ({**in_text, CHECK: RIGHT[CHECK], CONFIRM: f"BODY: {body}{END}"}, {}),
         ]
         seen = []
         for number, (replies, fields) in enumerate(ways):
             dispatch, executor = agents({step: [said] for step, said in replies.items()}, **fields)
-            async with mailbox(tmp_path / str(number), dispatch=dispatch) as box:
+            async with mailbox(without_forms(tmp_path / str(number)), dispatch=dispatch) as box:
                 result = await box.process(usual("valid", ident="<a@x.example>"))
                 visits = await box.visits(result.run_id)
                 assert [one.mode for one in visits] == ["agent"] * 4
@@ -304,7 +311,7 @@ class TestTheFirstStepsContract:
         """W-03."""
         *_, executor = await one(tmp_path, FIRST, RIGHT[FIRST])
         (call,) = executor.calls
-        assert call.prompt.count("<<<") == 1
+        assert re.findall(r"^(\w+)\n<<<", call.prompt, re.MULTILINE) == ["email", "numbers"]
         assert "stopped working" in call.prompt
         assert call.tools == ()
 
@@ -312,12 +319,18 @@ class TestTheFirstStepsContract:
 NEEDS = {
     CHECK: ["serial_number"],
     TICKET: ["serial_number", "email.reply_address", "issue_description", "warranty_data"],
-    NOT_FOUND: ["email.reply_address", "email.subject", "serial_number"],
-    EXPIRED: ["email.reply_address", "email.subject", "serial_number", "warranty_data.expires"],
-    ASK: ["email.reply_address", "email.subject", "description_missing"],
-    REDIRECT: ["email.reply_address", "email.subject", "scope"],
-    CONFIRM: ["email.reply_address", "email.subject", "serial_number", "ticket_id", "warranty_data.expires"],
-}
+    NOT_FOUND: ["email.reply_address", "email.subject", "serial_number", "language"],
+    EXPIRED: [
+        "email.reply_address", "email.subject", "serial_number", "warranty_data.expires",
+        "repair_warranty_months", "language",
+    ],
+    ASK: ["email.reply_address", "email.subject", "description_missing", "language"],
+    REDIRECT: ["email.reply_address", "email.subject", "contact", "language", "scope"],
+    CONFIRM: [
+        "email.reply_address", "email.subject", "serial_number", "ticket_id", "warranty_data.expires",
+        "response_days", "language",
+    ],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("step", NEEDS)
@@ -325,8 +338,9 @@ async def test_a_later_step_is_given_exactly_its_needs(tmp_path, step):
     """W-03, W-16: system message = the step's text and the block; user message = the needs."""
     *_, executor = await one(tmp_path, step, RIGHT[step])
     (call,) = executor.calls
-    lines = call.prompt.split("\n")
-    assert [lines[n - 1] for n, line in enumerate(lines) if line.startswith("<<<")] == NEEDS[step]
+    shown = re.findall(r"^([\w.]+)(?:\n<<<|: \")", call.prompt, re.MULTILINE)
+    assert [key for key in shown if key != "body_draft"] == NEEDS[step]
+    assert ("body_draft" in shown) == (step in MAILS)
 
     text = (shipped() / "steps" / f"{step}.md").read_text(encoding="utf-8")
     assert call.instructions.startswith(text.split("---\n", 2)[2].strip())
@@ -376,6 +390,18 @@ class TestTheRegistrysBranch:
         async with mailbox(tmp_path, dispatch=dispatch) as box:
             await box.process(usual("valid"))
             assert box.faults.calls.count("check_warranty") == 1
+
+
+@pytest.mark.parametrize("forms", [True, False])
+async def test_an_agent_that_never_asks_the_registry_does_not_pass(tmp_path, forms):
+    """2.3: check_warranty is called; a right guess is a guess."""
+    if not forms:
+        without_forms(tmp_path)
+    guess = json.dumps({"status": "valid"}) if forms else f"NEXT_STEP: {TICKET}"
+    result, visit, _, _, executor = await one(tmp_path, CHECK, guess, guess)
+    assert visit.fallback == "schema_violation"
+    assert "check_warranty was not called" in executor.calls[1].prompt
+    assert tuple(result.step_sequence) == PATHS["valid"]
 
 
 class TestTheTicket:
@@ -578,8 +604,7 @@ class TestNobodyDecides:
     async def test_an_invalid_route_without_a_handler_ends_degraded_with_one_redirect(self, tmp_path):
         """W-37: never DONE."""
 
-        folder = tmp_path / "instructions"
-        shutil.copytree(shipped(), folder)
+        folder = without_forms(tmp_path) / "instructions"
         step = folder / "steps" / f"{ASK}.md"
         step.write_text(
             step.read_text(encoding="utf-8").replace("handler: answer_by_mail\n", ""), encoding="utf-8"
@@ -595,8 +620,7 @@ class TestNobodyDecides:
     async def test_a_model_that_times_out_without_a_handler_fails_the_run(self, tmp_path):
         """W-38: three attempts, then FAILED; nobody is written to."""
 
-        folder = tmp_path / "instructions"
-        shutil.copytree(shipped(), folder)
+        folder = without_forms(tmp_path) / "instructions"
         step = folder / "steps" / f"{ASK}.md"
         step.write_text(
             step.read_text(encoding="utf-8").replace("handler: answer_by_mail\n", ""), encoding="utf-8"

@@ -3,11 +3,13 @@
 import asyncio
 import json
 import shutil
+from collections import Counter
 from datetime import timedelta
 
 import pytest
 
 from detent.adapters.mail.eml_folder import EmlFolder
+from detent.apps.warranty.attention import attention
 from detent.apps.warranty.events import LEGACY
 from detent.apps.warranty.files_source import NamedFiles
 from detent.apps.warranty.purging import purge_texts
@@ -315,9 +317,13 @@ async def test_a_mail_whose_end_is_committed_is_only_marked(tmp_path):
             await service.once()
         processed.unlink()
     assert room.waiting() == {"a.eml"}
-    assert whats(await room.once()) == [("marked", None)]
+    assert room.told == []
+    (told,) = await room.once()
+    assert (told.what, told.run_id[-2:]) == ("succeeded", "-1")
     assert room.processed() == {"a.eml"}
     assert len(room.replies()) == 1
+    room.put((room.inbox / "processed/a.eml").read_bytes(), "again.eml")
+    assert whats(await room.once()) == [("duplicate", None)]
 
 
 async def test_a_mail_written_down_and_never_begun_is_begun(tmp_path):
@@ -357,17 +363,60 @@ async def test_a_run_somebody_left_is_finished_and_its_mail_marked(tmp_path):
     assert room.processed() == {"a.eml"}
 
 
-async def test_two_services_on_one_mailbox_answer_each_mail_once(tmp_path):
+@pytest.mark.parametrize("again", range(5))
+async def test_two_services_on_one_mailbox_answer_each_mail_once_and_one_of_them_tells(tmp_path, again):
     room, other = Room(tmp_path), Room(tmp_path)
     for number in range(10):
         room.put(mail(number, BATCH[number % 5 + 1]), f"{number}.eml")
+    room.put(mail("machine", **{"Auto-Submitted": "auto-generated"}), "m.eml")
+    room.put(b"\x00", "x.eml")
+    room.put(mail(3, BATCH[4]), "copy.eml")
     async with room.open() as one, other.open() as two:
         await asyncio.gather(one.once(), two.once())
-    await room.once()
-    assert len(room.processed()) == len(room.replies()) == 10
-    done = [told for told in [*room.told, *other.told] if told.what == "succeeded"]
-    assert len(room.waiting()) == 0
-    assert len({told.mail_key for told in done}) <= 10
+        told = [*room.told, *other.told]
+    assert Counter(one.what for one in told) == {
+        "succeeded": 10,
+        "ignored": 1,
+        "unreadable": 1,
+        "duplicate": 1,
+    }
+    assert await room.once() == []
+    assert len(room.replies()) == 10
+    assert room.waiting() == {"x.eml"}
+
+
+async def test_a_run_left_under_other_step_files_stops_nobody_and_is_on_the_list(tmp_path):
+    from detent.apps.warranty.flow import shipped
+
+    room = Room(tmp_path)
+    room.put(mail(1), "a.eml")
+    async with room.open() as service:
+        (ref,) = await room.box.source.list()
+        admitted = await room.box.intake.admit(await room.box.source.fetch(ref), service.source_id)
+        packed = await service._packed(admitted.record)
+        await room.box.engine.start(
+            room.box.office.flow,
+            packed.data,
+            run_id=admitted.record.run_id,
+            beside=packed.beside,
+            drive=False,
+        )
+    shutil.copytree(shipped(), tmp_path / "instructions")
+    step = tmp_path / "instructions/steps/01-extract-serial.md"
+    step.write_text(step.read_text() + "\nAnswer with care.\n")
+    room.put(mail(2), "b.eml")
+    assert whats(await room.once()) == [("succeeded", "mail sent")]
+    assert room.waiting() == {"a.eml"}
+    async with room.open() as service:
+        box = room.box
+        at_hand = {flow.name: flow.fingerprint for flow in box.engine.flows.values()}
+        (matter,) = await attention(box.records, box.engine.store, box.settings, at_hand)
+        assert (matter.what, matter.reason) == ("stuck", "definition_changed")
+        assert matter.command == ("cancel", matter.run_id)
+        await box.engine.cancel(matter.run_id)
+        (record,) = await box.records.by_key(matter.mail_key)
+        assert (await service.retry(record)).what == "succeeded"
+    assert len(room.replies()) == 2
 
 
 async def test_a_mail_in_doubt_waits_for_a_person_and_goes_on_when_settled(tmp_path):

@@ -93,7 +93,12 @@ async def test_no_text_in_the_mail_changes_how_a_reply_is_read(tmp_path):
     """W-18: the same replies, with and without the text in the mail."""
     replies = {
         FIRST: [f"SERIAL: {COVERED}\nNEXT_STEP: {CHECK}"],
-        CHECK: [f"NEXT_STEP: {TICKET}"],
+        CHECK: [
+            {
+                "calls": [{"tool": "check_warranty", "args": {"serial_number": COVERED}}],
+                "text": f"NEXT_STEP: {TICKET}",
+            }
+        ],
         TICKET: ["NEXT_STEP: 05-send-confirmation"],
     }
     protocol = [

@@ -209,7 +209,7 @@ async def told(here: Scene) -> Undisturbed:
             moves = [entry.body for entry in await engine.store.entries(row) if type(entry.body) is Moved]
             assert len({move.frm for move in moves}) == len(moves), f"{row}: a finished step was repeated"
     data = {key: value for key, value in run.data.items() if key not in ("steps/spot", "rolled_back")}
-    steps = Counter((one.path, one.status) for one in result.step_results)
+    steps = Counter((one.path, str(one.status)) for one in result.step_results)
     return Undisturbed({**data, "status": run.status.value}, Counter(here.done("")), steps)
 
 

@@ -1,12 +1,16 @@
-"""Mails a person must see: failed, degraded, waiting, held, unreadable; each with why and what to do."""
+"""Mails a person must see, with why and what to do: failed, degraded, waiting, stuck, held, unreadable."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
+from detent.apps.warranty.files_source import NamedFiles
+from detent.apps.warranty.intake import source_id
 from detent.apps.warranty.intake_records import Record, Records
 from detent.apps.warranty.settings import WarrantySettings
 from detent.engine.ports import RunRow, Store
+from detent.kernel.entries import Started
 from detent.kernel.errors import RunNotFound
 from detent.kernel.status import Status
 
@@ -17,7 +21,7 @@ class Matter:
 
     mail_key: str
     what: str
-    """failed, degraded, cancelled, waiting, held, unreadable."""
+    """failed, degraded, cancelled, waiting, stuck, held, unreadable."""
     reason: str | None
     since: float
     run_id: str | None = None
@@ -26,33 +30,80 @@ class Matter:
     """When it is run again by itself, if it is."""
     command: tuple[str, ...] = ()
     """The next command, for a person to type; empty where the mailbox itself is the place to go to."""
+    place: str | None = None
+    """Where the mail lies, in words; None when that was another mailbox than the settings name now."""
 
     def to_plain(self) -> dict[str, object]:
         """As JSON values."""
         return {
             "mail": self.mail_key, "what": self.what, "reason": self.reason, "since": self.since,
             "run": self.run_id, "runs": self.runs, "again_at": self.again_at,
-            "command": ["detent", *self.command] if self.command else None,
+            "command": ["detent", *self.command] if self.command else None, "place": self.place,
         }  # fmt: skip
 
 
-async def attention(records: Records, store: Store, settings: WarrantySettings) -> list[Matter]:
-    """Everything that needs somebody, the oldest first."""
+async def attention(
+    records: Records, store: Store, settings: WarrantySettings, fingerprints: Mapping[str, str] | None = None
+) -> list[Matter]:
+    """Everything that needs somebody, the oldest first.
+
+    `fingerprints` are those of the flows at hand: runs that began under others cannot go on.
+    """
     found: list[Matter] = []
+    places = places_of(settings)
     for record in await records.open():
+        where = places.get(record.source)
+        place = where(record.ref) if where is not None else None
         if record.decision in ("held", "unreadable"):
             command = ("warranty", "retry", record.mail_key) if record.decision == "held" else ()
             found.append(
-                Matter(record.mail_key, record.decision, record.reason, record.seen_at, command=command)
-            )
+                Matter(
+                    record.mail_key, record.decision, record.reason, record.seen_at, command=command,
+                    place=place,
+                )
+            )  # fmt: skip
         elif record.decision == "run":
             try:
                 row = await store.row(record.run_id)
             except RunNotFound:
                 continue  # about to be begun
-            if (matter := _matter(record, row, settings)) is not None:
-                found.append(matter)
+            matter = _matter(record, row, settings) or await _stuck(record, row, store, fingerprints or {})
+            if matter is not None:
+                found.append(replace(matter, place=place))
     return found
+
+
+def places_of(settings: WarrantySettings) -> dict[str, Callable[[str], str]]:
+    """By what a mailbox is called in records: tells where a mail of it lies. Nothing is opened."""
+    from detent.adapters.mail import imap
+    from detent.adapters.mail.eml_folder import EmlFolder
+    from detent.adapters.mail.link import MailServer
+    from detent.adapters.mail.maildir import Maildir
+
+    mail = settings.mail
+    inbox = settings.path(mail.inbox)
+    found: dict[str, Callable[[str], str]] = {source_id(NamedFiles.name): lambda ref: ref}
+    for folder in (EmlFolder(inbox), Maildir(inbox)):
+        found[source_id(folder.describe())] = folder.where
+    if mail.imap.host:
+        server = MailServer(protocol="IMAP", host=mail.imap.host, port=mail.imap.port, tls=mail.imap.tls)
+        name = source_id(imap.described(server, mail.imap.folder))
+        found[name] = lambda ref: imap.where(server, mail.imap.folder, ref)
+    return found
+
+
+async def _stuck(record: Record, row: RunRow, store: Store, fingerprints: Mapping[str, str]) -> Matter | None:
+    """A run that nobody can take up any more, for its step files have changed meanwhile."""
+    at_hand = fingerprints.get(row.flow)
+    if row.now.status is not Status.RUNNING or at_hand is None:
+        return None
+    (begun,) = await store.entries(row.id, limit=1)
+    if not isinstance(begun.body, Started) or begun.body.fingerprint == at_hand:
+        return None
+    return Matter(
+        record.mail_key, "stuck", "definition_changed", row.now.updated_at, row.id, record.runs,
+        command=("cancel", row.id),
+    )  # fmt: skip
 
 
 def _matter(record: Record, row: RunRow, settings: WarrantySettings) -> Matter | None:

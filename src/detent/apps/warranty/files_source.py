@@ -44,8 +44,11 @@ class NamedFiles:
             raise ConfigurationError(f"{ref} cannot be read: {error.strerror}.") from None
         return Arrival(ref, facts.st_size if raw is None else len(raw), raw, file_time=file_time(facts))
 
-    async def mark_processed(self, ref: str) -> None:
-        pass
+    async def mark_processed(self, ref: str) -> bool:
+        return True
+
+    def where(self, ref: str) -> str:
+        return ref
 
     async def wait(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

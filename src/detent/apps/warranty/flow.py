@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from detent.apps.warranty.craft.words import WORDS
-from detent.apps.warranty.handlers import Desk
+from detent.apps.warranty.handlers import Desk, shown
 from detent.apps.warranty.mail_data import mail_of, received_day
 from detent.apps.warranty.rules import TICKET_RULES, Rules
 from detent.apps.warranty.settings import FIRST_STEP, WarrantySettings
@@ -135,6 +135,7 @@ def warranty_flow(
         contracts={EVERY: rules.contract if folder is None else rules.any_contract},
         arguments={"send_email": desk.usual_arguments},
         values=desk.said(),
+        show=shown(),
         overlays=overlays(settings, overlay),
         agents=agents,
         max_steps=limits.max_steps,
@@ -149,8 +150,9 @@ def warranty_flow(
     for name, step in list(flow.steps.items()):
         rule = TICKET_RULES if name == "03a-valid-warranty" else step.compare
         flow.replace(name, replace(step, private=True, compare=rule))
-    first = flow.steps.get(FIRST_STEP)
-    if folder is None and first is not None and first.conclude is not None:
+    first, file = flow.steps.get(FIRST_STEP), flow.playbook.steps.get(FIRST_STEP)
+    named = file is not None and file.conclude is None  # a project's own file that knows no form
+    if folder is None and named and first is not None and first.conclude is not None:
         flow.replace(FIRST_STEP, replace(first, conclude=_with_scope(desk, first.conclude)))
     return flow
 

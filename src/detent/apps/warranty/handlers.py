@@ -7,8 +7,10 @@ from typing import Any
 
 from detent.adapters.mail.composing import reply_subject
 from detent.apps.warranty.craft.language import language_of
+from detent.apps.warranty.craft.numbers import numbers_in
 from detent.apps.warranty.craft.scope import (
     NO_DESCRIPTION,
+    Scope,
     description_missing,
     has_safety,
     issue_description,
@@ -20,9 +22,10 @@ from detent.apps.warranty.mail_data import MailView, mail_of, with_flags
 from detent.apps.warranty.settings import WarrantySettings
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
-from detent.engine.step import Handler
+from detent.flows.playbook.forms import Candidate
 from detent.flows.playbook.instruction import DEGRADED, DONE, FAILED
 from detent.flows.playbook.playbook import Playbook
+from detent.flows.playbook.prompting import Said
 from detent.flows.playbook.templates import ABSENT, Values, values_of
 from detent.kernel.plain import encode
 
@@ -34,6 +37,13 @@ AMBIGUOUS = "ambiguous_serial"
 CHECK_FAILED = "warranty_check_failed"
 """Flag of a run in which the registry could not be asked."""
 
+IN_SCOPE = "in_scope"
+DEVICE, SERIAL = "device", "serial"
+"""What a mail for this mailbox is about, and the label of a serial number, in the form of the first step."""
+LANGUAGES = {"en": "English", "pl": "Polish"}
+LONGEST_SHOWN, LONGEST_BELOW = 4000, 1500
+"""Characters of a mail, and of each text quoted or passed on below it, that an agent is shown."""
+
 
 class Desk:
     """The handlers of one mailbox, by the names the step files use."""
@@ -44,45 +54,84 @@ class Desk:
         self.playbook: Playbook | None = None
         """Set once the step files are read; the templates are in it."""
 
-    def handlers(self) -> dict[str, Handler]:
-        """By name."""
+    def handlers(self) -> dict[str, Callable[..., Any]]:
+        """By name, with what finds candidates and concludes from forms."""
         return {
             "extract_serial": self.extract_serial,
             "open_ticket": self.open_ticket,
             "answer_by_mail": self.answer_by_mail,
+            "numbers_in_mail": self.numbers_in_mail,
+            "stated_about_mail": self.stated_about_mail,
+            "stated_about_warranty": self.stated_about_warranty,
         }
 
     # -- 01 -------------------------------------------------------------------------------------------------
 
     async def extract_serial(self, ctx: StepContext) -> Outcome:
-        """Decide what the mail is about and find the serial number."""
+        """State what the mail is about and which serial number it names.
+
+        The conditions on the shipped edges say the same; step files of a project may be older than they.
+        """
         found, facts = self.facts(mail_of(ctx.data))
         description = facts.pop("issue_description")
         facts["issue_description"] = ctx.keep(encode(description))
-        if facts["scope"]["kind"] != "in_scope":
+        if facts["scope"]["kind"] != IN_SCOPE:
             to = REDIRECT
         else:
             to = CHECK if facts["serial_number"] else ASK
         flags = [AMBIGUOUS] if found.ambiguous else []
         return Outcome(to, set=facts, append=with_flags(ctx, flags))
 
+    def numbers_in_mail(self, ctx: StepContext) -> list[Candidate]:
+        """The numbers of the mail that could be serial numbers, for an agent to say which are."""
+        mail = mail_of(ctx.data)
+        return [Candidate(*number) for number in numbers_in(mail.parts, mail.subject)]
+
+    def stated_about_mail(self, ctx: StepContext, said: Said) -> dict[str, Any]:
+        """What an agent stated about the mail, in a form or in lines, as data."""
+        if said.reply.form is not None:
+            serials = said["numbers"].get(SERIAL) or [None]
+            changes: dict[str, Any] = {"serial_number": serials[0]}
+            away = said["about"] != DEVICE
+        else:
+            changes, away = dict(said), said.next_step == REDIRECT
+        mail = mail_of(ctx.data)
+        return self._scoped(ctx, changes, away, scope_of(mail.subject, mail.parts, self.words))
+
+    def stated_about_warranty(self, ctx: StepContext, said: Said) -> dict[str, Any]:
+        """Nothing: what the registry answered is the data, whatever an agent makes of it."""
+        return {}
+
     def decided(self, ctx: StepContext, outcome: Outcome) -> Outcome:
-        """What somebody decided about the mail, with the scope that goes with it and no words in the journal.
+        """What somebody decided about the mail by naming a step, with the scope that goes with it."""
+        mail = mail_of(ctx.data)
+        scope = scope_of(mail.subject, mail.parts, self.words)
+        return outcome._replace(set=self._scoped(ctx, outcome.set, outcome.next == REDIRECT, scope))
+
+    def _scoped(
+        self, ctx: StepContext, changes: Mapping[str, Any], away: bool, scope: Scope
+    ) -> dict[str, Any]:
+        """Changes with the scope that goes with them, and no words in the journal.
 
         Whoever sends a mail away says that it is about something else; whoever does not, that it is not.
         """
-        changes = dict(outcome.set)
-        scope = changes.get("scope") or {}
-        away = outcome.next == REDIRECT
-        if away and scope.get("kind") == "in_scope":
-            changes["scope"] = {"kind": "topic", "topic": None}
-        elif not away and scope.get("kind") in ("topic", "spam"):
-            changes["scope"] = {"kind": "in_scope", "topic": None}
-        said = changes.get("issue_description")
+        found = {**changes, "scope": {"kind": scope.kind, "topic": scope.topic}}
+        if away and scope.kind == IN_SCOPE:
+            found["scope"] = {"kind": "topic", "topic": None}
+        elif not away and scope.kind != IN_SCOPE:
+            found["scope"] = {"kind": IN_SCOPE, "topic": None}
+        said = found.get("issue_description")
         if isinstance(said, str):
-            language = changes.get("language") or self.settings.warranty.default_language
-            changes["issue_description"] = ctx.keep(encode(issue_description(said, language)))
-        return outcome._replace(set=changes)
+            language = self.language(ctx.data)
+            found["issue_description"] = ctx.keep(encode(issue_description(said, language)))
+        return found
+
+    def language(self, data: Mapping[str, Any]) -> str:
+        """The language in which a mail is answered."""
+        if data.get("language"):
+            return str(data["language"])
+        mail = mail_of(data)
+        return language_of(mail.parts, mail.subject, self.settings.warranty.default_language)
 
     def facts(self, mail: MailView) -> tuple[SerialExtraction, dict[str, Any]]:
         """Everything code finds in a mail."""
@@ -175,10 +224,32 @@ class Desk:
         """What the settings give to every template."""
         words = self.settings.warranty
         return {
+            "language": self.language,
             "contact": lambda data: words.contact((data.get("scope") or {}).get("topic")),
             "response_days": lambda data: words.response_days,
             "repair_warranty_months": lambda data: words.repair_warranty_months,
         }
+
+
+def shown() -> dict[str, Callable[[Any], Any]]:
+    """How agents see what steps need."""
+    return {"email": letter, "language": lambda code: LANGUAGES.get(code, code)}
+
+
+def letter(email: Any) -> str:
+    """A mail as a person would read it, the newest text first, without addresses and headers."""
+    if not isinstance(email, Mapping):
+        return str(email)
+    lines = [f"Subject: {email.get('subject') or '(none)'}", ""]
+    titles = {"quoted": "Quoted below:", "forwarded": "Passed on:"}
+    for part in email.get("parts") or ():
+        title = titles.get(part["kind"])
+        longest = LONGEST_SHOWN if title is None else LONGEST_BELOW
+        text = part["text"].strip()
+        lines += [*(["", title] if title else []), text if len(text) <= longest else f"{text[:longest]} …"]
+    if names := [one.get("name") or one.get("type") for one in email.get("attachments") or ()]:
+        lines += ["", f"Attached: {', '.join(map(str, names))}"]
+    return "\n".join(lines).rstrip()
 
 
 def _check_failed(data: Mapping[str, Any]) -> bool:

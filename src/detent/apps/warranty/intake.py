@@ -102,17 +102,14 @@ class Intake:
         try:
             mail = self.read(arrival)
         except Unreadable as error:
-            if arrival.raw is None:
-                said = f"{source}\n{arrival.ref}".encode()
-                sha256 = ""
-            else:
-                said, sha256 = arrival.raw, hashlib.sha256(arrival.raw).hexdigest()
-            id = hashlib.sha256(said).hexdigest()
+            sha256 = hashlib.sha256(arrival.raw).hexdigest() if arrival.raw is not None else ""
+            # Known by where it lies: each stays there for a person, whatever else has the same bytes.
+            id = hashlib.sha256(f"{source}\n{arrival.ref}\n{sha256}".encode()).hexdigest()
             record = Record(id, id[:12], sha256, source, arrival.ref, "unreadable", error.reason)
             return Admitted("unreadable", record, error.reason)
         id = hashlib.sha256(mail.message_id.encode()).hexdigest() if mail.message_id else mail.sha256
         own_domain = parseaddr(self.office.settings.mail.from_)[1].rpartition("@")[2] or None
-        reason = ignore_reason(mail, self._own, own_domain)
+        reason = ignore_reason(mail, self._own, own_domain, self.office.settings.mail.own_lists)
         decision: Decision = "ignored" if reason is not None else "run"
         record = Record(
             id, mail.key, mail.sha256, source, arrival.ref, decision, reason,

@@ -37,6 +37,8 @@ class Office:
     flow: PlaybookFlow
     desk: Desk
     now: Callable[[], datetime]
+    crm: Any = None
+    """The client of the CRM, where one is used."""
 
     @classmethod
     def of(
@@ -79,7 +81,7 @@ class Office:
         flow = warranty_flow(
             settings, made, desk=desk, agents=agents, overlay=overlay, folder=folder, check=check
         )
-        office = cls(settings, registry, tickets, out, made, flow, desk, now)
+        office = cls(settings, registry, tickets, out, made, flow, desk, now, crm)
         flow.needs.append(office)
         return office
 

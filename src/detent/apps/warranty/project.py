@@ -28,6 +28,7 @@ mail:
   outbox: mail/outbox
   from: "Service <service@northpine.example>"
   own_addresses: []
+  own_lists: []            # ids of mailing lists this mailbox is on
 
 tools:
   registry: sqlite         # sqlite | crm

@@ -49,13 +49,14 @@ class Starter:
         """Where the runs are."""
         return self.processor.orchestrator.engine
 
-    async def begin(self, record: Record, packed: Packed | None = None) -> None:
-        """Begin the latest run of a record; one that another process has begun is left to it."""
+    async def begin(self, record: Record, packed: Packed | None = None) -> bool:
+        """Begin the latest run of a record; False when another process has begun it."""
         try:
             if record.whole or not await self._forked(record):
                 await self._started(record, packed)
         except RunExists:
-            return
+            return False
+        return True
 
     async def _started(self, record: Record, packed: Packed | None) -> None:
         packed = packed or await self._kept(record) or await self._fetch(record)

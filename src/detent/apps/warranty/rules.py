@@ -14,7 +14,7 @@ from detent.apps.warranty.craft import tokens
 from detent.apps.warranty.craft.language import language_of
 from detent.apps.warranty.craft.scope import scope_of
 from detent.apps.warranty.craft.serials import extract, serial_key, serial_shaped
-from detent.apps.warranty.handlers import AMBIGUOUS, ASK, CHECK, CONFIRM, REDIRECT, Desk
+from detent.apps.warranty.handlers import AMBIGUOUS, ASK, CHECK, CONFIRM, DEVICE, REDIRECT, SERIAL, Desk
 from detent.apps.warranty.mail_data import MailView, TextPart, mail_of
 from detent.apps.warranty.settings import FIRST_STEP
 from detent.engine.context import StepContext
@@ -47,6 +47,8 @@ _PROTOCOL = re.compile(
     r"^[\s>|*_`]*(?:NEXT_STEP|SERIAL|REASON|DESCRIPTION|BODY)[*_`]*\s*:|NEXT_STEP\s*:",
     re.IGNORECASE | re.MULTILINE,
 )
+
+_PLACEHOLDER = re.compile(r"\[[^\W\d_][^\]\n]{0,40}\]|\{\{|<[^\W\d_][\w ]{1,30}>")
 
 Contract = Callable[[StepContext, Outcome, Reply], Iterable[str]]
 
@@ -98,28 +100,32 @@ class Rules:
         """The serial is the one code finds, unless the mail holds several; a fault is not sent away."""
         mail = mail_of({"email": inputs.get("email")})
         found = extract(mail.parts, mail.subject)
-        said = proposal.output.get("serial_number") if isinstance(proposal.output, Mapping) else None
+        output = proposal.output if isinstance(proposal.output, Mapping) else {}
+        form = isinstance(output.get("numbers"), Mapping)
+        said = next(iter(output["numbers"].get(SERIAL) or ()), None) if form else output.get("serial_number")
+        away = output.get("about") != DEVICE if form else proposal.next == REDIRECT
         reasons: list[str] = []
         if not found.ambiguous and serial_key(said or "") != serial_key(found.serial_number or ""):
             reasons.append("/serial_number is not the one the mail names")
         hits = scope_of(mail.subject, mail.parts, self.desk.words).hits
         wanted = hits.get("fault") or hits.get("safety") or hits.get("warranty")
-        if proposal.next == REDIRECT and found.serial_number and wanted:
+        if away and found.serial_number and wanted:
             reasons.append("/next_state sends a device in need of service away")
         return Verdict(not reasons, reasons)
 
     # -- 02, 03a --------------------------------------------------------------------------------------------
 
     def lookup_contract(self, ctx: StepContext, outcome: Outcome, reply: Reply) -> Iterable[str]:
-        """The registry was asked about the run's serial number and no other.
+        """The registry was asked about the run's serial number and no other, and its answer understood.
 
-        An agent that does not ask it has only guessed: the step's own call is made all the same, and the
-        branch is held against its answer.
+        An agent that does not ask it has only guessed: the step file makes it a function that must be called.
         """
         serial = ctx.data.get("serial_number")
         asked = [line["args"].get("serial_number") for line in ctx.looked if line["tool"] == "check_warranty"]
         if any(serial_key(str(one)) != serial_key(serial or "") for one in asked):
             yield "check_warranty was called with another serial number than the one you were given."
+        if reply.form is not None and reply.form.get("status") != _answered(outcome.set.get("warranty_data")):
+            yield "status is not what check_warranty answered."
         if outcome.effects:
             yield "This step writes to nobody and opens nothing."
 
@@ -167,6 +173,8 @@ class Rules:
         wanted = data.get("language") or self.desk.settings.warranty.default_language
         if language_of([TextPart("newest", body)], "", wanted) != wanted:
             yield f"The body has to be in the customer's language ({wanted})."
+        if _PLACEHOLDER.search(body):
+            yield "The body may hold nothing in brackets that is still to be filled in."
         if _PROTOCOL.search(body):
             yield "The body may not hold a protocol line."
         ours = "\n".join(contact.text for contact in self.desk.settings.warranty.contacts)
@@ -210,6 +218,12 @@ class Rules:
             yield "The body has to name the ticket's number."
         if any(one.casefold() != ticket.casefold() for one in _TICKET_ID.findall(body)):
             yield "The body may name no ticket's number but the one that was given."
+
+
+def _answered(data: Any) -> str:
+    """What the registry said, in the words of the form."""
+    found = data if isinstance(data, Mapping) else {}
+    return "error" if found.get("error") else str(found.get("status"))
 
 
 def stands_in(mail: MailView, serial: str) -> bool:

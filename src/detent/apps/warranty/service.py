@@ -1,7 +1,8 @@
 """The service around the processor: watches a mailbox, has its mails run, marks those that are done.
 
 A mail is marked after the end of its run is committed; whoever finds it unmarked later only marks it. Several
-services may watch one mailbox: records and runs come into being once, and each run is driven by one of them.
+services may watch one mailbox: records and runs come into being once, each run is driven by one of them, and
+what became of a mail is told by one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from detent.apps.warranty.results import ProcessingResult
 from detent.engine.engine import Engine
 from detent.engine.ports import RunRow
 from detent.kernel import log
-from detent.kernel.errors import DetentError, RunBusy, RunNotFound, RunStateError
+from detent.kernel.errors import DefinitionChanged, DetentError, RunBusy, RunNotFound, RunStateError
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 
@@ -267,13 +268,14 @@ class Service:
         return await self._work(record, packed)
 
     async def _not_run(self, admitted: Admitted, ref: str) -> Told | None:
-        tell(admitted)
+        record, first = admitted.record, admitted.new
         if admitted.decision == "ignored":
-            await self.source.mark_processed(ref)
-            if admitted.record.decision == "ignored":
-                await self.records.mark(admitted.record)
-        elif not admitted.new:
-            return None
+            first = await self.source.mark_processed(ref)
+            if (record.decision, record.source, record.ref) == ("ignored", self.source_id, ref):
+                first = await self.records.mark(record) is not None
+        if not first:
+            return None  # another process was first
+        tell(admitted)
         return Told(admitted.record.mail_key, admitted.decision, admitted.reason)
 
     async def _same_mail_elsewhere(self, admitted: Admitted, ref: str) -> Record | None:
@@ -287,29 +289,36 @@ class Service:
             elsewhere = known.gone or known.source == source_id(NamedFiles.name)
         return await self.records.moved(known, self.source_id, ref) if elsewhere else None
 
-    async def _again_a_copy(self, admitted: Admitted, ref: str) -> Told:
+    async def _again_a_copy(self, admitted: Admitted, ref: str) -> Told | None:
+        if not await self.source.mark_processed(ref):
+            return None  # another process was first
         tell(admitted)
         await self.records.came_again(admitted.record)
-        await self.source.mark_processed(ref)
         return Told(admitted.record.mail_key, "duplicate", admitted.reason)
 
-    async def _marked(self, record: Record, ref: str) -> Told:
-        """The mail is done and only its mark is missing: a process died in between."""
-        await self.source.mark_processed(ref)
-        await self.records.mark(record)
+    async def _marked(self, record: Record, ref: str) -> Told | None:
+        """The mail is done and only its mark is missing: a process died in between, or marks it just now."""
+        first = await self.source.mark_processed(ref)
+        if not record.marked:
+            first = await self.records.mark(record) is not None
+        if not first:
+            return None
+        if record.decision == "ignored" and not record.marked:  # which nobody has told so far
+            tell(Admitted("ignored", record, record.reason))
+            return Told(record.mail_key, "ignored", record.reason)
         return Told(record.mail_key, "marked", run_id=record.run_id if record.runs else None)
 
     async def _work(self, record: Record, packed: Packed | None = None) -> Told | None:
         """See the latest run of a mail through, begin it, or begin the next."""
         with log.about(mail_key=record.mail_key, orchestrator=record.orchestrator):
             row = await self._row(record)
+            if row is None and not await self.starter.begin(record, packed):
+                row = await self._row(record)  # another process was first
             if row is not None and not row.now.status.is_end and not await self._ours(row):
                 row = await self._row(record)  # it may have come to its end meanwhile
                 if row is not None and not row.now.status.is_end:
                     return None
-            if row is None:
-                await self.starter.begin(record, packed)
-            elif row.now.status.is_end:
+            if row is not None and row.now.status.is_end:
                 if record.over and row.now.status is Status.SUCCEEDED:
                     return await self._marked(record, record.ref)
                 if not record.over:
@@ -320,7 +329,8 @@ class Service:
                 if again is None:
                     return None
                 record = again
-                await self.starter.begin(record)
+                if not await self.starter.begin(record):
+                    return None
             run = await self.engine.finish(record.run_id, patience=PATIENCE)
             return await self._settle(record, run)
 
@@ -331,12 +341,16 @@ class Service:
             return None
 
     async def _ours(self, row: RunRow) -> bool:
-        """Whether an open run is under way here now; one that waits, or is under way elsewhere, is not."""
+        """Whether an open run is under way here now.
+
+        One that waits, is under way elsewhere, or began under other step files is not: the first and the last
+        are on the attention list, and none of them keeps the other mails waiting.
+        """
         if self.engine.under_way(row.id) is not None or row.id in self.engine.taking:
             return True
         try:
             await self.engine.resume(row.id)
-        except (RunBusy, RunStateError):
+        except (RunBusy, RunStateError, DefinitionChanged):
             return False
         return True
 
@@ -354,26 +368,30 @@ class Service:
         how = await self.processor.choose() if whole or not record.runs else record.orchestrator
         return await self.records.again(record, whole=whole or not record.runs, orchestrator=how)
 
-    async def _settle(self, record: Record, run: Run) -> Told | None:
-        """Say what became of a run; mark its mail once it has succeeded."""
+    async def _settle(self, record: Record, run: Run, *, asked: bool = False) -> Told | None:
+        """Say what became of a run; mark its mail once it has succeeded.
+
+        Of several processes that see its end one says so; whoever was asked by a person does in any case.
+        """
         if run.status is Status.RUNNING:
             return None  # put down, for this process stops
         if run.status is Status.WAITING:
             question = next((hold.name for hold in run.holds.values()), None)
             return Told(record.mail_key, "waiting", question, run_id=run.id)
         result = await self.processor.result(record.orchestrator, run)
-        if not record.over:
-            mail_completed(result)
-            if self._settled is not None:
-                await self._settled(result)
-        await self.records.over(record)
+        if not record.over and self._settled is not None:
+            await self._settled(result)
         if run.status is Status.SUCCEEDED:
             await self.source.mark_processed(record.ref)
-            await self.records.mark(record)
+            first = await self.records.mark(record) is not None
+        else:
+            first = await self.records.over(record) is not None
+        if first:
+            mail_completed(result)
         if self.office.settings.privacy.keep_bodies_days == 0 and not self._will_run_again(record, run):
             for number in range(1, record.runs + 1):  # a run that goes on from another shares its texts
                 await purge_run(self.engine.store, run_id_of(record.mail_key, number))
-        return Told(record.mail_key, run.status.value, run.reason, result, run.id)
+        return Told(record.mail_key, run.status.value, run.reason, result, run.id) if first or asked else None
 
     def _will_run_again(self, record: Record, run: Run) -> bool:
         return run.status is Status.FAILED and record.runs < self.office.settings.mail.max_runs_per_message
@@ -411,7 +429,7 @@ class Service:
         with log.about(mail_key=again.mail_key, orchestrator=again.orchestrator):
             await self.starter.begin(again)
             run = await self.engine.finish(again.run_id, patience=PATIENCE)
-            told = await self._settle(again, run)
+            told = await self._settle(again, run, asked=True)
         self._say(told)
         return told
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from detent.kernel.errors import ConfigurationError
+
+LIST_ID = re.compile(r"[^\s<>@()]+\.[^\s<>@()]+")
 
 
 class Part(BaseModel):
@@ -139,12 +142,26 @@ class Mail(Part):
     outbox: str = "mail/outbox"
     from_: str = Field("Service <service@northpine.example>", alias="from")
     own_addresses: list[str] = Field(default_factory=list)
+    own_lists: list[str] = Field(default_factory=list)
+    """Ids of mailing lists this mailbox is on, as their `List-Id` has them: what people write there is
+    answered."""
     max_replies_per_sender_per_day: int = Field(5, ge=1)
     max_runs_per_message: int = Field(3, ge=1)
     retry_after_minutes: float = Field(15.0, gt=0)
     max_size_mb: float = Field(25.0, gt=0)
     imap: Imap = Imap()
     smtp: Smtp = Smtp()
+
+    @field_validator("own_lists")
+    @classmethod
+    def _are_ids(cls, ids: list[str]) -> list[str]:
+        for one in ids:
+            if not LIST_ID.fullmatch(one):
+                raise ValueError(
+                    "a list's id looks like 'service.lists.firm.example', as the List-Id header of its mails"
+                    " has it between < and >; it is no address"
+                )
+        return ids
 
     @model_validator(mode="after")
     def _has_hosts(self) -> Mail:

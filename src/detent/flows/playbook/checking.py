@@ -129,6 +129,7 @@ class _Check:
             self.shadows(step)
             self.functions(step)
             self.handler(step)
+            self.form(step)
             self.placeholders(step)
         self.ways()
         self.redirect()
@@ -165,7 +166,8 @@ class _Check:
         """P18: an edge that can never be taken, as one without condition stands before it."""
         always: list[str] = []
         for index, edge in enumerate(self.playbook.edges[step.id]):
-            before = always[0] if step.declarative and always else edge.to if edge.to in always else None
+            chosen = step.declarative or bool(step.form)  # the first edge that holds is taken
+            before = always[0] if chosen and always else edge.to if edge.to in always else None
             if before is not None:
                 message = (
                     f"the edge to '{edge.to}' is never taken: the one to '{before}' before it always holds."
@@ -281,6 +283,45 @@ class _Check:
             if isinstance(found, str):
                 self.wrong(step, "P16", ("validator",), f"the validator cannot be used: {found}")
 
+    def form(self, step: InstructionFile) -> None:
+        """P14, P16, P21: what a form refers to is there."""
+        named: list[tuple[tuple[str, ...], str | None, str]] = []
+        named.append((("conclude",), step.conclude, "what concludes from an agent's answer"))
+        for field in step.form:
+            way = ("form", field.name)
+            found = field.candidates
+            named.append(((*way, "candidates"), found.function if found else None, "what finds candidates"))
+            if found is not None and field.name in step.needs:
+                message = f"'{field.name}' is one of the step's needs, too. Give the field another name."
+                self.wrong(step, "P21", way, message)
+            if found is not None and found.within is not None and not _among(found.within, step.needs):
+                message = f"'{found.within}' is none of the step's needs.{nearest(found.within, step.needs)}"
+                self.wrong(step, "P21", (*way, "candidates", "in"), message)
+            if field.fills is not None:
+                self.fills(step, field.fills, (*way, "fills"))
+        for place, name, what in named:
+            if name is not None and isinstance(said := self.handlers.find(name), str):
+                self.wrong(step, "P16", place, f"{what} cannot be used: {said}")
+
+    def fills(self, step: InstructionFile, target: str, way: Sequence[str]) -> None:
+        """A field fills an argument of an effect that the step's own code proposes."""
+        function, _, argument = target.rpartition(".")
+        if step.function(function) is None:
+            names = [one.name for one in step.available_functions]
+            message = f"'{function}' is none of this step's available_functions.{nearest(function, names)}"
+            self.wrong(step, "P14", way, message)
+            return
+        if step.handler is None and function not in [one.function for one in step.effects]:
+            message = f"nothing proposes '{function}': say it in `effects`, or give the step a handler."
+            self.wrong(step, "P21", way, message)
+        tool = self.tools.get(function)
+        if tool is not None and tool.kind != "effect":
+            self.wrong(step, "P14", way, f"'{function}' is a {tool.kind}; a form fills in effects.")
+        elif tool is not None and argument not in (known := tool.schema.get("properties") or {argument: {}}):
+            self.wrong(
+                step, "P14", way, f"'{function}' has no argument '{argument}'.{nearest(argument, known)}"
+            )
+
     # -- templates ------------------------------------------------------------------------------------------
 
     def placeholders(self, step: InstructionFile) -> None:
@@ -318,7 +359,8 @@ class _Check:
                 message = f"{where}{{{{{key}}}}} is known only later, so it must be the whole argument."
                 self.wrong(step, "P17", way, message)
             return
-        known = [*step.needs, *step.outputs, *(call.into for call in step.call), *self.values]
+        stated = [one.name for one in step.form if one.fills is None and step.conclude is None]
+        known = [*step.needs, *step.outputs, *stated, *(call.into for call in step.call), *self.values]
         if key == LANGUAGE or any(key == one or key.startswith(f"{one}.") for one in known):
             return
         message = f"{where}{{{{{key}}}}} is not in the step's needs or outputs.{nearest(key, known)}"
@@ -392,6 +434,11 @@ class _Check:
         steps = self.playbook.steps
         mine = [name for name in steps if name == base or name.startswith(f"{base}-")]
         return any(steps[name].handler is not None for name in mine)
+
+
+def _among(key: str, needs: Sequence[str]) -> bool:
+    """Whether a dotted key is, or is part of, something the step needs."""
+    return any(key == one or key.startswith(f"{one}.") for one in needs)
 
 
 def _items(step: InstructionFile) -> int:

@@ -16,6 +16,7 @@ from detent.flows.playbook.folder import PlaybookFolder
 from detent.flows.playbook.instruction import ENDS, FAILED, Edge
 from detent.flows.playbook.playbook import Playbook, read_playbook
 from detent.flows.playbook.problems import PlaybookError
+from detent.flows.playbook.prompting import Show
 from detent.flows.playbook.registry import Names
 from detent.flows.playbook.steps import Contract, StepWork, engine_step, missing_step
 from detent.flows.playbook.table import machine_of
@@ -59,6 +60,7 @@ def playbook_flow(
     arguments: Mapping[str, Callable[[StepContext], Mapping[str, Any]]] | None = None,
     protocol: Mapping[str, Any] | None = None,
     values: Further | None = None,
+    show: Show | None = None,
     overlays: Sequence[str | Path | PlaybookFolder] = (),
     agents: Iterable[str] = (),
     max_steps: int | None = None,
@@ -71,11 +73,12 @@ def playbook_flow(
 ) -> PlaybookFlow:
     """The flow a playbook's folder describes; `PlaybookError` lists everything wrong with it.
 
-    `handlers` and `validators` are looked up by the names step files use. `contracts` by step id (or `*`)
-    are further rules for agents' answers, kept at every level. `arguments` by function give what effects
-    have when the file says nothing else. `values` by name are what texts may insert beside the data, each
-    made from the data. `protocol` adds output lines to the manifest's. `agents` are steps
-    that settings give to agents, so that they need no handler. `retry` and `timeout` hold where a file gives
+    `handlers` (among them what finds candidates and what concludes) and `validators` are looked up by the
+    names step files use. `contracts` by step id (or `*`) are further rules for agents' answers, kept at every
+    level. `arguments` by function give what effects have when the file says nothing else. `values` by name
+    are what texts may insert and steps need beside the data, each made from the data. `show` by need says how
+    agents see its value. `protocol` adds output lines to the manifest's. `agents` are steps that settings
+    give to agents, so that they need no handler. `retry` and `timeout` hold where a file gives
     no hint. Without `check`, a step whose file is missing ends the run degraded instead.
     """
     playbook, problems = read_playbook(folder, overlays=overlays, language=language, protocol=protocol)
@@ -89,7 +92,9 @@ def playbook_flow(
         errors = [problem for problem in problems if strict or not problem.warning]
         if errors:
             raise PlaybookError(f"Playbook '{name or playbook.manifest.name}'", errors)
-    maker = _Maker(playbook, found, contracts or {}, arguments or {}, values or {}, retry, timeout)
+    maker = _Maker(
+        playbook, found, contracts or {}, arguments or {}, values or {}, retry, timeout, show or {}
+    )
     limit = max_steps if max_steps is not None else playbook.manifest.max_steps
     steps, edges = maker.steps(), maker.edges()
     machine = machine_of(name or playbook.manifest.name, playbook.manifest.version, playbook.start, edges)
@@ -120,9 +125,11 @@ class _Maker:
         values: Further,
         retry: RetryPolicy,
         timeout: float | None,
+        show: Show,
     ) -> None:
         self.playbook = playbook
         self.names = names
+        self.show = show
         self.contracts = contracts
         self.retry = retry
         self.timeout = timeout
@@ -154,15 +161,18 @@ class _Maker:
         known = {*self.playbook.steps, *ENDS}
         return [name for name in dict.fromkeys([self.playbook.start, *named]) if name and name not in known]
 
+    def _function(self, step: str, name: str) -> Callable[..., Any]:
+        found = self.names.handlers.find(name)
+        if isinstance(found, str):
+            raise ConfigurationError(f"Step '{step}': {found}")
+        return found
+
     def _step(self, name: str) -> Step:
         playbook, step = self.playbook, self.playbook.steps[name]
         edges = playbook.edges[name]
         inner: Handler | None = None
         if step.handler is not None:
-            found = self.names.handlers.find(step.handler)
-            if isinstance(found, str):
-                raise ConfigurationError(f"Step '{name}': {found}")
-            inner = found
+            inner = self._function(name, step.handler)
         elif step.declarative:
             inner = DeclaredHandler(step, edges, self.writer)
         validator: Validator | None = None
@@ -181,6 +191,13 @@ class _Maker:
             writer=self.writer,
             redirect=redirect_of(playbook.manifest),
             contracts=[self.contracts[key] for key in (EVERY, name) if key in self.contracts],
+            concluding=self._function(name, step.conclude) if step.conclude is not None else None,
+            finders={
+                one.name: self._function(name, one.candidates.function)
+                for one in step.form
+                if one.candidates is not None and one.candidates.function is not None
+            },
+            show=self.show,
         )
         return engine_step(
             work, validator=validator, retry=self.retry, timeout=self.timeout, shown=playbook.shown(step)

@@ -6,6 +6,7 @@ is handed along as `blobs`; else a reference to it stands there.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -158,7 +159,7 @@ async def blobs_of(store: Store, entries: Iterable[Entry]) -> dict[str, bytes]:
         if isinstance(body, Moved | Ended):
             wanted |= _references(list(body.looked))
         elif isinstance(body, Proposed):
-            wanted |= _references(body.effects)
+            wanted |= _references(body.effects) | _references(list(body.looked))
         elif isinstance(body, Recorded) and body.key.startswith(AGENT):
             wanted |= _references(body.value)
     found = {hash: await store.blob(hash) for hash in sorted(wanted)}
@@ -215,7 +216,8 @@ class _Visit:
     receipts: dict[str, Any] = field(default_factory=dict)
     failed: dict[str, int] = field(default_factory=dict)
     """Attempts at an effect that failed so far."""
-    looked: Sequence[Mapping[str, Any]] = ()
+    asked: list[Mapping[str, Any]] = field(default_factory=list)
+    """Queries behind every proposal, those whose effects failed included."""
     step: str = ""
     reply: str | None = None
     begun: bool = False
@@ -226,6 +228,7 @@ class _Visit:
         if isinstance(body, Proposed):
             self.begun = True
             self.step = body.step
+            self.asked += [line for line in body.looked if line not in self.asked]
             self.effects |= {item["key"]: item for item in body.effects}
         elif isinstance(body, AttemptFailed):
             self.begun = True
@@ -234,7 +237,7 @@ class _Visit:
             if body.key.startswith(AGENT) and isinstance(body.value, Mapping):
                 record = {**body.value, **(_opened(body.value.get("kept") or {}, self.blobs))}
                 said = record.get("output")
-                self.reply = said if isinstance(said, str) else self.reply
+                self.reply = _words(said) or self.reply
         elif isinstance(body, EffectDone):
             self.receipts[body.key] = body.receipt
             if body.how != "reused":
@@ -269,7 +272,7 @@ class _Visit:
     def _all(self, looked: Sequence[Mapping[str, Any]], step: str, attempt: int) -> tuple[FunctionCall, ...]:
         """Queries first, then effects: the order in which they came about."""
         queries = []
-        for line in looked:
+        for line in (*(one for one in self.asked if one not in looked), *looked):
             answer, args = _opened(line.get("answer"), self.blobs), _opened(line["args"], self.blobs)
             error = answer.get("$error") if isinstance(answer, Mapping) else None
             result = None if error else copied(answer)
@@ -298,6 +301,13 @@ class _Visit:
             attempts=body.attempt, error=body.error or self.error,
             calls=self._all(body.looked, state, body.attempt), reply=self.reply,
         )  # fmt: skip
+
+
+def _words(said: Any) -> str | None:
+    """What an agent said, as a text; a form as it was filled in."""
+    if said is None or isinstance(said, str):
+        return said
+    return json.dumps(said, ensure_ascii=False)
 
 
 def _opened(value: Any, blobs: Blobs) -> Any:

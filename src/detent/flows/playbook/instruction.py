@@ -42,6 +42,44 @@ class FunctionDeclaration:
     """JSON Schema of the arguments an agent may give; None takes the tool's own."""
     into: Mapping[str, str] = field(default_factory=dict)
     """Keys of the data that take its answer, each with the dotted way into it ("" for the whole)."""
+    required: bool = False
+    """An agent that is offered it must call it before it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Where code finds what an agent is to label."""
+
+    function: str | None = None
+    """A registered function that finds them."""
+    pattern: str | None = None
+    """Or a regular expression."""
+    within: str | None = None
+    """The key of the data the expression looks through."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """One fact that an agent states."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    """JSON Schema of its value or, where there are candidates, of the label each of them gets."""
+    meanings: Mapping[str, str] = field(default_factory=dict)
+    """Per choice, what it means."""
+    candidates: Candidates | None = None
+    fills: str | None = None
+    """`function.argument` of the step's own effects that takes it; None makes it data."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkedExample:
+    """A form filled in, shown to agents before the inputs at hand."""
+
+    given: Mapping[str, Any]
+    answer: Mapping[str, Any]
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +142,11 @@ class InstructionFile:
     validator: str | None = None
     text_fields: Mapping[str, str] = field(default_factory=dict)
     """Protocol output to `function.argument`."""
+    form: tuple[FormField, ...] = ()
+    """What an agent states in place of naming a step."""
+    examples: tuple[WorkedExample, ...] = ()
+    conclude: str | None = None
+    """Function that makes data of what an agent states."""
     mode: StepMode | None = None
     autonomy: AutonomyLevel | None = None
     timeout_s: float | None = None

@@ -85,10 +85,20 @@ def _mark(step: InstructionFile, edges: Sequence[Edge]) -> str:
                 ],
                 "variant": [[one.name, one.when] for one in step.variant],
                 "body": digest(step.body),
+                **({"form": _form_mark(step)} if step.form or step.conclude else {}),
             }
         ),
         16,
     )
+
+
+def _form_mark(step: InstructionFile) -> list[Any]:
+    fields = [
+        [one.name, one.description, one.schema, one.meanings, one.fills]
+        + ([one.candidates.function, one.candidates.pattern, one.candidates.within] if one.candidates else [])
+        for one in step.form
+    ]
+    return [fields, [[one.given, one.answer, one.note] for one in step.examples], step.conclude]
 
 
 def read_playbook(

@@ -7,8 +7,8 @@ Nothing about the rest of the playbook.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 from unicodedata import category
 
 from detent.engine.agent_tools import declared_tools
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 PURGED = "(no longer kept)"
 
+Show: TypeAlias = Mapping[str, Callable[[Any], Any]]
+"""By key of the needs, how its value is shown to agents."""
+
 
 class Said(Mapping[str, Any]):
     """The data an agent's reply sets, with the reply itself and what was proposed along with it."""
@@ -40,6 +43,11 @@ class Said(Mapping[str, Any]):
         """Through functions; equal ones once."""
         self.problems = tuple(problems)
         """What is wrong with the reply and the proposals."""
+
+    @property
+    def next_step(self) -> str | None:
+        """The step a reply in lines names; None for a form, which names none."""
+        return self.reply.next_step
 
     def __getitem__(self, key: str) -> Any:
         return self._data[key]
@@ -61,12 +69,14 @@ class LineDialect:
         aliases: Mapping[str, str],
         lines: Sequence[OutputLine],
         declared: DeclaredHandler | None = None,
+        show: Show | None = None,
     ) -> None:
         self.step = step
         self.allowed = tuple(allowed)
         self.aliases = aliases
         self.lines = tuple(lines)
         self.declared = declared
+        self.show = show or {}
 
     # -- asking ---------------------------------------------------------------------------------------------
 
@@ -90,21 +100,30 @@ class LineDialect:
         """The system message and the user message."""
         shown, cuts = cut(masked(dict(inputs), secrets))
         blocks = shown if isinstance(shown, dict) else {"inputs": shown}
-        mark = marker(self.step.id, blocks)
-        parts = ["INPUTS"]
-        parts += [
-            f"{_visible(key)}\n<<<{mark}\n{_visible(_text(value))}\n{mark}>>>"
-            for key, value in blocks.items()
-        ]
-        if not blocks:
-            parts.append("(none)")
+        parts = [*self.blocks(blocks, marker(self.step.id, blocks))]
         if problems:
             listed = "\n".join(f"- {problem}" for problem in problems)
-            parts.append(
-                f"PROBLEMS\nYour last reply was refused. Answer anew, without these:\n{listed}\n"
-                f"Allowed for NEXT_STEP: {', '.join(self.allowed)}"
-            )
+            parts.append(self.refused(listed))
         return Prompt(self.instructions(plan), "\n\n".join(parts), cuts)
+
+    def blocks(self, inputs: Mapping[str, Any], mark: str) -> list[str]:
+        """The inputs, each between markers."""
+        parts = ["INPUTS"]
+        parts += [
+            f"{visible(key)}\n<<<{mark}\n{visible(self._shown(key, value))}\n{mark}>>>"
+            for key, value in inputs.items()
+        ]
+        return parts if inputs else [*parts, "(none)"]
+
+    def _shown(self, key: str, value: Any) -> str:
+        return _text(self.show[key](value) if key in self.show else value)
+
+    def refused(self, listed: str) -> str:
+        """What an agent is told about its last reply."""
+        return (
+            f"PROBLEMS\nYour last reply was refused. Answer anew, without these:\n{listed}\n"
+            f"Allowed for NEXT_STEP: {', '.join(self.allowed)}"
+        )
 
     def instructions(self, plan: Plan) -> str:
         """The step's text and the fixed block; the same whatever the inputs are."""
@@ -219,7 +238,7 @@ def _text_inside(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """Text in which what cannot be seen is spelled out, so that no value hides anything."""
     if text.replace("\n", "").isprintable():
         return text

@@ -44,6 +44,8 @@ class Reply:
     body: str | None = None
     problems: tuple[str, ...] = ()
     """What is wrong with it. Tells what would have been right, never what was said."""
+    form: Mapping[str, Any] | None = None
+    """The facts of a form filled in, in place of lines; then no step is named."""
 
 
 def read_reply(

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from detent.flows.playbook.form_reading import read_examples, read_form
 from detent.flows.playbook.instruction import (
     ENDS,
     Call,
@@ -32,7 +33,8 @@ MARKER = "---"
 REQUIRED = ("name", "description", "version", "next")
 KEYS = (
     *REQUIRED, "aliases", "available_functions", "needs", "outputs", "handler", "call", "effects", "variant",
-    "validator", "text_fields", "mode", "autonomy", "timeout_s", "max_attempts", "trigger",
+    "validator", "text_fields", "form", "examples", "conclude", "mode", "autonomy", "timeout_s",
+    "max_attempts", "trigger",
 )  # fmt: skip
 DECLARATIVE = ("call", "effects")
 """What stands in place of a handler; a template's variant alone says nothing that could be done."""
@@ -219,6 +221,7 @@ class _Reader:
         if "handler" in said and declarative:
             other = next(key for key in DECLARATIVE if key in said)
             self.wrong("P06", (other,), f"'{other}' stands in place of a handler; say one of them.")
+        form = read_form(self)
         return InstructionFile(
             name=self.name(path.stem),
             description=self.text(("description",)) or "",
@@ -234,6 +237,9 @@ class _Reader:
             variant=self.variants(),
             validator=self.text(("validator",)),
             text_fields=self.text_fields(),
+            form=form,
+            examples=read_examples(self, form),
+            conclude=self.text(("conclude",)),
             mode=self.choice("mode", StepMode),
             autonomy=self.autonomy(),
             timeout_s=self.number("timeout_s"),
@@ -344,10 +350,14 @@ class _Reader:
                 name = self.text_of(item, way, "a function's name, or {name, description, parameters}")
                 found += [FunctionDeclaration(name)] if name else []
                 continue
-            self.unknown(item, ("name", "description", "parameters", "into"), way)
+            self.unknown(item, ("name", "description", "parameters", "into", "required"), way)
             lacks = [
                 key for key in ("name", "description") if not isinstance(item.get(key), str) or not item[key]
             ]
+            required = item.get("required", False)
+            if not isinstance(required, bool):
+                self.wrong("P06", (*way, "required"), "required is true or false.")
+                required = False
             if lacks:
                 self.wrong("P15", way, f"a function written out has {' and '.join(lacks)}, as text.")
             parameters = item.get("parameters", {"type": "object", "properties": {}})
@@ -356,7 +366,8 @@ class _Reader:
                 parameters = {"type": "object", "properties": {}}
             if isinstance(item.get("name"), str) and item["name"]:
                 into = self.into(item, way)
-                found.append(FunctionDeclaration(item["name"], item.get("description"), parameters, into))
+                said = item.get("description")
+                found.append(FunctionDeclaration(item["name"], said, parameters, into, required))
         return tuple(found)
 
     def calls(self) -> tuple[Call, ...]:
@@ -503,6 +514,11 @@ class _Reader:
         """A list of names."""
         found = (self.text_of(item, (*way, index), "a name") for index, item in enumerate(self.items(way)))
         return tuple(name for name in found if name)
+
+    def keys_said(self, key: str) -> tuple[str, ...]:
+        """The texts of a list, whatever else is wrong with it."""
+        value = self.said.get(key)
+        return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
 
     def keys(self, way: Way) -> tuple[str, ...]:
         """A list of dotted keys."""

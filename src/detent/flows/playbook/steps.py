@@ -14,6 +14,8 @@ from detent.engine.step import Handler, Proposal, Step, Validator
 from detent.engine.tools import Tool
 from detent.flows.playbook.declared import NO_EDGE, DeclaredHandler, EffectWriter, first_edge, received
 from detent.flows.playbook.folder import OutputLine
+from detent.flows.playbook.form_prompting import FormDialect
+from detent.flows.playbook.forms import Finder
 from detent.flows.playbook.instruction import (
     DEGRADED,
     FAILED,
@@ -22,7 +24,7 @@ from detent.flows.playbook.instruction import (
     InstructionFile,
     folded,
 )
-from detent.flows.playbook.prompting import LineDialect, Said
+from detent.flows.playbook.prompting import LineDialect, Said, Show
 from detent.flows.playbook.protocol import BODY, Reply
 from detent.flows.playbook.templates import filled, placeholders, values_of
 from detent.kernel import log
@@ -44,6 +46,9 @@ Contract = Callable[[StepContext, Outcome, Reply], Iterable[str] | Awaitable[Ite
 Each problem says what would have been right, and repeats nothing the agent said.
 """
 
+Conclude = Callable[[StepContext, Said], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
+"""Makes data of what an agent stated: the fields of a form, or what the lines of a reply say."""
+
 _ABSENT = object()
 _INVALID = (FallbackReason.SCHEMA_VIOLATION, FallbackReason.VALIDATION_FAILURE)
 
@@ -63,6 +68,9 @@ class StepWork:
         writer: EffectWriter,
         redirect: EffectDeclaration | None = None,
         contracts: Sequence[Contract] = (),
+        concluding: Conclude | None = None,
+        finders: Mapping[str, Finder] | None = None,
+        show: Show | None = None,
     ) -> None:
         self.step = step
         self.edges = tuple(edges)
@@ -74,16 +82,24 @@ class StepWork:
         self.writer = writer
         self.redirect = redirect
         self.contracts = tuple(contracts)
+        self.concluding = concluding
+        self.finders = finders or {}
+        self.show = show or {}
         self.allowed = tuple(dict.fromkeys(edge.to for edge in edges))
 
     # -- what it works on -----------------------------------------------------------------------------------
 
     async def inputs(self, ctx: StepContext) -> dict[str, Any]:
-        """Exactly the keys in `needs`; one that is missing is left out, and said."""
+        """Exactly the keys in `needs`; one that is missing is left out, and said.
+
+        What texts may insert beside the data may be needed, too.
+        """
         await ctx.unfold()
         found: dict[str, Any] = {}
         for key in self.step.needs:
             value = dig(ctx.data, key, _ABSENT)
+            if (value is _ABSENT or value is None) and key in self.writer.further:
+                value = self.writer.further[key](ctx.data)
             if value is _ABSENT or value is None:
                 _missing(ctx, self.step.id, key)
             else:
@@ -169,8 +185,8 @@ class StepWork:
         await ctx.unfold()
         if not isinstance(said, Said):
             return Outcome.of(said)
-        if said.problems:
-            raise self._refused(ctx, said.problems)
+        if wrong := said.problems or self._unasked(ctx):
+            raise self._refused(ctx, wrong)
         own, proposals = await self._own(ctx)
         changes = dict(own.set)
         problems: list[str] = []
@@ -179,23 +195,55 @@ class StepWork:
             keys = self._same_function(proposals, effects)
             outcome_effects: tuple[Effect, ...] = ()
         else:
-            effects = self._in_their_words(proposals, said.reply, problems)
+            effects = (
+                self._in_their_words(proposals, said.reply, problems)
+                if said.reply.form is None
+                else self._filled_in(proposals, said.reply.form)
+            )
             pairs = zip(proposals, effects, strict=True)
             keys = {old.identity(self.step.id): new.identity(self.step.id) for old, new in pairs}
             outcome_effects = effects
         changes = _repointed(changes, keys)
         changes |= await self._answered(ctx, effects)
-        changes |= said
-        outcome = Outcome(said.reply.next_step, set=changes, append=own.append, effects=outcome_effects)
+        changes |= said if self.concluding is None else await call(self.concluding, False, ctx, said)
+        outcome = Outcome(said.next_step, set=changes, append=own.append, effects=outcome_effects)
         data = self._after(ctx, outcome)
-        problems += self._condition(said.reply.next_step, data)
+        if said.reply.form is None:
+            problems += self._condition(said.next_step, data)
+        elif (edge := first_edge(self.edges, data)) is not None:
+            outcome = outcome._replace(next=edge.to)
+        elif not _waits(outcome):  # conditions on receipts are judged when those are there
+            problems.append("The facts lead nowhere: no condition of a next step holds on them.")
         if not problems:
             whole = outcome._replace(effects=effects)
             for contract in self.contracts:
                 problems += [str(one) for one in await call(contract, False, ctx, whole, said.reply)]
         if problems:
             raise self._refused(ctx, problems)
-        return outcome._replace(reason=self._label(said.reply.next_step or "", data))
+        return outcome._replace(reason=self._label(name_of(outcome.next) if outcome.next else "", data))
+
+    def _unasked(self, ctx: StepContext) -> list[str]:
+        """Functions an agent had to call and did not; where none is offered, they were called for it."""
+        asked = {line["tool"] for line in ctx.looked}
+        idle = {one.function for one in self.step.call if one.when and not when(one.when)(ctx.data)}
+        return [
+            f"{one.name} was not called. Call it before you answer."
+            for one in self.step.available_functions
+            if one.required and one.name not in asked and one.name not in idle
+        ]
+
+    def _filled_in(self, proposals: Sequence[Effect], form: Mapping[str, Any]) -> tuple[Effect, ...]:
+        """The handler's effects with the arguments that fields of the form fill."""
+        effects = list(proposals)
+        for field in self.step.form:
+            function, _, argument = (field.fills or "").rpartition(".")
+            if field.fills is None or form.get(field.name) is None:
+                continue
+            effects = [
+                replace(one, args={**one.args, argument: form[field.name]}) if one.tool == function else one
+                for one in effects
+            ]
+        return tuple(effects)
 
     async def _own(self, ctx: StepContext) -> tuple[Outcome, tuple[Effect, ...]]:
         """What the step's own code would do on the same data: what it sets, and what it proposes."""
@@ -207,6 +255,11 @@ class StepWork:
         if outcome.hold is not None or self._named(outcome) in (DEGRADED, FAILED):
             proposals = ()
         return outcome, proposals
+
+    async def proposals(self, ctx: StepContext) -> tuple[Effect, ...]:
+        """What the step's own code would propose on the same data."""
+        await ctx.unfold()
+        return (await self._own(ctx))[1]
 
     def _in_their_words(
         self, proposals: Sequence[Effect], reply: Reply, problems: list[str]
@@ -288,13 +341,19 @@ def engine_step(
     hints = StepConfig(mode=step.mode, autonomy=step.autonomy, timeout=limit, retry_policy=attempts)
     if validator is None and work.inner is None:
         validator = _kept_the_contract
+    # What fields of a form fill is for the step's own code to propose.
+    filled_in = {one.fills.rpartition(".")[0] for one in step.form if one.fills is not None}
+    effects = [one.name for one in functions if work.tools[one.name].kind == "effect"]
+    held = [name for name in effects if name in filled_in and work.inner is not None]
+    reserve = [*held, *([work.redirect.function] if work.redirect is not None else [])]
+    asking = (step, work.allowed, work.aliases, work.lines, declared, work.show)
     return Step(
         step.id,
         work.handler(),
         step.description,
         timeout=limit,
         retry=attempts,
-        effects=tuple(one.name for one in functions if work.tools[one.name].kind == "effect"),
+        effects=tuple(name for name in effects if name not in held),
         queries=tuple(one.name for one in functions if work.tools[one.name].kind == "query"),
         metadata={"file": shown, "version": step.version},
         inputs=work.inputs,
@@ -302,9 +361,11 @@ def engine_step(
         next=work.allowed,
         validator=validator,
         names_next=True,
-        dialect=LineDialect(step, work.allowed, work.aliases, work.lines, declared),
+        dialect=FormDialect(*asking, finders=work.finders, own=work.proposals)
+        if step.form
+        else LineDialect(*asking),
         hints=hints,
-        reserve=(work.redirect.function,) if work.redirect is not None else (),
+        reserve=tuple(dict.fromkeys(reserve)),
         offers=offers,
     )
 

@@ -223,7 +223,8 @@ class Workshop:
         effects = REGISTRY.actions.get(str(done.run.data["__action"])).effects
         if proposal is None:
             return {"output": {"output": done.output} if effects else done.output}
-        calls, later = [], []
+        calls: list[Any] = []
+        later: list[Any] = []
         for one in proposal.effects:
             args = one["args"]
             if set(args) == {"$blob", "size"}:

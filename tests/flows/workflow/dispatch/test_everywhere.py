@@ -90,7 +90,7 @@ async def test_settings_switch_one_step_of_each_flow_to_an_agent(project: Projec
     catalog = project.catalog
     office = Office.of(warranty_settings(workflows.settings), now=lambda: datetime(2026, 3, 10, tzinfo=UTC))
     device = {"serial": "SN48213", "device_name": "Kestrel K200", "manufacturer_end": "2027-05-31"}
-    await office.registry.add([device_of(device)])
+    await office.registry.add([device_of(device)])  # type: ignore[attr-defined]
     playbook = catalog.pick("loans/").flow
     flows: list[Flow] = [
         catalog.get("plain").flow, playbook, office.flow, *workflows.flows(workflows.choose("one").spec)

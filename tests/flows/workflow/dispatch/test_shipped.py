@@ -156,7 +156,8 @@ async def proposals(store: Any, run_id: str) -> list[tuple[float, Proposed]]:
 async def proposed(store: Any, body: Proposed) -> dict[str, Any]:
     """The reply that amounts to a proposal."""
     (result,) = body.outcome["set"].values()
-    calls, later = [], []
+    calls: list[Any] = []
+    later: list[Any] = []
     for one in body.effects:
         args = one["args"]
         if set(args) == {"$blob", "size"}:

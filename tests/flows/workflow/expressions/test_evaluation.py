@@ -173,7 +173,7 @@ class Trap:
     def __str__(self):
         raise AssertionError("written")
 
-    __repr__ = __format__ = __hash__ = __str__
+    __repr__ = __format__ = __hash__ = __str__  # type: ignore[assignment]
 
 
 @dataclass

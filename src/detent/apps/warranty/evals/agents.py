@@ -25,6 +25,7 @@ from detent.engine.executor import (
     StepExecutor,
     UsageMetadata,
 )
+from detent.engine.schemas import schema_of
 from detent.evals.playing import PlayFailed
 from detent.kernel.autonomy import FallbackReason
 from detent.kernel.plain import copied, decode, digest, encode, to_plain
@@ -49,6 +50,8 @@ class Request:
     instructions: str | None
     tools: tuple[str, ...]
     model: Mapping[str, Any]
+    form: str | None = None
+    """Mark of the schema its answer is to fit; None where an answer is in lines."""
 
     def to_plain(self) -> dict[str, Any]:
         """As a recording keeps it."""
@@ -59,6 +62,7 @@ class Request:
             "prompt": to_plain(self.prompt, "prompt"),
             "tools": list(self.tools),
             "model": dict(self.model),
+            **({"form": self.form} if self.form is not None else {}),
         }
 
 
@@ -118,6 +122,7 @@ class _CaseExecutor:
         request = Request(
             step_name, agent_name, prompt, instructions,
             () if toolbox is None else tuple(tool.name for tool in toolbox.list()), _model(config),
+            None if output_schema is None else digest(to_plain(schema_of(output_schema)), 16),
         )  # fmt: skip
         if isinstance(self._tape, Playback):
             return await self._tape.answer(request, toolbox)
@@ -323,7 +328,11 @@ class Playback:
             message = f"There is no recording {self.path.name}, and step '{step}' asks for one."
         else:
             message = f"{self.path.name}: nothing is left in the recording that step '{step}' asked for."
-        self.misses.append(PlayFailed(message, step_name=step, hint="record it anew with --record"))
+        hint = (
+            f"what is asked has changed: record it anew with the same model, "
+            f"detent eval warranty --record {self.path.parent.name}"
+        )
+        self.misses.append(PlayFailed(message, step_name=step, hint=hint))
         return ExecutorError(message, step_name=step)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from email import message_from_bytes, policy
@@ -20,11 +20,13 @@ from detent.adapters.mail.arrivals import Arrival
 from detent.adapters.mail.message import EmailMessage
 from detent.adapters.stores.memory import MemoryStore
 from detent.apps.warranty.craft.coverage import Device, device_of
+from detent.apps.warranty.craft.words import WORDS
 from detent.apps.warranty.evals import REGISTRY, shipped_cases
 from detent.apps.warranty.evals.agents import Agents, Playback, Recording, scripts_of
 from detent.apps.warranty.evals.faults import Plans
 from detent.apps.warranty.evals.mails import CaseMail, mail_of
 from detent.apps.warranty.flow import instructions, overlays
+from detent.apps.warranty.handlers import Desk
 from detent.apps.warranty.intake import Intake as Door
 from detent.apps.warranty.intake_records import Records
 from detent.apps.warranty.mail_data import pack
@@ -149,7 +151,9 @@ class WarrantyPlayer:
             playbook, _ = read_playbook(
                 source, overlays=over, language=self.settings.warranty.default_language
             )
-            self._playbooks[key] = playbook, contracts_of(playbook, self.settings.orchestration.max_steps)
+            most = self.settings.orchestration.max_steps
+            given = frozenset(Desk(self.settings, WORDS).said())
+            self._playbooks[key] = playbook, contracts_of(playbook, most, given)
         return self._playbooks[key]
 
     def _folder(self, case: EvalTestCase) -> Path | None:
@@ -456,8 +460,11 @@ class _Received:
 # -- step files ---------------------------------------------------------------------------------------------
 
 
-def contracts_of(playbook: Playbook, max_steps: int) -> Contracts:
-    """What the step files say about how steps may follow each other, for the harness to check."""
+def contracts_of(playbook: Playbook, max_steps: int, given: Collection[str] = ()) -> Contracts:
+    """What the step files say about how steps may follow each other, for the harness to check.
+
+    `given` are needs that the settings meet, whatever the data.
+    """
     aliases: dict[str, list[str]] = {}
     for alias, name in playbook.aliases.items():
         aliases.setdefault(name, []).append(alias)
@@ -466,7 +473,7 @@ def contracts_of(playbook: Playbook, max_steps: int) -> Contracts:
             name: StepContract(
                 name,
                 tuple(StepEdge(edge.to, edge.when, edge.reason) for edge in playbook.edges[name]),
-                tuple(step.needs),
+                tuple(key for key in step.needs if key not in given),
                 tuple(one.name for one in step.available_functions),
                 tuple(aliases.get(name, ())),
             )

@@ -2,7 +2,8 @@
 
 What was begun is written down before the mail leaves, with who began it. The run itself asks for the same
 mail again only when it is certain that it did not go out, or when a person says so: it may. Another run has
-to wait while the mail may still be under way; after that the sink is asked whether it went out.
+to wait while the mail may still be under way; after that the sink is asked whether it went out. Where the
+sink tells when a mail is about to leave, nothing before that leaves a doubt: the mail stands `ready`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,14 @@ from detent.kernel.policy import USUAL, BreakerPolicy, RetryPolicy
 
 KINDS = ("answer", "redirect")
 APP = "warranty"
+READY, BEGUN, SENT = "ready", "begun", "sent"
+"""A mail that cannot have left yet; one that may have; one that has."""
 UNDER_WAY = 120.0
 """Seconds a mail somebody else has begun is left alone; longer than any sink takes."""
+
+_TAKE = """
+UPDATE replies SET holder = :holder, at = :at, state = :state WHERE key = :key AND state <> 'sent'
+"""
 
 ARGUMENTS: dict[str, Any] = {
     "type": "object",
@@ -106,7 +113,9 @@ class Replies:
             raise ToolError("invalid", str(error)) from error
         message_id = message_id_for(key, self.envelope_domain)
         own = call.idempotency_key
-        there = await self._begin(key, kind, to, message_id, own)
+        tells = bool(getattr(self.sink, "tells_leaving", False))
+        first = READY if tells else BEGUN
+        there = await self._begin(key, kind, to, message_id, own, first)
         if there == "sent":
             return {"message_id": message_id, "status": "existing"}
         if there == "under way":
@@ -119,8 +128,10 @@ class Replies:
             if found is not UNKNOWN and found is not NOT_DONE:
                 await self._mark(key)
                 return dict(found)
+            await self._take(key, own, first)
+        more: dict[str, Any] = {"leaving": lambda: self._leave(key, own)} if tells else {}
         try:
-            receipt = await self.sink.send(raw, self.envelope_from, [to])
+            receipt = await self.sink.send(raw, self.envelope_from, [to], **more)
         except ToolError:
             await self._forget(key)
             raise
@@ -134,7 +145,7 @@ class Replies:
         state = await self._state(key)
         if state == "sent":
             return {"message_id": message_id, "status": "existing"}
-        if state is None:  # what is not even begun did not go out
+        if state in (None, READY):  # what is not even begun did not go out
             return NOT_DONE
         found = await self.sink.probe(message_id)
         if found is not UNKNOWN and found is not NOT_DONE:
@@ -148,11 +159,13 @@ class Replies:
 
     # -- what is written down -------------------------------------------------------------------------------
 
-    async def _begin(self, key: str, kind: str, to: str, message_id: str, own: str) -> str | None:
+    async def _begin(
+        self, key: str, kind: str, to: str, message_id: str, own: str, first: str = BEGUN
+    ) -> str | None:
         """Write down that a mail is about to be sent; gives how it stood before.
 
-        None when it is new; `sent`; `own` when this very effect has begun it before; else `under way` while
-        somebody may be sending it, and `left` after that.
+        None when it is new, or certainly never left; `sent`; `own` when this very effect has begun it before;
+        else `under way` while somebody may be sending it, and `left` after that.
         """
         now = self._now().timestamp()
 
@@ -160,16 +173,19 @@ class Replies:
             row = connection.execute("SELECT state, holder, at FROM replies WHERE key = ?", (key,)).fetchone()
             if row is None:
                 connection.execute(
-                    "INSERT INTO replies VALUES (?, ?, ?, ?, 'begun', ?, ?)",
-                    (key, kind, address_hash(to), message_id, own, now),
+                    "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (key, kind, address_hash(to), message_id, first, own, now),
                 )
                 return None
             state, holder, at = row
-            if state == "sent":
+            if state == SENT:
                 return "sent"
-            if holder == own:
-                return "own"
-            return "under way" if now - at < UNDER_WAY else "left"
+            if holder != own and now - at < UNDER_WAY:
+                return "under way"
+            if state == READY:
+                connection.execute(_TAKE, {"key": key, "holder": own, "at": now, "state": first})
+                return None
+            return "own" if holder == own else "left"
 
         try:
             return await self._database.write(work)
@@ -183,14 +199,23 @@ class Replies:
 
         return await self._database.read(work)
 
-    async def _take(self, key: str, own: str) -> None:
+    async def _take(self, key: str, own: str, state: str = BEGUN) -> None:
         """What was begun is ours from here on."""
+        values = {"key": key, "holder": own, "at": self._now().timestamp(), "state": state}
+        await self._database.write(lambda connection: connection.execute(_TAKE, values))
+
+    async def _leave(self, key: str, own: str) -> None:
+        """Write down that the mail leaves; it does not where somebody else was faster."""
         now = self._now().timestamp()
-        await self._database.write(
-            lambda connection: connection.execute(
-                "UPDATE replies SET holder = ?, at = ? WHERE key = ? AND state = 'begun'", (own, now, key)
-            )
-        )
+
+        def work(connection: sqlite3.Connection) -> int:
+            return connection.execute(
+                "UPDATE replies SET state = 'begun', at = ? WHERE key = ? AND holder = ? AND state = 'ready'",
+                (now, key, own),
+            ).rowcount
+
+        if await self._database.write(work) != 1:
+            raise MailInDoubt("Somebody else has taken the same mail over in the meantime.")
 
     async def _mark(self, key: str) -> None:
         await self._database.write(
@@ -200,7 +225,7 @@ class Replies:
     async def _forget(self, key: str) -> None:
         await self._database.write(
             lambda connection: connection.execute(
-                "DELETE FROM replies WHERE key = ? AND state = 'begun'", (key,)
+                "DELETE FROM replies WHERE key = ? AND state <> 'sent'", (key,)
             )
         )
 

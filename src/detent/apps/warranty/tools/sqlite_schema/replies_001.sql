@@ -4,7 +4,7 @@ CREATE TABLE replies (
     kind TEXT NOT NULL,             -- answer, redirect
     address_hash TEXT NOT NULL,     -- of the address it goes to: enough to count, not to read
     message_id TEXT NOT NULL,
-    state TEXT NOT NULL,            -- begun, sent
+    state TEXT NOT NULL,            -- ready (nothing can have left), begun, sent
     holder TEXT NOT NULL,           -- the effect of the run that began it last
     at REAL NOT NULL
 ) STRICT;

@@ -1,0 +1,63 @@
+"""The numbers of a mail that could be a serial number, each with what stands around it.
+
+What can never be one (a date, an amount, a link, a token of another shape) is not among them. Which of them
+is one is for whoever reads the mail to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from detent.apps.warranty.craft import TextPart, labels, tokens
+from detent.apps.warranty.craft.serials import serial_key
+
+BEFORE, AFTER = 48, 24
+"""Characters shown around a number."""
+LONGEST_READ = 20_000
+"""Characters of one part that are looked through: a pasted log holds thousands of numbers."""
+
+
+class Number(NamedTuple):
+    """A number and where it stands."""
+
+    text: str
+    """As printed in the mail."""
+    near: str
+
+
+def numbers_in(parts: Iterable[TextPart], subject: str = "") -> list[Number]:
+    """The numbers of a mail in the order in which they count: newest part, subject, quoted, forwarded."""
+    every = list(parts)
+    texts = [
+        *(part.text for part in every if part.kind == "newest"),
+        subject,
+        *(part.text for kind in ("quoted", "forwarded") for part in every if part.kind == kind),
+    ]
+    found: dict[str, Number] = {}
+    for text in texts:
+        for number in _numbers(tokens.readable(text[:LONGEST_READ])):
+            found.setdefault(serial_key(number.text), number)
+    return list(found.values())
+
+
+def _numbers(text: str) -> Iterable[Number]:
+    at = 0
+    for line in text.split("\n"):
+        place = at
+        for word in labels.parted(tokens.words_of(line)):
+            place = max(place, text.find(word.text, place))
+            if tokens.fits(word.text) and not tokens.never(word):
+                yield Number(word.text, _near(text, place, place + len(word.text)))
+            place += len(word.text)
+        at += len(line) + 1
+
+
+def _near(text: str, start: int, end: int) -> str:
+    """What stands around a place, in whole words."""
+    before, after = text[max(0, start - BEFORE) : start], text[end : end + AFTER]
+    if start > BEFORE:
+        before = before.partition(" ")[2] if " " in before else before
+    if len(text) > end + AFTER:
+        after = after.rpartition(" ")[0] if " " in after else after
+    return " ".join(f"{before}{text[start:end]}{after}".replace(tokens.HIDDEN, "…").split())

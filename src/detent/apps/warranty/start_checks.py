@@ -1,0 +1,127 @@
+"""What has to answer before mails are taken in: the CRM, and the models that steps were given to.
+
+Mail servers say for themselves whether they can be used, when they are opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from detent.engine.tools import ToolError
+from detent.kernel.autonomy import AutonomyLevel
+from detent.kernel.errors import IntegrationMissing
+
+if TYPE_CHECKING:
+    from detent.apps.warranty.office import Office
+    from detent.apps.warranty.settings import WarrantySettings
+    from detent.engine.dispatch import Plan
+    from detent.engine.engine import Engine
+
+NOBODY = "SN00000"
+"""A serial number to ask for, whether or not there is such a device."""
+PATIENCE = 10.0
+"""Seconds a model's server has to take a connection."""
+
+
+async def check_crm(office: Office) -> None:
+    """Ask a CRM something, so that one that cannot be used is noticed at the start; `IntegrationMissing`."""
+    tools = office.settings.tools
+    try:
+        if tools.registry == "crm":
+            await office.registry.find(NOBODY, datetime.now(UTC).date())
+        elif tools.tickets == "crm" and office.crm is not None:
+            await _check_tickets(office.crm)
+    except ToolError as error:
+        raise IntegrationMissing(f"The CRM cannot be used: {error.message}") from error
+
+
+async def _check_tickets(client: Any) -> None:
+    """A CRM that only keeps tickets need not know of devices: it has to be there, and to let us in."""
+    from detent.adapters.crm.faults import CrmFault
+
+    try:
+        if client.settings.ticket_by_key_path is not None:
+            await client.ticket_by_key(NOBODY)
+        else:
+            await client.device(NOBODY)
+    except CrmFault as fault:
+        if fault.transient or fault.code == "auth":
+            raise ToolError(fault.code, fault.message) from fault
+
+
+async def check_models(office: Office, engine: Engine, *, legacy: bool) -> None:
+    """Make sure that whoever steps were given to can be asked; `IntegrationMissing` says what is missing.
+
+    A step that is an agent's with no model configured at all is no mistake: its handler performs it.
+    """
+    source = engine.dispatcher.settings.executors
+    if source is None or engine.dispatcher.settings.force_deterministic:
+        return
+    asked = dict.fromkeys(provider or source.default for provider in _providers(office, engine, legacy))
+    for provider in asked:
+        if provider is not None:
+            await _check_model(engine, provider)
+
+
+def _providers(office: Office, engine: Engine, legacy: bool) -> Iterator[str | None]:
+    """The providers that will be asked; None stands for the default one."""
+    flow = office.flow
+    for own in ({}, *_arms(office.settings)):
+        for step in flow.steps.values():
+            plan: Plan = engine.dispatcher.plan_for(flow, step, own=own or None)
+            if plan.alone or (plan.agent and plan.config.autonomy is not AutonomyLevel.OPERATOR):
+                yield plan.config.provider
+    router = office.settings.orchestration.router
+    arms = router.experiment.arms.values() if router.experiment is not None else ()
+    if legacy or "llm" in (router.strategy, *(arm.strategy for arm in arms)):
+        yield None
+
+
+def _arms(settings: WarrantySettings) -> Iterator[dict[str, dict[str, Any]]]:
+    """What the sides of an experiment say about steps."""
+    experiment = settings.orchestration.router.experiment
+    if experiment is not None:
+        yield from (arm.steps for arm in experiment.arms.values() if arm.steps and arm.share)
+
+
+async def _check_model(engine: Engine, provider: str) -> None:
+    executor = engine.dispatcher.executor(provider, {})
+    if isinstance(executor, str):
+        raise IntegrationMissing(f"The model '{provider}' cannot be used: {executor}")
+    available = executor.available()
+    if not available.ok:
+        why = available.why_not or "it says it is not available"
+        raise IntegrationMissing(f"The model '{provider}' cannot be used: {why.rstrip('.')}.")
+    address = getattr(getattr(executor, "model", None), "base_url", None)
+    if isinstance(address, str):
+        await _reach(provider, address)
+
+
+async def _reach(provider: str, address: str) -> None:
+    """Connect to a model's server and leave again. Behind a proxy only a question would tell."""
+    parts = urlsplit(address)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    if getproxies() and not _here(host):
+        return
+    try:
+        async with asyncio.timeout(PATIENCE):
+            _, writer = await asyncio.open_connection(host, port)
+    except OSError as error:  # a time-out is one
+        raise IntegrationMissing(
+            f"The model '{provider}' cannot be used: nobody answers at {host}:{port} "
+            f"({type(error).__name__}). Start its server, correct its base_url, or give its steps back to "
+            f"their handlers (mode: deterministic)."
+        ) from error
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+def _here(host: str) -> bool:
+    return host in ("localhost", "127.0.0.1", "::1")

@@ -1,0 +1,167 @@
+"""Forms: the facts an agent states about a step, with the conditions in `next` choosing the move.
+
+A field is a value, a choice, or labels for candidates that code found. An agent labels every candidate and
+can add none, so what it states about a text always stands in the text. Nothing here asks or decides anything.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from detent.engine import schemas
+from detent.flows.playbook.instruction import FormField
+from detent.kernel.guards import dig
+from detent.kernel.plain import to_plain
+
+MOST_CANDIDATES = 20
+"""Candidates of one field that are shown; a pasted inventory has thousands."""
+NEAR = 40
+"""Characters shown on either side of what a pattern finds."""
+
+
+class Candidate(NamedTuple):
+    """Something code found that an agent is to say more about."""
+
+    text: str
+    near: str = ""
+    """What it stands in, so that one can tell what it is."""
+
+
+Finder: TypeAlias = Callable[[Any], Iterable[Any] | Awaitable[Iterable[Any]]]
+"""`(ctx) -> candidates`: texts, pairs of a text and what stands around it, or `Candidate`s."""
+
+
+def candidates_of(found: Iterable[Any]) -> list[dict[str, str]]:
+    """Candidates as plain values, each text once, the first ones."""
+    kept: dict[str, str] = {}
+    for one in found:
+        text, near = (one, "") if isinstance(one, str) else (str(one[0]), str(one[1]))
+        if text and len(kept) < MOST_CANDIDATES:
+            kept.setdefault(text, near)
+    return [{"text": text, "near": near} for text, near in kept.items()]
+
+
+def by_pattern(pattern: str, value: Any) -> list[Candidate]:
+    """What a regular expression finds in a value of the data, with what stands around it."""
+    text = value if isinstance(value, str) else json.dumps(to_plain(value), ensure_ascii=False)
+    found: list[Candidate] = []
+    for match in re.finditer(pattern, text):
+        around = text[max(0, match.start() - NEAR) : match.end() + NEAR]
+        found.append(Candidate(match.group(), " ".join(around.split())))
+    return found
+
+
+def within(data: Mapping[str, Any], key: str) -> Any:
+    """What a pattern looks through."""
+    value = dig(data, key, "")
+    return "" if value is None else value
+
+
+def schema_of(form: Sequence[FormField], found: Mapping[str, Sequence[Mapping[str, str]]]) -> dict[str, Any]:
+    """JSON Schema of the form, with a place for every candidate and for nothing else."""
+    fields: dict[str, Any] = {}
+    for field in form:
+        if field.candidates is None:
+            fields[field.name] = dict(field.schema)
+        elif texts := [one["text"] for one in found.get(field.name, ())]:
+            fields[field.name] = _object({text: dict(field.schema) for text in texts})
+    return _object(fields)
+
+
+def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def facts_of(
+    form: Sequence[FormField], answer: Any, found: Mapping[str, Sequence[Mapping[str, str]]]
+) -> tuple[dict[str, Any], list[str]]:
+    """What a form states, and what is wrong with it, in words that repeat nothing of it.
+
+    Labelled candidates are told by label: `{"order": ["A-1"], "phone": ["555 0110"]}`.
+    """
+    names = ", ".join(field.name for field in form)
+    if not isinstance(answer, Mapping):
+        return {}, [f"The answer is no form. Answer with one JSON object of: {names}"]
+    problems: list[str] = []
+    if set(answer) - {field.name for field in form}:
+        problems.append(f"The form has no other fields than: {names}")
+    facts: dict[str, Any] = {}
+    for field in form:
+        if field.candidates is not None:
+            texts = [one["text"] for one in found.get(field.name, ())]
+            facts[field.name] = _labelled(field, answer.get(field.name), texts, problems)
+        elif field.name not in answer:
+            problems.append(f"{field.name}: is missing")
+        else:
+            facts[field.name] = answer[field.name]
+            problems += [f"{field.name}{line}" for line in _wrong(answer[field.name], field.schema)]
+    return facts, problems
+
+
+def _labelled(field: FormField, said: Any, texts: Sequence[str], problems: list[str]) -> dict[str, list[str]]:
+    if said is None and not texts:
+        return {}
+    if not isinstance(said, Mapping):
+        problems.append(f"{field.name}: must be an object with a label for each one found")
+        return {}
+    if set(said) - set(texts):
+        problems.append(f"{field.name}: label what was found, and nothing else")
+    if lacking := sum(text not in said for text in texts):
+        problems.append(f"{field.name}: {lacking} of {len(texts)} have no label")
+    by_label: dict[str, list[str]] = {}
+    for text in texts:
+        if text not in said:
+            continue
+        if wrong := _wrong(said[text], field.schema):
+            problems.append(f"{field.name}: each label{wrong[0].removeprefix(':')}")
+            break
+        by_label.setdefault(str(said[text]), []).append(text)
+    return by_label
+
+
+def _wrong(value: Any, schema: Mapping[str, Any]) -> list[str]:
+    return [line.removeprefix("/") for line in schemas.misfits(value, schema)]
+
+
+def told(form: Sequence[FormField]) -> str:
+    """The form in words."""
+    lines: list[str] = []
+    for field in form:
+        each = " Label every one that is listed, and no other" if field.candidates is not None else ""
+        kind = "" if field.meanings else f" ({_kind(field.schema)})"
+        lines.append(f"- {field.name}{kind}: {field.description.rstrip('.')}.{each}{'.' if each else ''}")
+        lines += [
+            f"    {choice}: {meaning}" if meaning else f"    {choice}"
+            for choice, meaning in field.meanings.items()
+        ]
+    return "\n".join(lines)
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    kinds = schema.get("type")
+    said = " or ".join(kinds) if isinstance(kinds, list) else str(kinds)
+    bounds = [
+        f"{word} {schema[key]} characters"
+        for key, word in (("minLength", "at least"), ("maxLength", "at most"))
+        if key in schema
+    ]
+    bounds += [
+        f"{word} {schema[key]}"
+        for key, word in (("minimum", "at least"), ("maximum", "at most"))
+        if key in schema
+    ]
+    return ", ".join([said.replace("string", "text").replace("boolean", "true or false"), *bounds])
+
+
+def shown(value: Iterable[Mapping[str, str]]) -> str:
+    """Candidates as an agent sees them."""
+    lines = [f'- {one["text"]}: "{one["near"]}"' if one["near"] else f"- {one['text']}" for one in value]
+    return "\n".join(lines) or "(none)"

@@ -1,0 +1,133 @@
+"""What a real small model answered to the shipped cases, played back: the published figures are true.
+
+See `recorded/README.md` for how to record anew when what is asked has changed.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from detent.apps.warranty.evals import shipped_cases
+from detent.apps.warranty.evals.player import WarrantyPlayer
+from detent.evals.case import EvalTestCase
+from detent.evals.playing import PlayOptions
+from detent.evals.reading import read_cases
+from detent.runtime.dispatching import dispatch_settings
+from detent.runtime.settings import read_settings
+from tests.apps.warranty.test_evals import cases_for, judged
+from tests.cli.conftest import detent, folder
+
+__all__ = ["detent", "folder"]
+
+RECORDED = Path(__file__).parent / "recorded"
+PAGE = Path(__file__).parents[3] / "docs" / "models.md"
+MOST_BYTES = 1_000_000
+AGAIN = "What the agents are asked has changed: record anew as recorded/README.md says."
+
+FIGURES: dict[str, tuple[str, dict[str, tuple[int, int]]]] = {
+    "first-step": ("55 of 56", {"01-extract-serial": (42, 42)}),
+    "fresh-mails": ("16 of 16", {"01-extract-serial": (16, 16)}),
+    "every-step": (
+        "13 of 15",
+        {
+            "01-extract-serial": (14, 14),
+            "02-check-warranty": (9, 8),
+            "03a-valid-warranty": (6, 6),
+            "03b-device-not-found": (2, 2),
+            "03c-expired-warranty": (1, 1),
+            "03d-request-serial": (3, 3),
+            "04-out-of-scope": (3, 3),
+            "05-send-confirmation": (6, 6),
+        },
+    ),
+}
+"""Per recording: cases passed; per step, how often the model was asked and how often its answer was kept."""
+
+CODE = {"first-step": "56 of 56", "fresh-mails": "12 of 16"}
+"""What code alone comes to on the same cases."""
+
+
+def recorded(name: str) -> tuple[WarrantyPlayer, list[EvalTestCase]]:
+    """A player under the settings of a recording, and the cases that are in it."""
+    found = read_settings(folder=RECORDED / name)
+    player = WarrantyPlayer.of(found, shipped_cases())
+    player.take_agents(dispatch_settings(found, (), complete=False))
+    if (own := RECORDED / name / "cases").is_dir():
+        read = read_cases(own, input_keys=player.input_keys, contracts=player.contracts)
+        return player, list(read.check().cases)
+    kept = sorted(path.stem for path in (RECORDED / name).glob("*.jsonl"))
+    return player, cases_for(player, None if name == "first-step" else kept)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+async def test_the_figures_of_a_recording_are_those_that_are_published(name):
+    """W-58: no network, no model; the path, the data and the words of every case are judged."""
+    player, cases = recorded(name)
+    options = PlayOptions(replay=RECORDED / name)
+    report = await judged(player, cases, options=options)
+    misses = [str(one) for result in report.cases for one in result.failures if one.kind == "play"]
+    assert not misses, f"{AGAIN} {misses[0]}"
+    asked: Counter[str] = Counter()
+    kept: Counter[str] = Counter()
+    for case in cases:
+        if case.input.get("agent_replies"):
+            continue  # its agents are scripted
+        played = await player.play(case, orchestrator="step", options=options)
+        for step in played.steps:
+            if step.mode == "agent" or step.fallback is not None:
+                asked[step.step_name] += 1
+                kept[step.step_name] += step.fallback is None
+    await player.close()
+    passed, steps = FIGURES[name]
+    assert f"{report.passed} of {report.counted}" == passed
+    assert {step: (asked[step], kept[step]) for step in sorted(asked)} == steps
+
+
+@pytest.mark.parametrize("name", CODE)
+async def test_code_is_measured_by_the_same_cases(name):
+    """What the published figures are to be held against."""
+    player, cases = recorded(name)
+    await player.close()
+    code = WarrantyPlayer.of(read_settings(folder=RECORDED), shipped_cases())
+    report = await judged(code, cases)
+    assert (
+        f"{report.passed} of {report.counted}" == {"first-step": "56 of 56", "fresh-mails": "12 of 16"}[name]
+    )
+
+
+def test_the_program_replays_it_too(detent, folder):
+    """`detent eval warranty --replay`, in agent mode, from a project that names the model."""
+    shutil.copy(RECORDED / "first-step" / "detent.yaml", folder / "detent.yaml")
+    result = detent("eval", "warranty", "--replay", str(RECORDED / "first-step"), "--threshold", "90")
+    assert "qwen2.5-coder-1.5b" in result.lines[0]
+    passed, counted = FIGURES["first-step"][0].split(" of ")
+    assert f"{passed} / {counted} passed" in result.out, f"{AGAIN} {result.out}"
+    assert result.code == 0
+
+
+def test_a_recording_that_does_not_fit_any_more_says_how_to_make_another(detent, folder):
+    shutil.copy(RECORDED / "first-step" / "detent.yaml", folder / "detent.yaml")
+    settings = folder / "detent.yaml"
+    settings.write_text(settings.read_text().replace("max_tokens: 700", "max_tokens: 701"))
+    result = detent("eval", "warranty", "--replay", str(RECORDED / "first-step"), "-s", "missing_info_001")
+    assert result.code == 4
+    assert "step '01-extract-serial' asks for something else than was recorded" in result.out
+    assert "max_tokens" in result.out
+    assert "record it anew with the same model, detent eval warranty --record first-step" in result.out
+
+
+def test_the_page_tells_the_same_figures():
+    page = PAGE.read_text(encoding="utf-8")
+    for name, (passed, steps) in FIGURES.items():
+        assert passed in page, name
+        for step, (asked, kept) in steps.items():
+            assert re.search(rf"^\| `{step}`.*\| {kept} of {asked} \|", page, re.MULTILINE), (name, step)
+
+
+def test_recordings_are_small():
+    assert sum(path.stat().st_size for path in RECORDED.rglob("*.jsonl")) < MOST_BYTES

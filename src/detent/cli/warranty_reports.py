@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -37,6 +38,9 @@ def add(group: typer.Typer) -> None:
 
 def stats(
     since: Since = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page of it there.")
+    ] = None,
     json: options.Json = False,
     store: options.Store = None,
     config: options.Config = None,
@@ -45,16 +49,25 @@ def stats(
     from detent.cli.values import read_time
     from detent.cli.workspace import run_async
 
-    run_async(_stats(_workspace(store, config), read_time(since, "--since"), json))
+    run_async(_stats(_workspace(store, config), read_time(since, "--since"), html, json))
 
 
-async def _stats(workspace: Workspace, since: float | None, json: bool) -> None:
+async def _stats(workspace: Workspace, since: float | None, html: Path | None, json: bool) -> None:
     from detent.apps.warranty.stats import mailbox_stats
-    from detent.cli.output import fit, say_json
+    from detent.cli.output import fit, say_json, warn
 
     async with _opened(workspace) as (store, _, rollback):
         found = await mailbox_stats(store, since)
         line = await rollback.line()
+    if html is not None:
+        import time
+
+        from detent.apps.warranty.stats_page import page
+
+        _write(html, page(found, now=time.time(), since=since, line=line))
+        warn(f"Written to {html}.")
+        if not json:
+            return
     if json:
         say_json({**found.to_plain(), "rolled_back": line})
         return
@@ -62,6 +75,15 @@ async def _stats(workspace: Workspace, since: float | None, json: bool) -> None:
         fit(line)
     for one in found.lines() if found.runs or found.legacy else ["No runs to add up."]:
         fit(one)
+
+
+def _write(file: Path, text: str) -> None:
+    from detent.kernel.errors import ConfigurationError
+
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be written: {error.strerror}.") from None
 
 
 def ab(

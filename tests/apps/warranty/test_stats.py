@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from detent.adapters.stores.memory import MemoryStore
 from detent.apps.warranty.legacy.flow import Legacy
 from detent.apps.warranty.stats import mailbox_stats
+from detent.apps.warranty.stats_page import page
 from detent.cli.main import run as detent
 from detent.engine.tools import ToolError
 from detent.insight.spread import EXACT, Spread
@@ -54,6 +56,57 @@ async def by_hand(box: Mailbox, runs: list[str]) -> dict[str, Any]:
                     ends[body.to] += 1
         paths[tuple(path)] += 1
     return {"visits": left, "ends": ends, "paths": paths, "attempts": attempts}
+
+
+class Tables(HTMLParser):
+    """The tables of a page by name: rows of texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: dict[str, list[list[str]]] = {}
+        self._name = ""
+        self._cell = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "table":
+            self._name = dict(attrs)["id"] or ""
+            self.found[self._name] = []
+        elif tag == "tr" and self._name:
+            self.found[self._name].append([])
+        elif tag == "td":
+            self._cell = True
+            self.found[self._name][-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._cell = self._cell and tag != "td"
+
+    def handle_data(self, data: str) -> None:
+        if self._cell:
+            self.found[self._name][-1][-1] += data
+
+
+class TestPage:
+    async def test_the_page_says_what_was_counted_by_hand(self, tmp_path):
+        """W-62."""
+        async with mailbox(tmp_path, faults={"create_ticket": [NO]}) as box:
+            runs = [(await box.orchestrate(usual(kind))).run_id for kind in KINDS]
+            hand = await by_hand(box, runs)
+            found = await mailbox_stats(box.engine.store)
+        tables = Tables(page(found, now=0.0)).found
+        steps = [row for row in tables["steps"] if row]
+        assert {row[0]: int(row[1]) for row in steps} == hand["visits"]
+        assert {row[0]: int(row[5]) for row in steps if int(row[5])} == {TICKET: 1}
+        assert sorted(int(row[1]) for row in tables["paths"] if row) == sorted(hand["paths"].values())
+        assert {row[0]: int(row[1]) for row in tables["ends"] if row} == hand["ends"]
+
+    async def test_nothing_in_it_comes_from_elsewhere_and_texts_stay_texts(self, tmp_path):
+        async with mailbox(tmp_path, faults={"check_warranty": [SLOW]}) as box:
+            await box.orchestrate(usual("valid"))
+            found = await mailbox_stats(box.engine.store)
+        text = page(found, now=0.0, line="back to <legacy> mode & on")
+        assert "http" not in text
+        assert "back to &lt;legacy&gt; mode &amp; on" in text
 
 
 class TestByHand:
@@ -201,6 +254,10 @@ class TestCommands:
         capsys.readouterr()
         assert detent(["warranty", "stats"]) == 0
         assert "01 → 03d" in capsys.readouterr().out
+        assert detent(["warranty", "stats", "--html", "mailbox.html"]) == 0
+        assert "Warranty mailbox" in (project / "mailbox.html").read_text(encoding="utf-8")
+        assert detent(["warranty", "stats", "--html", "gone/mailbox.html"]) == 2
+        assert "cannot be written" in capsys.readouterr().err
         assert detent(["warranty", "stats", "--since", "7d", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["runs"] == 1
         assert detent(["warranty", "rollback", "status"]) == 0

@@ -811,3 +811,16 @@ def test_lines_of_iterations_side_by_side_say_which_one(detent, folder):
     assert sorted(line.split()[:3] for line in said.lines if " put " in f"{line} ") == [
         ["✓", "[0]", "put"], ["✓", "[1]", "put"],
     ]  # fmt: skip
+
+
+def test_what_a_step_says_stands_above_the_line_of_the_step(detent, folder):
+    (folder / "tell.yaml").write_text(
+        'version: "1.0"\nname: tell\nsteps:\n'
+        "  - {name: say, type: python, action: log_message, kwargs: {message: good morning}}\n",
+        encoding="utf-8",
+    )
+    said = detent("workflow", "run", "tell.yaml")
+    lines = [line.strip() for line in said.lines]
+    at = lines.index("│ good morning")
+    assert lines[at + 1].startswith("✓ say")
+    assert not any("goes on" in line for line in lines)

@@ -157,7 +157,8 @@ class WorkflowLines:
 
     def _line(self, path: str, sign: str, name: str, said: str) -> None:
         parts = path.split("/")
-        for depth in range(1, len(parts)):
+        around = parts[:-1] if parts[-1] else parts[:-2]  # what a step says stands below the step itself
+        for depth in range(1, len(around) + 1):
             above = "/".join(parts[:depth])
             if above and above not in self._headed:
                 self._headed.add(above)

@@ -17,7 +17,8 @@ table { border-collapse: collapse; width: 100%; } th, td { padding: .3rem .6rem;
 th { font-weight: 600; border-bottom: 2px solid var(--line); } td { border-bottom: 1px solid var(--line); }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.bar { width: 22%; } td.bar div { height: .7rem; border-radius: 2px; background: var(--bar); }
-td.bad { color: var(--bad); } code { font-size: .92em; white-space: nowrap; } .path code { white-space: normal; }
+td.bad { color: var(--bad); } code { font-size: .92em; white-space: nowrap; }
+td.path code { white-space: normal; }
 """
 
 

@@ -8,6 +8,8 @@ from contextlib import closing
 
 import pytest
 
+from detent.flows.workflow.craft.row_rules import Rule
+
 
 async def rows_of(shop, path, **said):
     """The rows read_table keeps."""
@@ -102,6 +104,26 @@ class TestChecking:
         assert done.ok, done.error
         assert done.output["problems"] == [{"row": 2, "column": "a", "problem": problem}]
         assert (done.output["accepted"], done.output["rejected"], done.output["batches"]) == (0, 1, [])
+
+    async def test_one_bad_cell_refuses_its_row_and_no_other(self, shop):
+        text = "a,b\n1,0.10\n2,x\n3, 12.5\n4,7\n"
+        done = await checked(shop, {"b": {"type": "number", "min": 0}}, text, max_rejects=0.5)
+        assert done.output["problems"] == [{"row": 3, "column": "b", "problem": "is no number"}]
+        kept = [json.loads(await shop.store.blob(one["$blob"])) for one in done.output["batches"]]
+        assert [row for part in kept for row in part["rows"]] == [[1, 0.1], [3, 12.5], [4, 7]]
+
+    @pytest.mark.parametrize(
+        ("rule", "said", "read"),
+        [
+            ("integer", "+7", 7), ("integer", "7.0", "7.0"), ("number", "1e3", 1000.0), ("text", 7, "7"),
+            ("number", "1e999", "1e999"), ("number", "0x1f", "0x1f"), ("boolean", "TRUE", True),
+            ("boolean", "yes", "yes"), ("date", "2030-01-31", "2030-01-31"), ("number", None, None),
+            ("number", " ", " "), (None, "7", "7"),
+        ],
+    )  # fmt: skip
+    def test_a_text_is_read_as_the_rule_says(self, rule, said, read):
+        got = Rule("a", type=rule).read(said)
+        assert (got, type(got)) == (read, type(read))
 
     async def test_unique_refuses_the_later_one_over_batches(self, shop):
         done = await checked(shop, {"b": {"unique": True}}, "a,b\n1,x\n2,y\n3,x\n4,\n5,\n", max_rejects=1)

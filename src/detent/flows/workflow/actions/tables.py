@@ -101,7 +101,7 @@ async def check_rows(
     - `enum`: a list of the values there may be
     - `unique: true`: no earlier row has the same value
 
-    A value that is missing breaks `required` only.
+    A value that is missing breaks `required` only. A text that a rule says is a number is read as one.
     """
     if not 0 <= max_rejects <= 1:
         raise StepFailed("`max_rejects` is a share of the rows, from 0 to 1.")
@@ -118,12 +118,13 @@ async def check_rows(
     for reference in whole["batches"]:
         part = await _kept(ctx, reference)
         fits = [await _patterns(ctx, check, part["rows"], columns) for check in checks]
-        for at, (row, line) in enumerate(zip(part["rows"], part["lines"], strict=True)):
-            wrong = [
-                (check.column, said)
-                for check, patterns in zip(checks, fits, strict=True)
-                if (said := check.problem(row[columns.index(check.column)], patterns[at])) is not None
-            ]
+        for at, (written, line) in enumerate(zip(part["rows"], part["lines"], strict=True)):
+            row, wrong = list(written), []
+            for check, patterns in zip(checks, fits, strict=True):
+                place = columns.index(check.column)
+                row[place] = check.read(row[place])
+                if (said := check.problem(row[place], patterns[at])) is not None:
+                    wrong.append((check.column, said))
             if not wrong:
                 accepted.append((row, line))
                 continue

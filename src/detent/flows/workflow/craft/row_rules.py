@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -10,6 +12,9 @@ from typing import Any
 
 from detent.kernel.errors import nearest
 from detent.kernel.plain import canonical
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 
 RULES = ("required", "type", "min", "max", "pattern", "enum", "unique")
 
@@ -40,6 +45,21 @@ TYPES: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
+def _number(said: str) -> Any:
+    """A number from its text, or the text where it is none."""
+    if _INTEGER.fullmatch(said):
+        return int(said)
+    return float(said) if _DECIMAL.fullmatch(said) and math.isfinite(float(said)) else said
+
+
+READ: Mapping[str, Callable[[str], Any]] = {
+    "integer": lambda said: int(said) if _INTEGER.fullmatch(said) else said,
+    "number": _number,
+    "boolean": lambda said: {"true": True, "false": False}.get(said.lower(), said),
+}
+"""How texts are read where a rule says of which type they are."""
+
+
 @dataclass(slots=True)
 class Rule:
     """What is asked of one column."""
@@ -53,6 +73,15 @@ class Rule:
     enum: list[Any] | None = None
     unique: bool = False
     _seen: set[str] = field(default_factory=set)
+
+    def read(self, value: Any) -> Any:
+        """A value as the rule's type means it: one bad cell makes texts of a whole column of numbers."""
+        if self.type == "text":
+            return value if isinstance(value, str) or value is None else json.dumps(value)
+        reader = READ.get(self.type or "")
+        if reader is None or not isinstance(value, str) or not value.strip():
+            return value
+        return reader(value.strip())
 
     def problem(self, value: Any, fits: bool = True) -> str | None:
         """What is wrong with a value, in words that do not repeat it; None when nothing is."""

@@ -7,7 +7,12 @@ import pytest
 from detent.testing.torture import torture
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+@pytest.fixture(
+    params=[
+        pytest.param("sqlite", marks=pytest.mark.xdist_group("torture-sqlite")),
+        pytest.param("postgresql", marks=[pytest.mark.postgres, pytest.mark.xdist_group("torture-postgres")]),
+    ]
+)
 def store_url(request, tmp_path):
     """Address of an empty store that other processes can reach."""
     if request.param == "sqlite":
@@ -17,7 +22,7 @@ def store_url(request, tmp_path):
     return f"{server}#{schema}"
 
 
-pytestmark = [pytest.mark.torture, pytest.mark.slow, pytest.mark.xdist_group("torture")]
+pytestmark = [pytest.mark.torture, pytest.mark.slow]
 
 
 async def test_killed_at_every_boundary_a_run_ends_as_if_undisturbed(store_url):

@@ -357,6 +357,23 @@ def test_an_entry_point_that_gives_nothing_of_its_kind_is_told(tmp_path, install
         registry_of(tmp_path)
 
 
+def test_a_handler_nobody_decorated_has_no_intent_and_that_is_told(tmp_path, install, caplog):
+    """D-37: usable by code; an agent could not be told what it is for."""
+    more = "\ndef weigh(kg: float) -> dict:\n    return {'kg': kg}\n"
+    install("[detent.actions]\nshop_weigh = shop_package:weigh\n", shop_package.MODULE + more)
+    registry = registry_of(tmp_path)
+    assert registry.actions.get("shop_weigh").intent == ""
+    assert "shop_weigh" not in registry.intents
+    assert "action.no_intent" in caplog.text
+
+
+def test_intents_can_be_asked_for_and_not_changed(tmp_path):
+    intents = registry_of(tmp_path).intents
+    assert intents["read_file"] == "Read one text file of the project and return its content unchanged."
+    with pytest.raises(TypeError):
+        intents["read_file"] = "other"
+
+
 def test_a_registered_stage_with_too_little_time_is_told_with_its_place(tmp_path, install):
     install(module=shop_package.MODULE.replace("timeout=60", "timeout=5"))
     with pytest.raises(

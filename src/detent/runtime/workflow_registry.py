@@ -26,6 +26,7 @@ from detent.flows.workflow.registry import (
     ValidationStage,
     marked,
 )
+from detent.kernel import log
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.catalog import Catalog, _plugin_error, _shown
 from detent.runtime.settings import Settings, SettingsError
@@ -165,7 +166,7 @@ class _Gathering:
         for group, kind in GROUPS.items():
             for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
                 if point.value not in self._loaded:
-                    self._loaded[point.value] = self._load(point)
+                    self._loaded[point.value] = self._load(point, kind)
                 if not any(isinstance(item, kind) for item in self._loaded[point.value]):
                     raise ConfigurationError(
                         f"{_shown(point)} is offered as '{point.name}' under {group}, but holds none of "
@@ -179,7 +180,7 @@ class _Gathering:
             self._add(item)
         return items
 
-    def _load(self, point: EntryPoint) -> list[Named]:
+    def _load(self, point: EntryPoint, kind: type[Named]) -> list[Named]:
         """What one entry point stands for, registered."""
         try:
             value = point.load()
@@ -188,7 +189,13 @@ class _Gathering:
         if isinstance(value, ModuleType):
             return self.module(value)
         items = list(marked(value))
-        if not items and callable(value):
+        if not items and kind is Action and _is_handler(value):
+            # Usable by code; an agent could not be told what it is for.
+            log.warning(
+                "action.no_intent", action=point.name, origin=_shown(point), hint="decorate it: @action"
+            )
+            items = [Action(point.name, _shown(point), value)]
+        elif not items and callable(value):
             try:
                 given = value()
             except (Exception, SystemExit) as error:
@@ -222,6 +229,14 @@ class _Gathering:
             return item
         shown = file.relative_to(self.folder) if file.is_relative_to(self.folder) else file
         return replace(item, origin=f"{shown.as_posix()}{colon}{line}")
+
+
+def _is_handler(value: Any) -> bool:
+    """Whether a function that nobody decorated does a step's work, rather than giving things to register."""
+    if not inspect.isroutine(value):
+        return False
+    parameters = inspect.signature(value).parameters.values()
+    return any(one.default is one.empty and one.kind is not one.VAR_KEYWORD for one in parameters)
 
 
 def _named(given: Any) -> list[Named]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, Generic, TypeVar
 
 from detent.kernel.autonomy import AutonomyLevel
@@ -200,6 +200,11 @@ class Registry:
                 shelf.add(item)
                 return
         raise ConfigurationError(f"{type(item).__name__} is nothing a workflow file could name.")
+
+    @property
+    def intents(self) -> Mapping[str, str]:
+        """What each action is for, by name; read-only. One nobody decorated has none."""
+        return MappingProxyType({item.name: item.intent for item in self.actions if item.intent})
 
     def collect(self, module: ModuleType) -> list[Named]:
         """Register everything a module has marked; gives what was found."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from detent.engine.step import Step, refused
@@ -162,6 +163,12 @@ def calling(step: Step) -> Tool:
         f"{CALL}{step.name}", perform, wants_context=True, idempotent=step.repeatable, retry=step.retry,
         timeout=step.timeout, description=step.intent, arguments={"type": "object"},
     )  # fmt: skip
+
+
+def tools_of(module: ModuleType) -> list[Tool]:
+    """The tools a module defines."""
+    found = [value for value in vars(module).values() if isinstance(value, Tool)]
+    return list({id(tool): tool for tool in found}.values())
 
 
 class Toolbox:

@@ -16,13 +16,13 @@ from detent.adapters.general.files import Files, Ground, write_file_tool
 from detent.adapters.general.letters import Letters, send_email_tool
 from detent.adapters.general.lookup import Tables, lookup_tool
 from detent.adapters.mail.departures import MailSink
-from detent.engine.tools import Tool
+from detent.engine.tools import Tool, tools_of
 from detent.flows.playbook.checking import check_playbook, redirect_of
 from detent.flows.playbook.flow import PlaybookFlow, playbook_flow
 from detent.flows.playbook.folder import INSTRUCTIONS, MANIFEST, PlaybookFolder
 from detent.flows.playbook.playbook import Playbook, read_playbook
 from detent.flows.playbook.problems import PlaybookError, Problem
-from detent.flows.playbook.registry import imported, reachable, tools_of
+from detent.flows.playbook.registry import imported, reachable
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.policy import USUAL, RetryPolicy
 from detent.runtime.settings import FILES, Settings, SettingsError

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from detent.engine.tools import Tool, ToolError
+from detent.engine.tools import Tool, ToolError, tools_of
 from detent.flows.workflow.problems import Problem, WorkflowFileError
 from detent.flows.workflow.spec import WorkflowSpec
 from detent.runtime.workflow_registry import problems_of, registry_for, shelf_for
@@ -67,7 +67,6 @@ class Workflows:
     def tools(self) -> list[Tool]:
         """What actions can look up and have done: the project's tools, and those of plugins."""
         from detent.adapters.project import project_tools
-        from detent.flows.playbook.registry import tools_of
 
         said = WorkflowSettings.read(self.settings)
         root, state = self.settings.folder, self.settings.folder / STATE

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
-from detent.engine.tools import Tool
+from detent.engine.tools import Tool, tools_of
 from detent.flows.playbook.folder import INSTRUCTIONS
 from detent.flows.playbook.playbook import Playbook
 from detent.flows.playbook.problems import Problem
@@ -68,12 +68,6 @@ def reachable(folder: Path) -> None:
     """Let modules beside a playbook be imported; those installed go first."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
-
-
-def tools_of(module: ModuleType) -> list[Tool]:
-    """The tools a module defines."""
-    found = [value for value in vars(module).values() if isinstance(value, Tool)]
-    return list({id(tool): tool for tool in found}.values())
 
 
 class Names:

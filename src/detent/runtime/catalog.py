@@ -253,7 +253,7 @@ class Catalog:
                 if other.value != point.value:
                     raise ConfigurationError(
                         f"Two installed packages offer a flow '{point.name}': "
-                        f"{_shown(other)} and {_shown(point)}."
+                        f"{shown_point(other)} and {shown_point(point)}."
                     )
         return self._entry_points
 
@@ -261,8 +261,8 @@ class Catalog:
         key = f"{GROUP}:{point.name}={point.value}"
         if key not in self._loaded:
             self._loaded.add(key)
-            for flow in _flows_of(self._value(point), _shown(point)):
-                self._add(flow, _shown(point))
+            for flow in _flows_of(self._value(point), shown_point(point)):
+                self._add(flow, shown_point(point))
 
     def _load_app(self, name: str) -> None:
         from importlib.metadata import entry_points
@@ -273,14 +273,14 @@ class Catalog:
                 continue
             self._loaded.add(key)
             make = self._value(point)
-            for flow in _flows_of(lambda make=make: make(self._settings), _shown(point)):
-                self._add(flow, _shown(point))
+            for flow in _flows_of(lambda make=make: make(self._settings), shown_point(point)):
+                self._add(flow, shown_point(point))
 
     def _value(self, point: EntryPoint) -> Any:
         try:
             return point.load()
         except (Exception, SystemExit) as error:
-            raise _plugin_error(_shown(point), error) from error
+            raise plugin_error(shown_point(point), error) from error
 
     def _file(self, file: Path, shown: str) -> ModuleType:
         key = str(file)
@@ -296,7 +296,7 @@ class Catalog:
                 spec.loader.exec_module(module)
             except (Exception, SystemExit) as error:
                 sys.modules.pop(name, None)
-                raise _plugin_error(shown, error, file) from error
+                raise plugin_error(shown, error, file) from error
             self._modules[key] = module
         return self._modules[key]
 
@@ -309,7 +309,7 @@ class Catalog:
                 raise ConfigurationError(
                     f"{self._settings.place('plugins')}: there is no module '{name}'."
                 ) from error
-            raise _plugin_error(f"Plugin {name}", error) from error
+            raise plugin_error(f"Plugin {name}", error) from error
         self._modules[name] = module
         return module
 
@@ -371,7 +371,7 @@ def _flows_of(value: Any, place: str) -> Iterable[Flow]:
         try:
             value = value()
         except (Exception, SystemExit) as error:
-            raise _plugin_error(place, error) from error
+            raise plugin_error(place, error) from error
     flows = [value] if isinstance(value, Flow) else list(value) if isinstance(value, Iterable) else []
     if not flows or not all(isinstance(flow, Flow) for flow in flows):
         raise ConfigurationError(f"{place} gives no flow, but {type(value).__name__}.")
@@ -392,7 +392,7 @@ def _below(keys: Any) -> Keys:
     return keys if isinstance(keys, Mapping) else None
 
 
-def _shown(point: EntryPoint) -> str:
+def shown_point(point: EntryPoint) -> str:
     package = f" of {point.dist.name}" if point.dist is not None else ""
     return f"{point.value}{package}"
 
@@ -404,7 +404,7 @@ def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _plugin_error(place: str, error: BaseException, file: Path | None = None) -> PluginError:
+def plugin_error(place: str, error: BaseException, file: Path | None = None) -> PluginError:
     """The error with the line it happened in: the deepest in the plugin itself, else the deepest of all."""
     if isinstance(error, SyntaxError) and error.filename:
         return PluginError(place, error, _short(error.filename), error.lineno)

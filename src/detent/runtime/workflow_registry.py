@@ -28,7 +28,7 @@ from detent.flows.workflow.registry import (
 )
 from detent.kernel import log
 from detent.kernel.errors import ConfigurationError
-from detent.runtime.catalog import Catalog, _plugin_error, _shown
+from detent.runtime.catalog import Catalog, plugin_error, shown_point
 from detent.runtime.settings import Settings, SettingsError
 from detent.runtime.workflow_settings import (
     LONGEST,
@@ -169,7 +169,7 @@ class _Gathering:
                     self._loaded[point.value] = self._load(point, kind)
                 if not any(isinstance(item, kind) for item in self._loaded[point.value]):
                     raise ConfigurationError(
-                        f"{_shown(point)} is offered as '{point.name}' under {group}, but holds none of "
+                        f"{shown_point(point)} is offered as '{point.name}' under {group}, but holds none of "
                         f"those: decorate it with @{group.rpartition('.')[2].removesuffix('s')}."
                     )
 
@@ -185,21 +185,21 @@ class _Gathering:
         try:
             value = point.load()
         except (Exception, SystemExit) as error:
-            raise _plugin_error(_shown(point), error) from error
+            raise plugin_error(shown_point(point), error) from error
         if isinstance(value, ModuleType):
             return self.module(value)
         items = list(marked(value))
         if not items and kind is Action and _is_handler(value):
             # Usable by code; an agent could not be told what it is for.
             log.warning(
-                "action.no_intent", action=point.name, origin=_shown(point), hint="decorate it: @action"
+                "action.no_intent", action=point.name, origin=shown_point(point), hint="decorate it: @action"
             )
-            items = [Action(point.name, _shown(point), value)]
+            items = [Action(point.name, shown_point(point), value)]
         elif not items and callable(value):
             try:
                 given = value()
             except (Exception, SystemExit) as error:
-                raise _plugin_error(_shown(point), error) from error
+                raise plugin_error(shown_point(point), error) from error
             items = _named(given)
         for item in items:
             self._add(item)

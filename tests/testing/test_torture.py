@@ -9,8 +9,8 @@ from detent.testing.torture import torture
 
 @pytest.fixture(
     params=[
-        pytest.param("sqlite", marks=pytest.mark.xdist_group("torture-sqlite")),
-        pytest.param("postgresql", marks=[pytest.mark.postgres, pytest.mark.xdist_group("torture-postgres")]),
+        "sqlite",
+        pytest.param("postgresql", marks=pytest.mark.postgres),
     ]
 )
 def store_url(request, tmp_path):
@@ -22,7 +22,7 @@ def store_url(request, tmp_path):
     return f"{server}#{schema}"
 
 
-pytestmark = [pytest.mark.torture, pytest.mark.slow]
+pytestmark = [pytest.mark.torture, pytest.mark.slow, pytest.mark.xdist_group("torture")]
 
 
 async def test_killed_at_every_boundary_a_run_ends_as_if_undisturbed(store_url):

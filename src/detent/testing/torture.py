@@ -186,8 +186,10 @@ class Torturer:
         alive = [start() for _ in range(self.workers)]
         settling = asyncio.create_task(self._keep_settling())
         try:
-            for _ in range(times):
+            for turn in range(times):
                 await asyncio.sleep(self.random.choice((0.0, 0.02, 0.1, 0.3)) * self.random.random())
+                if turn % 4 == 3:  # on a slow machine most would be killed before they had begun anything
+                    await self._under_way()
                 victim = self.random.randrange(len(alive))
                 await self.nursery.kill(alive[victim])
                 self.report.kills += 1
@@ -252,6 +254,15 @@ class Torturer:
             await asyncio.sleep(SHORT_LEASE * 1.6)
             for pid in pids:
                 self.nursery.send(pid, signal.SIGCONT)
+
+    async def _under_way(self, patience: float = 10.0) -> None:
+        """Wait until some run is under way, or was left so."""
+        deadline = self.engine.clock.elapsed() + patience
+        while self.engine.clock.elapsed() < deadline:
+            page = await self.engine.store.rows(RunQuery(status=(Status.RUNNING,), limit=1))
+            if page.rows:
+                return
+            await asyncio.sleep(0.01)
 
     async def _keep_settling(self) -> None:
         while True:

@@ -178,7 +178,7 @@ def _httpx() -> Any:
         import httpx
     except ImportError as error:
         raise IntegrationMissing(
-            "Fetching from the web needs httpx: pip install 'detent[models]'."
+            "Fetching from the web needs httpx: pip install 'detent[web]'."
         ) from error
     return httpx
 

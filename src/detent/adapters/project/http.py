@@ -177,9 +177,7 @@ def _httpx() -> Any:
     try:
         import httpx
     except ImportError as error:
-        raise IntegrationMissing(
-            "Fetching from the web needs httpx: pip install 'detent[web]'."
-        ) from error
+        raise IntegrationMissing("Fetching from the web needs httpx: pip install 'detent[web]'.") from error
     return httpx
 
 

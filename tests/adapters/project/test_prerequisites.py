@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,8 +10,6 @@ import pytest
 
 from detent.adapters.project import prerequisites as checks
 from detent.engine.executor import Availability
-
-needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
 
 @pytest.fixture
@@ -41,7 +38,6 @@ def git(folder: Path, environ: dict[str, str], *words: str) -> None:
     subprocess.run(["git", *words], cwd=folder, env=environ, check=True, capture_output=True)
 
 
-@needs_git
 async def test_git_is_found_and_says_its_version(tmp_path, environ):
     found = await checks.git(tmp_path, environ)
     assert found.ok
@@ -54,7 +50,6 @@ async def test_without_git_every_check_of_it_says_so(tmp_path, check):
     assert await check(tmp_path, {"PATH": str(tmp_path)}) == (False, "git is not on PATH")
 
 
-@needs_git
 async def test_a_folder_is_a_repository_only_when_it_is_in_a_work_tree(tmp_path, repo, environ):
     inside = repo / "deep" / "down"
     inside.mkdir(parents=True)
@@ -65,7 +60,6 @@ async def test_a_folder_is_a_repository_only_when_it_is_in_a_work_tree(tmp_path,
     assert not (await checks.git_remote(tmp_path, environ)).ok
 
 
-@needs_git
 async def test_an_identity_is_never_guessed_from_the_machine_and_never_shown(repo, environ):
     missing = await checks.git_identity(repo, environ)
     assert missing == (False, "git knows no name and e-mail address to commit under")
@@ -78,7 +72,6 @@ async def test_an_identity_is_never_guessed_from_the_machine_and_never_shown(rep
     assert "ada@" not in found.message
 
 
-@needs_git
 async def test_an_identity_may_come_from_the_environment(repo, environ):
     who = {
         f"GIT_{role}_{part}": value
@@ -88,7 +81,6 @@ async def test_an_identity_may_come_from_the_environment(repo, environ):
     assert (await checks.git_identity(repo, {**environ, **who})).ok
 
 
-@needs_git
 async def test_a_remote_is_there_or_it_is_not(repo, environ):
     assert await checks.git_remote(repo, environ) == (False, "the repository has no remote")
     git(repo, environ, "remote", "add", "origin", "https://user:hidden@example.com/repo.git")

@@ -74,6 +74,7 @@ async def work(job: Job) -> None:
     loop = asyncio.get_running_loop()
     leave = asyncio.Event()
     loop.add_signal_handler(STOP_SELF, lambda: os.kill(os.getpid(), signal.SIGSTOP))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {STOP_SELF})  # one that came too early comes now
     loop.add_signal_handler(signal.SIGTERM, leave.set)
     world = World(job.world)
     crash = CrashPoints(CrashPoint.parse(point) for point in job.points)
@@ -134,6 +135,7 @@ def _child(job: Job) -> None:
 
 def main() -> None:
     """Fork a worker for every line on standard input; say its process id."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {STOP_SELF})  # until a worker can heed it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are nobody's business here
     for line in sys.stdin:
         job = Job(**json.loads(line))
@@ -176,6 +178,16 @@ class Nursery:
             except ProcessLookupError:
                 self._alive.discard(pid)
         return pid in self._alive
+
+    def stopped(self, pid: int) -> bool:
+        """True while a worker of ours stands still."""
+        stat = Path(f"/proc/{pid}/stat")
+        if Path("/proc/self/stat").exists():
+            with contextlib.suppress(OSError):
+                return stat.read_text().rsplit(")", 1)[1].split()[0] in ("T", "t")
+            return False
+        asked = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True)
+        return asked.stdout.strip()[:1] == "T"
 
     def send(self, pid: int, what: signal.Signals) -> bool:
         """Send a signal to a worker of ours; False when it is gone."""

@@ -217,43 +217,51 @@ class Torturer:
         alive = [start() for _ in range(self.workers)]
         settling = asyncio.create_task(self._keep_settling())
         try:
-            for turn in range(times):
+            for turn in range(times * 3):
+                if self.report.stops == times:
+                    break
                 if turn % 2:
                     # By itself, at a commit or just after an effect was performed.
                     number = self.random.randrange(1, 12)
                     point = CrashPoint(number, "after", "effect" if turn % 4 == 1 else "commit", "stop")
-                    sleeper = start([str(point)])
-                    alive.append(sleeper)
+                    alive.append(sleeper := start([str(point)]))
                 else:
-                    sleeper = alive[turn % self.workers]
+                    alive.append(start())
+                    sleeper = self.random.choice(alive)
                     await asyncio.sleep(self.random.random() * 0.2)
                     self.nursery.send(sleeper, STOP_SELF)
-                await asyncio.sleep(SHORT_LEASE * 1.6)
-                self.nursery.send(sleeper, signal.SIGCONT)
-                self.report.stops += 1
-                if turn % 2 == 0:
-                    alive.append(start())
+                if await self._stopped(sleeper):
+                    await asyncio.sleep(SHORT_LEASE * 1.6)
+                    self.nursery.send(sleeper, signal.SIGCONT)
+                    self.report.stops += 1
+                alive = [pid for pid in alive if self.nursery.alive(pid)]
+                if len(alive) > self.workers + 2:  # more would only be in each other's way
+                    await self.nursery.kill(alive.pop(0))
         finally:
             settling.cancel()
-        waker = asyncio.create_task(self._keep_waking(alive))
         alive.append(self.nursery.start(self.job("s", range(numbers), lease=SHORT_LEASE)))
-        try:
-            await self._until_ended(alive, [f"s{number}" for number in range(numbers)])
-        finally:
-            waker.cancel()
-        self.say(f"stopped {times} times")
+        await self._until_ended(alive, [f"s{number}" for number in range(numbers)])
+        self.say(f"stopped {self.report.stops} times")
         for pid in alive:
             await self.nursery.kill(pid)
         await self._check({f"s{number}": number for number in range(numbers)})
 
     # -- what a person would do -----------------------------------------------------------------------------
 
-    async def _keep_waking(self, pids: Sequence[int]) -> None:
-        """A process that stops itself late is woken late."""
-        while True:
-            await asyncio.sleep(SHORT_LEASE * 1.6)
-            for pid in pids:
-                self.nursery.send(pid, signal.SIGCONT)
+    async def _stopped(self, pid: int, patience: float = 5.0) -> bool:
+        """Wait until a worker has stopped itself; False when it does not, its work being done by others.
+
+        One that stopped unseen might keep a lock of the store for as long as nobody continues it.
+        """
+        deadline = time.monotonic() + patience
+        while not self.nursery.stopped(pid):
+            if not self.nursery.alive(pid):
+                return False
+            if time.monotonic() > deadline:
+                await self.nursery.kill(pid)
+                return False
+            await asyncio.sleep(0.01)
+        return True
 
     async def _under_way(self, patience: float = 10.0) -> None:
         """Wait until some run is under way, or was left so."""
@@ -383,6 +391,7 @@ async def torture(
     with contextlib.ExitStack() as stack:
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
         torturer = Torturer(store, folder, workload=workload, workers=workers, seed=seed, say=say)
         async with torturer.ready():
             if boundaries:

@@ -76,7 +76,7 @@ def signature(run: Run, lines: Iterable[Entry]) -> dict[str, Any]:
 @asynccontextmanager
 async def _undisturbed(make: MakeWorkload) -> AsyncIterator[tuple[World, Engine, Any]]:
     with tempfile.TemporaryDirectory() as folder:
-        world = World(Path(folder) / "world", sync=False)
+        world = World(Path(folder) / "world")
         workload = make(world, CrashPoints())
         async with Engine(MemoryStore(), workload.flows) as engine:
             yield world, engine, workload

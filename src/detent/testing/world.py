@@ -45,9 +45,8 @@ class WorldTrouble(ConnectionError):
 class World:
     """A file of occurrences, with the tools that make them."""
 
-    def __init__(self, path: str | Path, *, sync: bool = True) -> None:
+    def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._sync = sync
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         self._read_to = 0
         self._lines: list[dict[str, Any]] = []
@@ -90,8 +89,6 @@ class World:
         os.write(
             self._fd, (json.dumps(line, ensure_ascii=False) + "\n").encode()
         )  # one write: all or nothing
-        if self._sync:
-            os.fsync(self._fd)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -55,6 +55,9 @@ onboarding = Flow(
 @onboarding.step("collect")
 async def collect(ctx):
     """Read the form."""
+    while Path("wait").exists():
+        Path("waiting").touch()
+        await asyncio.sleep(0.01)
     await asyncio.sleep(ctx.data.get("slow", 0))
     private = {"letter": ctx.keep("a private letter")} if ctx.data.get("letter") else {}
     name = ctx.data.get("name", "Ada")
@@ -111,6 +114,9 @@ class Result(NamedTuple):
 
 Call = Callable[..., Result]
 
+PATIENCE = 60.0
+"""Seconds after which a process that should have said or done something never will."""
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -162,13 +168,21 @@ class Process:
                 stdin=subprocess.DEVNULL,
             )
 
-    def until(self, text: str, seconds: float = 15.0) -> None:
-        """Wait until the output holds a text."""
+    def until(self, text: str, seconds: float = PATIENCE) -> None:
+        """Wait until it has said a text."""
+        self.until_true(lambda: text in self.so_far(), f"never said {text!r}", seconds)
+
+    def until_true(self, test: Callable[[], bool], otherwise: str, seconds: float = PATIENCE) -> None:
+        """Wait for something this process brings about."""
         deadline = time.monotonic() + seconds
-        while text not in self._out.read_text():
-            assert self.process.poll() is None, f"ended before saying {text!r}: {self.so_far()}"
-            assert time.monotonic() < deadline, f"never said {text!r}: {self.so_far()}"
+        while not test():
+            assert self.process.poll() is None, f"{otherwise} before it ended: {self.so_far()}"
+            assert time.monotonic() < deadline, f"{otherwise}: {self.so_far()}"
             time.sleep(0.02)
+
+    def until_in_step(self) -> None:
+        """Wait until the flow's first step is under way; a file `wait` in the folder keeps it there."""
+        self.until_true((self.folder / "waiting").exists, "never came to its first step")
 
     def so_far(self) -> str:
         """Everything said."""
@@ -183,7 +197,7 @@ class Process:
         self.signal(signal.SIGKILL)
         self.process.wait()
 
-    def result(self, seconds: float = 30.0) -> Result:
+    def result(self, seconds: float = PATIENCE) -> Result:
         """Wait for the end."""
         code = self.process.wait(seconds)
         return Result(code, self._out.read_text(), self._err.read_text())

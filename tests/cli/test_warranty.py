@@ -14,6 +14,7 @@ import pytest
 
 from detent.apps.warranty.project import demo_registry, make_demo
 from tests.apps.warranty.mailroom import COVERED, NO_SERIAL, mail
+from tests.cli.conftest import PATIENCE
 
 CONFIG = """
 mail: {inbox: mail/inbox, outbox: mail/outbox}
@@ -316,9 +317,7 @@ def test_the_service_watches_and_drains(desk, spawn, number, code):
     put(desk, "a.eml", mail(1, NO_SERIAL))
     service.until("no serial, asked")
     put(desk, "b.eml", mail(2, NO_SERIAL))
-    deadline = time.monotonic() + 20
-    while service.so_far().count("no serial, asked") < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    service.until_true(lambda: service.so_far().count("no serial, asked") == 2, "left a mail lying")
     service.signal(number)
     said = service.result()
     assert said.code == code
@@ -338,9 +337,7 @@ def test_a_log_file_that_was_moved_away_is_opened_anew(desk, spawn):
     service.until("registry 5 devices")
     (desk / "log.jsonl").rename(desk / "old.jsonl")
     service.signal(signal.SIGHUP)
-    deadline = time.monotonic() + 15
-    while not (desk / "log.jsonl").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    service.until_true((desk / "log.jsonl").exists, "wrote no log")
     put(desk, "a.eml", mail(1, NO_SERIAL))
     service.until("no serial, asked")
     service.signal(signal.SIGTERM)
@@ -358,7 +355,7 @@ def test_killed_again_and_again_each_mail_gets_one_ticket_and_one_reply(desk, sp
     outbox = desk / "mail/outbox"
     for kills in range(1, 7):
         service = spawn("run", "warranty", "--once")
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + PATIENCE
         while service.process.poll() is None and time.monotonic() < deadline:
             if outbox.is_dir() and len(list(outbox.glob("*.eml"))) >= kills * 2:
                 break

@@ -12,6 +12,9 @@ ARGS ?=
 VENV := .venv
 PY := $(VENV)/bin/python
 
+# Compiled modules are kept, whatever the surroundings say: the tests start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE :=
+
 MADE := $(VENV)/.made
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
@@ -34,6 +37,8 @@ demo: $(CORE) ## a mailbox answered step by step, with no model and no key
 	$(VENV)/bin/detent warranty demo $(ARGS)
 
 test: $(DEV) ## run the tests
+	@# The first time, one process compiles the tests instead of every worker for itself.
+	@[ -d tests/__pycache__ ] || $(PY) -m pytest --collect-only -qq >/dev/null 2>&1 || true
 	$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 check: $(DEV) ## style, types and walls

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from tests import examples  # loading it says how many examples properties are tried with
 from tests.postgres import postgres_schema, postgres_server
 
-__all__ = ["postgres_schema", "postgres_server"]
+__all__ = ["examples", "postgres_schema", "postgres_server"]
 
 
 @pytest.fixture(autouse=True)

@@ -95,7 +95,8 @@ def test_fork_from_a_state_that_is_none_names_the_nearest(detent, started):
 
 def test_purge_drops_private_values_and_the_run_stays_readable(detent, started):
     one, other = started(letter=True), started(letter=True, name="b")
-    assert detent("purge", one, "--json").json == {"dropped": 0}  # the other run refers to the same letter
+    # The other run refers to the same letter.
+    assert detent("purge", one, "--json").json == {"dropped": 0, "files": 0, "kept": []}
     assert detent("purge", other).out == "1 value dropped.\n"
     assert detent("show", one).code == 0
     assert detent("purge", "--older", "30d").out == "0 values dropped.\n"

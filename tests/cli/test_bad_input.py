@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-from detent.cli import main
-
 
 def sentence(said, code: int) -> str:
     """The one line an error is told in."""
@@ -220,9 +218,8 @@ def test_nobody_reading_the_output_is_no_drama(started, folder):
         assert reader.wait() == 1
 
 
-def test_ctrl_c_while_looking_ends_with_130(monkeypatch):
-    def interrupted(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(main, "app", interrupted)
-    assert main.run(["runs"]) == 130
+def test_ctrl_c_while_looking_ends_with_130(detent, folder):
+    (folder / "slow.py").write_text("import os, signal\n\nos.kill(os.getpid(), signal.SIGINT)\n")
+    (folder / "detent.yaml").write_text("plugins: [slow.py]\n")
+    said = detent("flows")
+    assert (said.code, said.out, said.err) == (130, "", "")

@@ -342,6 +342,23 @@ def test_the_tutorial_shows_what_new_makes_and_every_command(detent):
     assert "detent run playbook" in page
 
 
+def test_the_page_about_functions_of_your_own_shows_a_playbook_that_works(detent, folder):
+    page = (ROOT / "docs" / "playbooks.md").read_text(encoding="utf-8")
+    section = page.split("# Functions and decisions of your own")[1]
+    files = re.findall(r"^This is `([\w./-]+)`:\n\n```\w+\n(.*?)```$", section, re.DOTALL | re.MULTILINE)
+    assert len(files) == 5
+    for name, text in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    assert detent("playbook", "check", "refunds").out == "refunds: ok, 3 steps\n"
+    assert detent("run", "playbook", "refunds", "--data", '{"order": "A-1"}').code == 0
+    waits = detent("run", "playbook", "refunds", "--data", '{"order": "A-2"}')
+    assert waits.lines[-1].endswith(" yes   (or: no)")
+    run = waits.lines[-1].split()[2]
+    assert detent("release", run, "yes").code == 0
+    assert '{"order":"A-2","amount":900}' in detent("why", run).out
+
+
 def test_the_readme_of_the_example_names_commands_that_work(detent, folder, monkeypatch):
     shutil.copytree(EXAMPLE, folder / "examples" / "playbook")
     block = re.search(r"```\n(.*?)```", (EXAMPLE / "README.md").read_text(), re.DOTALL)

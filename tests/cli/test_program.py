@@ -4,6 +4,9 @@ import subprocess
 import sys
 
 import pytest
+from typer.main import get_command
+
+from detent.cli.main import app
 
 COMMANDS = [
     "run", "resume", "serve", "new", "flows", "check", "diagram", "steps", "playbook", "runs", "show", "why",
@@ -25,6 +28,18 @@ def test_every_command_has_help(detent, command):
     said = detent(command, "--help")
     assert said.code == 0
     assert said.out.startswith(f"Usage: detent {command} ")
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        "warranty", "warranty registry", "warranty tickets", "warranty rollback", "playbook", "new", "steps",
+        "workflow", "autonomy", "stats", "shadow", "models",
+    ],
+)  # fmt: skip
+def test_no_line_about_a_command_of_a_group_is_cut(detent, group):
+    said = detent(*group.split(), "--help")
+    assert [line for line in said.lines[1:] if line.endswith("...")] == []
 
 
 def test_asking_for_nothing_shows_the_help(detent):
@@ -76,3 +91,16 @@ def test_the_doctor_tells_what_is_wrong_and_the_rest_all_the_same(detent, folder
     assert any("typer" in line for line in said.lines)
     (folder / "detent.yaml").write_text("store: gone/x.db\n")
     assert detent("doctor", "--json").json["healthy"] is False
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_made_alone_is_the_same_as_among_all(detent, capsys, command):
+    alone = detent(command, "--help").out
+    get_command(app)(args=[command, "--help"], prog_name="detent", standalone_mode=False)
+    assert capsys.readouterr().out == alone
+
+
+def test_a_command_that_is_none_is_told_the_nearest_of_all(detent):
+    said = detent("shwo")
+    assert said.code == 2
+    assert "show" in said.err

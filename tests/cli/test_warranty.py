@@ -134,6 +134,7 @@ def test_a_mail_that_failed_makes_the_pass_end_with_1_and_can_be_run_again(desk,
     assert "run.failed" in said.err
     listed = detent("warranty", "attention")
     assert "max_steps" in listed.out
+    assert listed.lines[-1].startswith("What happened to one of them: detent why w-")
     (matter,) = detent("warranty", "attention", "--json").json
     assert matter["command"] == ["detent", "warranty", "retry", matter["mail"]]
     assert "02-check-warranty" in detent("why", matter["run"]).out
@@ -461,10 +462,49 @@ def test_a_project_begins_with_a_folder(folder, detent, monkeypatch):
     assert said.code == 0
     monkeypatch.chdir(folder / "desk")
     assert detent("warranty", "registry", "import", "registry.csv").code == 0
-    make_demo(folder / "desk")
+    for sample in (folder / "desk/mail/samples").iterdir():  # as the command tells
+        shutil.copy(sample, "mail/inbox")
     assert detent("run", "warranty", "--once").lines[-1] == "  7 mails: 6 succeeded, 1 ignored, 0 failed"
+    assert detent("check", "warranty").code == 0
     monkeypatch.chdir(folder)
     assert detent("warranty", "init", "desk").code == 2
+
+
+def test_problems_of_its_step_files_are_told_with_their_own_place_only(folder, detent, monkeypatch):
+    assert detent("warranty", "init", "desk").code == 0
+    monkeypatch.chdir(folder / "desk")
+    step = Path("instructions/steps/05-send-confirmation.md")
+    step.write_text(step.read_text().replace("\nnext:", "\nnxt:"))
+    said = detent("check", "warranty")
+    assert said.code == 2
+    assert said.lines[0] == "warranty: 2 problems"
+    assert said.lines[2] == (
+        "  P05 instructions/steps/05-send-confirmation.md:5: unknown key 'nxt'. Did you mean 'next'?"
+    )
+
+
+def test_unknown_keys_and_wrong_values_are_told_at_once(desk, detent):
+    (desk / "config.yaml").write_text("mail: {inbx: x, sink: pigeon}\nwarranty: {timezone: Mars/X}\n")
+    said = detent("run", "warranty", "--once")
+    assert said.code == 2
+    assert said.err.splitlines() == [
+        "The settings have 3 problems:",
+        "  config.yaml, line 1: unknown key 'mail.inbx'. Did you mean 'inbox'?",
+        "  config.yaml, line 1: 'mail.sink' should be 'outbox' or 'smtp'.",
+        "  config.yaml, line 2: 'warranty.timezone': there is no time zone 'Mars/X'.",
+    ]
+
+
+def test_a_step_that_the_command_line_names_and_nobody_knows_is_told_as_such(desk, detent):
+    said = detent("run", "warranty", "--once", "--mode", "99-x=agent")
+    assert said.code == 2
+    assert said.err.startswith("the command line: there is no step '99-x'.")
+
+
+def test_legacy_mode_is_shown_as_what_it_is(desk, detent):
+    said = detent("run", "warranty", "--once", "--orchestrator", "legacy")
+    assert "   legacy mode   2 steps   registry" in said.lines[0]
+    assert all("  detect → process     " in line for line in said.lines[1:-1] if "ignored" not in line)
 
 
 def test_a_project_may_be_worked_from_anywhere(desk, detent, monkeypatch, tmp_path):

@@ -6,11 +6,16 @@ import json
 import shlex
 import subprocess
 import sys
+import threading
+from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 import yaml
 
+from detent.cli.workflow_lines import WorkflowLines
+from detent.flows.workflow import events
 from detent.flows.workflow.reading import read_workflow
 from tests.runtime import shop_package
 
@@ -116,15 +121,6 @@ def test_a_file_that_cannot_be_read_is_listed_with_what_to_do(detent, put):
     assert listed.lines[1].split()[0] == "odd"
     assert listed.lines[-1].endswith("See: detent workflow validate .detent/workflows/odd.yaml")
     assert detent("workflow", "list", "--source", "project", "--format", "json").json[0]["problems"]
-
-
-def test_two_files_of_one_name_on_one_level_are_an_error_naming_both(detent, put):
-    put(GREET, "one")
-    put(GREET, "two")
-    listed = detent("workflow", "list")
-    assert listed.code == 2
-    assert "one.yaml" in listed.err
-    assert "two.yaml" in listed.err
 
 
 # -- show ---------------------------------------------------------------------------------------------------
@@ -250,6 +246,110 @@ def test_settings_about_a_workflow_that_is_not_there_are_an_error(detent, folder
     (line,) = [line for line in checked.lines if "E025" in line]
     assert line.startswith("detent.yaml:2:1: E025")
     assert "Did you mean 'workflow/greet/say'?" in line
+
+
+STRAY = "\nsteps: {sya: {mode: agent}}\n"
+
+
+@pytest.mark.parametrize("command", [["validate"], ["run", "--dry-run"], ["run"]])
+def test_settings_about_a_step_that_no_flow_has_are_an_error(detent, folder, put, command):
+    """D-54, E025: by its bare name, wherever a workflow is checked, with the nearest name."""
+    put(GREET)
+    (folder / "detent.yaml").write_text(STRAY)
+    refused = detent("workflow", *command, "greet")
+    assert refused.code == 2
+    (line,) = [line.strip() for line in [*refused.lines, *refused.err.splitlines()] if "E025" in line]
+    assert line.startswith("detent.yaml:2:1: E025 the settings configure the step 'sya'")
+    assert "Did you mean 'say'" in line
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize("key", ["nothing-alike", "nobody/nothing"])
+def test_settings_about_a_step_unlike_any_other_say_what_to_do(detent, folder, put, key):
+    put(GREET)
+    (folder / "detent.yaml").write_text(f"steps: {{{key}: {{mode: agent}}}}\n")
+    checked = detent("workflow", "validate", "greet")
+    assert checked.code == 2
+    assert "list it under `plugins`" in checked.out
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "keep",  # in a loop
+        "commit",  # of a shipped workflow
+        "workflow/commit-and-push/commit",
+        "clean",  # of a file beside this one, which nobody listed
+        "deep",  # of a file it runs, elsewhere
+        "collect",  # of a flow in Python that the settings list
+        "onboarding/collect",
+        "02-check-warranty",  # of an application that is installed
+        "warranty/02-check-warranty",
+    ],
+)
+def test_settings_about_a_step_of_another_flow_are_no_mistake(detent, folder, put, key):
+    """D-54: no false alarm, in any of the commands that look at steps."""
+    put(GREET, under="flows", name="greet")
+    put('version: "1.0"\nname: beside\nsteps: [{name: clean, type: checkpoint}]\n', "beside", "flows")
+    put('version: "1.0"\nname: below\nsteps: [{name: deep, type: checkpoint}]\n', "below", "other")
+    put(
+        'version: "1.0"\nname: top\nsteps: [{name: go, type: subworkflow, workflow: ../other/below.yaml}]\n',
+        "top", "flows",
+    )  # fmt: skip
+    (folder / "detent.yaml").write_text(f"plugins: [flow.py]\nsteps: {{{key}: {{timeout: 30}}}}\n")
+    checked = detent("workflow", "validate", "flows/top.yaml", "flows/greet.yaml")
+    assert (checked.code, "E025" in checked.out) == (0, False)
+    ran = detent("workflow", "run", "flows/top.yaml")
+    assert ran.code == 0
+    if key not in ("keep", "clean", "deep"):
+        assert detent("steps", "list").code == 0
+
+
+def test_a_step_in_the_environment_is_spelled_as_variables_are(detent, folder, put, monkeypatch):
+    put(GREET.replace("name: say", "name: say-it"))
+    monkeypatch.setenv("DETENT__STEPS__SAY_IT__TIMEOUT", "30")
+    assert detent("workflow", "validate", "greet").code == 0
+    monkeypatch.setenv("DETENT__STEPS__SAI_IT__TIMEOUT", "30")
+    checked = detent("workflow", "validate", "greet")
+    assert checked.code == 2
+    assert "E025" in checked.out
+
+
+def test_two_files_of_one_name_hinder_that_name_alone(detent, folder, put):
+    """2.2: the name is refused with both files; every other name works, and so do the files' paths."""
+    put(GREET, "one")
+    put(GREET, "two")
+    put(GREET.replace("name: greet", "name: other"), "other")
+    both = (
+        "Two project workflows are named 'greet': .detent/workflows/one.yaml and .detent/workflows/two.yaml."
+    )
+    for command in ("show", "validate", "viz", "run"):
+        refused = detent("workflow", command, "greet")
+        assert (refused.code, both in refused.err) == (2, True)
+        assert detent("workflow", command, "other").code == 0
+    assert detent("workflow", "run", ".detent/workflows/two.yaml").code == 0
+    assert detent("workflow", "validate", "commit-and-push").code == 0
+    listed = detent("workflow", "list", "--source", "project")
+    assert listed.code == 0
+    assert "(same name as .detent/workflows/two.yaml)" in listed.out
+    assert listed.lines[-1].startswith(both)
+    found = detent("workflow", "list", "--source", "project", "--format", "json").json
+    assert {one["file"].rpartition("/")[2]: [path[-8:] for path in one["rivals"]] for one in found} == {
+        "one.yaml": ["two.yaml"],
+        "two.yaml": ["one.yaml"],
+        "other.yaml": [],
+    }
+    checked = detent("workflow", "validate", "--all")
+    assert checked.code == 2
+    clashes = [line for line in checked.lines if "E005" in line]
+    assert [line.partition(" ")[0] for line in clashes] == [
+        ".detent/workflows/one.yaml:2:7:",
+        ".detent/workflows/two.yaml:2:7:",
+    ]
+    steps = detent("steps", "list")
+    assert steps.code == 0
+    assert both in steps.err
+    assert "workflow/other/say" in steps.out
 
 
 @pytest.mark.parametrize("words", [[], ["greet", "--all"]])
@@ -555,3 +655,161 @@ def test_what_is_missing_is_told_together_before_the_first_step_and_the_exit_cod
     ):
         assert line in refused.out + refused.err
     assert not (folder / "out").exists()
+
+
+# -- what a newcomer meets ----------------------------------------------------------------------------------
+
+ACTS = """
+import sys
+
+from detent import action
+
+
+@action("leave", intent="End the whole program in the middle of a step.", blocking=True)
+def leave():
+    sys.exit(3)
+
+
+@action("trip", intent="Fail in a way that nobody has foreseen.")
+def trip():
+    return {}["gone"]
+"""
+
+
+def test_committing_without_pushing_needs_no_remote(detent, folder):
+    """D-72: what the inputs pass over is not asked for; what they do not, is."""
+    git = partial(subprocess.run, check=True, cwd=folder, capture_output=True)
+    git(["git", "init", "-q", "-b", "main"])
+    git(["git", "config", "user.name", "N"])
+    git(["git", "config", "user.email", "n@example.org"])
+    missing = detent("workflow", "run", "commit-and-push")
+    assert (missing.code, "git_remote" in missing.err) == (3, True)
+    ran = detent("workflow", "run", "commit-and-push", "-i", "push=false")
+    assert ran.code == 0, ran.err
+    assert b"flow.py" in git(["git", "show", "--stat", "HEAD"]).stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("leave", "RuntimeError: it called exit(3)"), ("trip", "KeyError")]
+)
+def test_an_action_that_misbehaves_fails_its_step_and_nothing_else(detent, folder, put, name, said):
+    """No traceback unless it is asked for; then with the line of the action's own file."""
+    (folder / "acts.py").write_text(ACTS)
+    (folder / "detent.yaml").write_text("plugins: [acts.py]\n")
+    put(f'version: "1.0"\nname: odd\nsteps: [{{name: a, type: python, action: {name}}}]\n', "odd")
+    failed = detent("workflow", "run", "odd")
+    assert failed.code == 1
+    assert said in failed.out
+    assert "Traceback" not in failed.out + failed.err
+    loud = detent("workflow", "run", "odd", "-vv")
+    assert 'acts.py", line' in loud.out + loud.err
+
+
+def test_the_steps_of_a_file_in_the_projects_folder_are_known_by_name(detent, folder, put):
+    """As in examples/workflow: nobody listed the file, and the settings speak of its steps."""
+    put(GREET, "greet", ".")
+    (folder / "detent.yaml").write_text("steps: {keep: {timeout: 30}}\n")
+    assert "workflow/greet/keep" in detent("steps", "list").out
+    shown = detent("steps", "show", "keep")
+    assert (shown.code, "30" in shown.out) == (0, True)
+
+
+def test_a_private_address_is_fetched_from_once_the_settings_allow_it(detent, folder, put):
+    """The error says which setting that is, and the setting it names is enough."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"inside")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = f"http://localhost:{server.server_port}/"
+        step = f"{{name: get, type: python, action: http_get, kwargs: {{url: '{url}'}}}}"
+        put(
+            f'version: "1.0"\nname: fetch\nsteps: [{step}]\n'
+            'outputs: {t: "${{ steps.get.output.text }}"}\n',
+            "fetch",
+        )
+        refused = detent("workflow", "run", "fetch")
+        assert refused.code == 1
+        assert "'localhost' is at 127.0.0.1, a private address" in refused.out
+        assert "`workflow.allow_private: [localhost]`" in refused.out
+        (folder / "detent.yaml").write_text("workflow: {allow_private: [localhost]}\n")
+        ran = detent("workflow", "run", "fetch")
+        assert (ran.code, "inside" in ran.out) == (0, True)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_lines_of_a_loop_that_goes_on_name_its_items_and_iterations(capsys):
+    """What is heard first of a resumed loop is the end of an iteration that was under way."""
+    spec = read_workflow(GREET.encode(), "greet.yaml").spec
+    assert spec is not None
+    lines = WorkflowLines(spec)
+
+    def done(number: int, step: str = "keep") -> events.StepCompleted:
+        return events.StepCompleted(
+            timestamp=0, run_id="r", step_path=f"each/[{number}]/{step}", step_name=step, success=True,
+            step_type="python", skipped=False, duration_ms=1,
+        )  # fmt: skip
+
+    def over(number: int) -> events.LoopIterationCompleted:
+        return events.LoopIterationCompleted(
+            timestamp=0, run_id="r", step_path=f"each/[{number}]", iteration_index=number,
+            parent_step_name="each", success=True,
+        )  # fmt: skip
+
+    lines(done(0))
+    lines(done(1))
+    lines(over(0))
+    lines(
+        events.LoopIterationStarted(
+            timestamp=0, run_id="r", step_path="each/[2]", iteration_index=2, total_iterations=3,
+            item_label="third", parent_step_name="each",
+        )
+    )  # fmt: skip
+    said = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert said == [
+        "▸ each goes on", "▸ [0] goes on", "✓ keep 1 ms", "▸ [1] goes on", "✓ [1] keep 1 ms", "▸ [2] third",
+    ]  # fmt: skip
+
+
+def test_a_check_that_fails_shows_what_its_command_said_and_what_mends_it(detent, folder, put):
+    """The end of it, which is where checks sum up, for each run that failed."""
+    code = "print('\\\\n'.join(map(str, range(30)))); raise SystemExit(3)"
+    (folder / "detent.yaml").write_text(
+        f'validation:\n  stages:\n    test: {{command: [{sys.executable}, -c, "{code}"]}}\n'
+    )
+    mend = "{name: mend, type: python, action: log_message, kwargs: {message: mending}}"
+    check = f"{{name: check, type: validate, stages: [test], retry: 1, on_failure: {mend}}}"
+    put(f'version: "1.0"\nname: checked\nsteps: [{check}]\n', "checked")
+    failed = detent("workflow", "run", "checked")
+    assert failed.code == 1
+    said = [" ".join(line.split()) for line in failed.lines]
+    assert "▸ [0] before run 2" in said
+    at = said.index("│ Stage 'test' failed (exit code 3):")
+    assert said[at + 1 : at + 3] == ["│ … 10 more before", "│ 10"]
+    assert said[at + 21] == "│ 29"
+    assert "│ Stage 'test' failed in run 2 (exit code 3):" in said
+    put('version: "1.0"\nname: once\nsteps: [{name: check, type: validate, stages: [test]}]\n', "once")
+    assert "did not pass: test failed.\n" in detent("workflow", "run", "once").out
+
+
+def test_steps_side_by_side_go_on_from_nothing(detent, put):
+    """A loop over nothing has no iterations: neither its lines nor its drawing say so."""
+    steps = "[{name: one, type: checkpoint}, {name: two, type: checkpoint}]"
+    put(f'version: "1.0"\nname: apart\nsteps: [{{name: both, type: loop, steps: {steps}}}]\n', "apart")
+    ran = detent("workflow", "run", "apart", "--id", "r1")
+    assert ran.code == 0
+    assert "goes on" not in ran.out
+    assert sum("side by side" in line for line in ran.lines) == 2
+    drawn = detent("workflow", "viz", "apart", "--run", "r1").out
+    assert "all side by side" in drawn
+    assert "iteration" not in drawn

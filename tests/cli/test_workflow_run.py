@@ -285,7 +285,7 @@ def test_a_missing_prerequisite_stops_it_before_the_first_step(detent, folder):
     )
     said = detent("workflow", "run", "line")
     assert said.code == 3
-    assert "Make a file named key." in said.err
+    assert said.err.count("Make a file named key.") == 1  # told together, and not once more each
     assert "nosuchprogram" in said.err
     assert "last" in said.err
     assert log(folder) == []
@@ -635,6 +635,22 @@ steps:
     assert "not of workflow 'reads'" in said.err
 
 
+def test_one_step_reads_long_values_of_an_iteration_too(detent, folder):
+    write(folder, "reads", f"""
+version: "1.0"
+name: reads
+steps:
+  - {{name: one, type: python, action: echo, kwargs: {{value: {"long" * 500}}}}}
+  - name: each
+    type: loop
+    for_each: [x]
+    steps: [{{name: in, type: python, action: echo, kwargs: {{value: "${{{{ steps.one.output.value }}}}"}}}}]
+""")  # fmt: skip
+    assert detent("workflow", "run", "reads", "--id", "r1").code == 0
+    said = detent("workflow", "run", "reads", "--step", "in", "--from-run", "r1.each[0]", "--json").json
+    assert said["final_output"] == {"value": "long" * 500}
+
+
 # -- waiting ------------------------------------------------------------------------------------------------
 
 
@@ -824,3 +840,154 @@ def test_what_a_step_says_stands_above_the_line_of_the_step(detent, folder):
     at = lines.index("│ good morning")
     assert lines[at + 1].startswith("✓ say")
     assert not any("goes on" in line for line in lines)
+
+
+# -- what lies beside the store -----------------------------------------------------------------------------
+
+FILES = """
+version: "1.0"
+name: files
+steps:
+  - name: keep
+    type: python
+    action: write_file
+    rollback: restore_file
+    kwargs: {path: note.txt, text: new}
+  - {name: spot, type: checkpoint}
+  - {name: wait, type: python, action: ask, when: "false", kwargs: {question: "Well?"}}
+  - {name: last, type: python, action: stumble}
+"""
+
+
+def kept(folder: Path, kind: str, run: str = "r1") -> int:
+    """How many files a run keeps of a kind."""
+    return sum(1 for one in (folder / ".detent" / kind / run).rglob("*") if one.is_file())
+
+
+def test_a_run_that_succeeded_keeps_only_what_a_fork_may_need(detent, folder):
+    write(folder, "files", FILES)
+    (folder / "note.txt").write_text("old")
+    (folder / "trouble").touch()
+    assert detent("workflow", "run", "files", "--id", "r0").code == 1
+    assert kept(folder, "footprints", "r0") > 0, "one that failed is left as it is"
+    (folder / "trouble").unlink()
+    assert detent("workflow", "run", "files", "--id", "r1").code == 0
+    assert kept(folder, "footprints") == 0
+    assert kept(folder, "backups") == 2
+    (folder / "trouble").touch()
+    assert detent("workflow", "run", "files", "--from", "spot").code == 1
+    assert (folder / "note.txt").read_text() == "old"
+
+
+def test_purge_takes_the_files_of_a_run_along_and_a_fork_is_told_so(detent, folder):
+    write(folder, "files", FILES)
+    (folder / "note.txt").write_text("old")
+    detent("workflow", "run", "files", "--id", "r1")
+    said = detent("purge", "r1")
+    assert said.out == "1 value, 2 files dropped.\n"
+    assert detent("purge", "r1", "--json").json == {"dropped": 0, "files": 0, "kept": []}
+    (folder / "trouble").touch()
+    said = detent("workflow", "run", "files", "--from", "spot", "--json").json
+    assert [one["step_name"] for one in said["rollback_errors"]] == ["keep"]
+    assert "purged" in said["rollback_errors"][0]["error"]
+    assert (folder / "note.txt").read_text() == "new"
+
+
+def test_what_a_rollback_may_need_is_not_purged(detent, folder):
+    write(folder, "files", FILES.replace('when: "false", ', 'when: "inputs.ask", ').replace(
+        "steps:", "inputs: {ask: {type: boolean, default: true}}\nsteps:"))  # fmt: skip
+    (folder / "note.txt").write_text("old")
+    detent("workflow", "run", "files", "--id", "r1")
+    said = detent("purge", "r1")
+    assert said.lines == ["1 value dropped.", "Files are kept for r1: it has not ended."]
+    detent("purge", "--older", "0s")
+    assert (kept(folder, "backups"), kept(folder, "footprints")) == (2, 1)
+    detent("fork", "r1", "--at", "wait", "--id", "r2", "--detach")
+    assert detent("cancel", "r1").code == 0
+    assert detent("purge", "r1").lines[1:] == ["Files are kept for r1: r2 has not ended."]
+    detent("purge", "--older", "0s")
+    assert kept(folder, "backups") == 2, "r2 may have to bring it back"
+    assert detent("cancel", "r2", "--rollback").code == 0
+    assert (folder / "note.txt").read_text() == "old"
+    detent("purge", "--older", "0s")
+    assert kept(folder, "backups") == 1, "r1 was only cancelled: it could be reopened"
+    assert detent("purge", "r1").lines == ["0 values, 2 files dropped."]
+    assert kept(folder, "footprints", "r1") == 0
+
+
+def test_purging_by_age_takes_files_of_runs_that_are_over(detent, folder):
+    write(folder, "files", FILES)
+    (folder / "note.txt").write_text("old")
+    detent("workflow", "run", "files", "--id", "r1")
+    (folder / "trouble").touch()
+    detent("workflow", "run", "files", "--id", "r2")
+    assert detent("purge", "--older", "30d", "--json").json["files"] == 0
+    assert detent("purge", "--older", "0s", "--json").json["files"] >= 3
+    assert kept(folder, "backups", "r1") == kept(folder, "backups", "r2") == 1  # that they had some
+    assert kept(folder, "footprints", "r2") == 0
+
+
+# -- forks, cancellations -----------------------------------------------------------------------------------
+
+
+def test_a_plain_fork_says_what_was_undone_and_undoes_it_no_more(detent, folder):
+    """D-69: none runs twice."""
+    (folder / "trouble").touch()
+    detent("workflow", "run", "line", "--id", "r1")
+    said = detent("fork", "r1", "--id", "r2")
+    assert said.code == 1
+    assert "Run r1 has undone since what these steps did, which count as done here: one, two." in said.err
+    assert log(folder) == ["+one you", "+two you", "-two you", "-one you"]
+    (folder / "trouble").unlink()
+    assert detent("fork", "r1", "--id", "r3").code == 0
+
+
+def test_a_rollback_asked_for_while_an_effect_is_under_way_elsewhere_undoes_that_too(detent, folder, spawn):
+    """D-69: it is finished there, then everything is undone."""
+    slow = "    while Path(f'slow-{text}').exists():\n        Path(f'in-{text}').touch()\n"
+    slow += "        time.sleep(0.02)\n    with"
+    (folder / "shop.py").write_text(
+        SHOP.replace("import asyncio", "import asyncio\nimport time", 1)
+        .replace("    with", slow, 1)
+        .replace('@tool("shop.put")', '@tool("shop.put", blocking=True)')
+    )
+    (folder / "slow-two you").touch()
+    running = spawn("workflow", "run", "line", "--id", "r1")
+    wait_for(folder / "in-two you", running)
+    cancelling = spawn("cancel", "r1", "--rollback")
+    for _ in range(600):
+        if "called off, to be undone" in detent("show", "r1").out:
+            break
+        threading.Event().wait(0.05)
+    else:
+        raise AssertionError(cancelling.so_far())
+    assert log(folder) == ["+one you"]
+    (folder / "slow-two you").unlink()
+    assert cancelling.process.wait(60) == 0, cancelling.so_far()
+    running.process.wait(60)
+    assert log(folder) == ["+one you", "+two you", "-two you", "-one you"]
+    assert detent("show", "r1", "--json").json["status"] == "cancelled"
+
+
+def test_a_dry_run_lists_the_steps_of_subworkflows_loops_and_branches(detent, folder):
+    write(folder, "part", PART.replace("  - {name: middle, type: checkpoint}\n", """
+  - name: pick
+    type: branch
+    options: [{when: "false", step: {name: no, type: python, action: stumble}},
+              {step: {name: yes, type: python, action: echo, kwargs: {value: 1}}}]
+"""))  # fmt: skip
+    edit(folder, "deep", "      - {name: tail", "      - {name: inner, type: subworkflow, workflow: part, "
+         "inputs: {word: x}}\n      - {name: tail")  # fmt: skip
+    said = detent("workflow", "run", "deep", "--dry-run")
+    assert said.code == 0, said.err
+    head = next(index for index, line in enumerate(said.lines) if line.startswith("step "))
+    shown = [line[: said.lines[head].index("type")].rstrip() for line in said.lines[head + 1 : -1]]
+    part = ["begin", "pick", "  no", "  yes", "end"]
+    assert shown == [
+        "first", "each", "  head", "  mark", "  inner", *(f"    {one}" for one in part), "  tail",
+        "below", *(f"  {one}" for one in part), "last",
+    ]  # fmt: skip
+    plan = detent("workflow", "run", "deep", "--dry-run", "--json").json["plan"]
+    found = {one["path"]: (one["of"], one["depth"], one["effects"]) for one in plan}
+    assert found["each/inner/begin"] == ("part", 2, ["shop.put"])
+    assert found["below/pick/yes"] == ("part", 2, [])

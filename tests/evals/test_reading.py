@@ -122,6 +122,37 @@ def test_a_reference_that_means_no_step_or_several_is_told_with_its_line(tmp_pat
     )
 
 
+def test_steps_of_agents_are_named_like_any_other_and_a_misspelt_one_is_told(tmp_path, player):
+    """Else the agent would never be asked, and the case pass without it."""
+
+    class WithAgents(type(player)):
+        input_keys = (*player.input_keys, "steps", "agent_replies")
+
+    text = HEAD + (
+        "input:\n  steps: {read-request: {mode: agent}, 02-chek: {mode: agent}}\n"
+        '  agent_replies:\n    nobody: ["x"]\nexpected_output: {status: a}\n'
+    )
+    (tmp_path / "x.yaml").write_text(text)
+    told = [str(problem) for problem in found(tmp_path, WithAgents()).problems]
+    assert [line.split(" Did")[0].split(" Steps")[0] for line in told] == [
+        "x.yaml:5: there is no step '02-chek'.",
+        "x.yaml:7: there is no step 'nobody'.",
+    ]
+    (tmp_path / "x.yaml").write_text(text.replace("02-chek: {", "check-shelf: {").replace("nobody", '"01"'))
+    (case,) = found(tmp_path, WithAgents()).check().cases
+    assert list(case.input["steps"]) == ["01-read-request", "02-check-shelf"]
+    assert list(case.input["agent_replies"]) == ["01-read-request"]
+
+
+def test_forbidding_what_no_step_may_call_is_told_as_it_could_never_fail(tmp_path, player):
+    text = HEAD + "expected_output:\n  forbidden_calls: [send_letter, find_copi]\n"
+    (tmp_path / "x.yaml").write_text(text)
+    (problem,) = found(tmp_path, player).problems
+    assert str(problem).startswith(
+        "x.yaml:5: no step may call 'find_copi'. Did you mean 'find_copy'? Functions"
+    )
+
+
 def test_steps_that_cannot_be_read_are_a_problem_of_the_case(tmp_path):
     def broken(case):
         raise OSError("no such folder")
@@ -203,7 +234,7 @@ def test_wrong_expectations_are_told(said, told):
     [
         ("", 1, "a case file holds"),
         ("- 1\n", 1, "a case file holds"),
-        ("a: 1\nb: [1\n", 3, "not valid YAML"),
+        ("a: 1\nb: [1\n", 2, "A bracket is not closed"),
         ("a: &x {b: *x}\n", 1, "refers to itself"),
         ("a: !!binary aGk=\n", 1, "binary"),
         ("? [1]\n: 2\n", 1, "a key must be text"),

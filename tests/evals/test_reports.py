@@ -20,6 +20,7 @@ from detent.evals.terminal import FAILED, PASSED, Terminal, render
 from detent.kernel.budget import Spend
 from detent.kernel.errors import ConfigurationError
 from tests.evals.lending import CHECK, LEND, SORRY, WAIT, LendingPlayer
+from tests.examples import examples
 
 texts = st.text(max_size=12)
 plain = st.recursive(
@@ -74,14 +75,14 @@ reports = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(reports)
 def test_a_report_written_as_json_reads_back_equal(report):
     text = json.dumps(report.to_plain(), allow_nan=False)
     assert read_report(text) == report
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(reports)
 def test_any_report_can_be_drawn(report):
     ElementTree.fromstring(to_junit(report).encode("utf-8", "surrogatepass").decode("utf-8", "replace"))
@@ -311,3 +312,9 @@ async def test_arms_are_compared_with_the_first(cases):
     assert "too few plays" in lines[1]
     assert "agent fallbacks: no_executor 4 (100 %)" in lines
     assert any(line.startswith("plain paths: 01 → 02 → 03a 1 (25 %)") for line in lines)
+
+
+def test_what_could_not_be_played_is_told_under_a_heading_of_its_own():
+    """A case file with a mistake says nothing about how runs end."""
+    for kind in ("file", "play", "crash", "reference"):
+        assert StepFailure("a", None, None, kind, "a case", "x").group == "not played"

@@ -14,6 +14,7 @@ from detent.kernel.budget import Spend
 from detent.kernel.entries import (
     AttemptFailed,
     Body,
+    CalledOff,
     ChildEnded,
     Claimed,
     EffectBegun,
@@ -166,5 +167,6 @@ def every_kind() -> list[Entry]:
         Forked({"ok": False}),
         Ended(Status.CANCELLED, "no longer needed", by="person"),
         Reopened("approve", reason="needed after all"),
+        CalledOff("not needed", "ann"),
         Ended(Status.FAILED, "approve failed: ValueError", "ValueError: no"),
     )  # fmt: skip

@@ -13,6 +13,7 @@ from detent.flows.refine.state_machine import OrchestrationState as S
 from detent.insight.diagram import Path, mermaid, path_of, svg
 from detent.insight.table import Table, condition_text
 from detent.kernel.entries import Moved, Reopened, Started
+from tests.examples import examples
 from tests.insight.samples import CLAIM, claims, entries, journal
 from tests.insight.test_layout import tables
 
@@ -104,7 +105,7 @@ def test_states_the_table_no_longer_has_are_not_marked():
     mermaid(REFINE, ([("gone", "planning")], "lost"))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(tables(), st.data())
 def test_any_table_is_well_formed_xml_with_finite_numbers(description, data):
     names = description["states"]

@@ -12,6 +12,7 @@ from detent.insight.layout import layout
 from detent.insight.lettering import cut, width, wrap
 from detent.insight.shapes import Box, Label, Layout
 from detent.insight.table import Table
+from tests.examples import examples
 from tests.insight.samples import CLAIM
 
 ENDS = ["succeeded", "failed", "degraded", "budget_exhausted", "cancelled"]
@@ -76,14 +77,14 @@ def check(table: Table, drawn: Layout) -> None:
         assert 0 <= box.y < box.bottom <= drawn.height
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(tables())
 def test_no_box_stands_on_another_and_every_move_is_drawn(description):
     table = Table.of(description)
     check(table, layout(table))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(tables())
 def test_lanes_and_curves_pass_through_no_box(description):
     table = Table.of(description)

@@ -34,6 +34,7 @@ def test_the_words_of_each_kind():
     assert words["effect_failed"] == "bank.pay did not happen, attempt 1: busy: later; again in 1.00 s"
     assert words["child_ended"] == "child r1.check ended succeeded (3 steps; 8 tokens)"
     assert words["reopened"] == "reopened in 'approve': needed after all"
+    assert words["called_off"] == "called off, to be undone once its step is settled: not needed"
 
 
 async def test_a_real_run_reads_as_a_story():

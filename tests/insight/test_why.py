@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from detent.insight.why import render, why
 from detent.kernel.budget import Spend
-from detent.kernel.entries import Held, Started
+from detent.kernel.entries import Held, Moved, Started
 from tests.insight.samples import CLAIM, claims, entries, every_kind, journal
 
 
@@ -68,6 +68,18 @@ def test_a_hold_nobody_answered_says_so():
     (hold,) = why(lines)
     assert hold.answered is False
     assert "nobody yet" in render([hold])
+
+
+def test_what_is_kept_beside_the_journal_is_told_by_its_size_and_nothing_added_is_not_told():
+    lines = entries(
+        Started("claim", "look-up", "claim", 1, "f" * 16),
+        Moved(
+            "look-up", "pay", reason="x", set={"text": {"$blob": "a" * 64, "size": 204}}, append={"log": []}
+        ),
+    )
+    told = render(why(lines))
+    assert "set          text = <204 bytes beside the journal>" in told
+    assert "added" not in told
 
 
 async def test_a_child_is_named_where_it_was_waited_for():

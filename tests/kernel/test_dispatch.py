@@ -14,6 +14,7 @@ from detent.kernel.budget import Spend
 from detent.kernel.dispatch import AgentFailure, DispatchResult
 from detent.kernel.equivalence import Discrepancy
 from detent.kernel.plain import to_plain
+from tests.examples import examples
 
 DETERMINISTIC, AGENT = StepMode.DETERMINISTIC, StepMode.AGENT
 COLLABORATOR = AutonomyLevel.COLLABORATOR
@@ -125,7 +126,7 @@ def builds(said: dict[str, Any]) -> bool:
     return True
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(ANYTHING | lawful() | nearly_lawful())
 def test_a_result_is_built_exactly_when_it_has_one_of_the_three_shapes(said):
     """D-57"""

@@ -29,6 +29,7 @@ from detent.kernel.equivalence import (
 )
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.view import view
+from tests.examples import examples
 
 SCALARS = (
     st.none()
@@ -404,7 +405,7 @@ def mutations(draw):
     return value, changed, pointer_to(path)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(mutations())
 def test_a_change_in_one_place_is_always_found_there_and_only_there(mutation):
     """D-58"""

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from detent.kernel.errors import InvalidTransitionError
 from detent.kernel.machine import Machine
 from detent.kernel.state_machine import StateMachine, StateMetrics
+from tests.examples import examples
 
 
 @st.composite
@@ -217,4 +218,4 @@ class Law(RuleBasedStateMachine):
 
 
 TestLaw = Law.TestCase
-TestLaw.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestLaw.settings = settings(max_examples=examples(100), stateful_step_count=30, deadline=None)

@@ -158,7 +158,7 @@ def test_keys_must_be_text():
 
 
 def test_a_value_refused_at_the_top_is_called_the_value():
-    with pytest.raises(TypeError, match=r"^The value is a object"):
+    with pytest.raises(TypeError, match=r"^The value is an object"):
         to_plain(object())
 
 

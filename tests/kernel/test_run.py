@@ -26,6 +26,7 @@ from detent.kernel.plain import decode, encode
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import Run
 from detent.kernel.status import Status
+from tests.examples import examples
 
 VALUES = st.recursive(
     st.none()
@@ -194,7 +195,7 @@ def _finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     machine=machines(),
     deeds=st.lists(DEEDS, max_size=9),
@@ -232,7 +233,7 @@ def test_a_journal_adds_up_to_the_run_however_it_is_read(machine, deeds, picks, 
         assert all(value >= 0 for value in whole.used().values())
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(machine=machines(), deeds=st.lists(DEEDS, max_size=9), picks=st.lists(st.integers(0, 5), max_size=9))
 def test_no_run_makes_a_move_its_table_does_not_list(machine, deeds, picks):
     store = asyncio.run(_live(machine, deeds, picks, None, ["again"] * 3))

@@ -53,12 +53,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 def test_nothing_said_is_eight_side_by_side_and_four_stages_without_a_command(tmp_path):
     said = WorkflowSettings.read(settings_of(tmp_path))
-    assert (said.max_parallel, dict(said.stages), said.notify_folder, said.notify_webhook_env) == (
-        8,
-        {},
-        None,
-        None,
-    )
+    assert said == WorkflowSettings(8, False, {}, None, None)
     stages = registry_of(tmp_path).stages
     assert [(one.name, one.command, one.timeout) for one in stages][:4] == [
         ("format", None, 300.0),
@@ -111,11 +106,21 @@ def test_a_notice_file_starts_from_the_folder_of_the_file_that_names_it(tmp_path
     assert (said.notify_folder, said.notify_webhook_env) == (tmp_path / "out" / "notices", "HOOK")
 
 
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [("true", True), ("false", False), ("localhost", ("localhost",)),
+     ("[localhost, 10.0.0.0/8, '::1']", ("localhost", "10.0.0.0/8", "::1")), ("[]", ())],
+)  # fmt: skip
+def test_what_may_be_fetched_from_though_it_is_private(tmp_path, said, read):
+    settings = settings_of(tmp_path, f"workflow: {{allow_private: {said}}}")
+    assert WorkflowSettings.read(settings).allow_private == read
+
+
 def test_all_problems_of_the_settings_are_told_at_once_with_file_and_line(tmp_path):
     settings = settings_of(
         tmp_path,
         """\
-workflow: {max_parallel: 0}
+workflow: {max_parallel: 0, allow_private: [localhost, "http://x"]}
 validation:
   stages:
     format: {timeout: 29}
@@ -126,7 +131,7 @@ validation:
     docs: mkdocs
 notify:
   folder: 3
-  webhook_env: https://hooks.example/very/private
+  webhook_env: https://hooks.example/very/hidden
 """,
     )
     with pytest.raises(SettingsError) as caught:
@@ -134,6 +139,8 @@ notify:
     words = "takes a program and its arguments"
     assert [problem.removeprefix("detent.yaml, line ") for problem in caught.value.problems] == [
         "1: 'workflow.max_parallel' takes a whole number of 1 or more.",
+        "1: 'workflow.allow_private' takes true, or a list of hosts, addresses and networks, such as "
+        "[localhost, 10.1.0.0/16].",
         "4: 'validation.stages.format.timeout' takes seconds from 30 to 600.",
         f"5: 'validation.stages.lint.command' {words}; it is empty.",
         "5: 'validation.stages.lint.timeout' takes seconds from 30 to 600.",
@@ -147,7 +154,7 @@ notify:
         "11: 'notify.folder' takes the path of a folder.",
         "12: 'notify.webhook_env' takes the name of the variable that holds the address, not the address.",
     ]
-    assert "private" not in str(caught.value)
+    assert "hidden" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -279,15 +286,41 @@ def test_a_name_registered_twice_names_both_places(tmp_path, install):
     (tmp_path / "two.py").write_text(ACTION.format(name="greet"))
     with pytest.raises(ConfigurationError, match=r"Two actions are named 'greet': one\.py:4 and two\.py:4\."):
         registry_of(tmp_path, "plugins: [one.py, two.py]")
-    (tmp_path / "two.py").write_text(ACTION.format(name="write_file"))
-    with pytest.raises(
-        ConfigurationError, match=r"'write_file': detent\.flows\.workflow\.actions\..* and two\.py:4"
-    ):
-        registry_of(tmp_path, "plugins: [two.py]")
     install()
     (tmp_path / "two.py").write_text(ACTION.format(name="shop_price"))
     with pytest.raises(ConfigurationError, match=r"'shop_price': shop_package:\d+ and two\.py:4"):
         registry_of(tmp_path, "plugins: [two.py]")
+
+
+def test_a_projects_own_plugin_stands_in_for_what_ships_and_says_so(tmp_path):
+    """2.10: the sample of the specification registers a generator that ships, too."""
+    (tmp_path / "one.py").write_text(ACTION.format(name="write_file"))
+    registry = registry_of(tmp_path, "plugins: [one.py]")
+    mine = registry.actions.get("write_file")
+    assert mine.origin == "one.py:4"
+    assert mine.instead_of.startswith("detent.flows.workflow.actions.files:")
+    assert [(kind, one.name) for kind, one in registry.stand_ins] == [("action", "write_file")]
+    assert registry.actions.get("read_file").instead_of == ""
+    (tmp_path / "two.py").write_text(ACTION.format(name="write_file"))
+    with pytest.raises(ConfigurationError, match=r"'write_file': one\.py:4 and two\.py:4"):
+        registry_of(tmp_path, "plugins: [one.py, two.py]")
+
+
+def test_a_command_for_a_stage_that_has_none_stands_in_for_nothing(tmp_path):
+    text = "from detent import validation_stage\nlint = validation_stage('lint', command=['ruff', 'check'])\n"
+    (tmp_path / "one.py").write_text(text)
+    registry = registry_of(tmp_path, "plugins: [one.py]")
+    assert registry.stages.get("lint").command == ("ruff", "check")
+    assert registry.stand_ins == []
+
+
+def test_a_package_cannot_stand_in_for_what_ships(tmp_path, install):
+    """Whoever installs a package need not know what is in it."""
+    install(module=shop_package.MODULE.replace("shop_price", "write_file"))
+    with pytest.raises(
+        ConfigurationError, match=r"'write_file': detent\.flows\.workflow\.actions\..* and shop_package:\d+"
+    ):
+        registry_of(tmp_path)
 
 
 def test_the_same_name_may_stand_for_things_of_different_kinds(tmp_path):

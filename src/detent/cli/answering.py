@@ -206,8 +206,10 @@ def fork(
 ) -> int:
     """Start a new run from the first part of another."""
     from detent.cli.driving import see_through
+    from detent.cli.standing import warn_of_undone
     from detent.cli.values import read_budget, read_sets
     from detent.cli.workspace import Workspace, run_async
+    from detent.engine.forking import UNDONE
 
     workspace = Workspace(store, config, plugin)
     workspace.log(verbose, log_level)
@@ -218,7 +220,10 @@ def fork(
 
     async def act(engine: Engine, run_id: str) -> None:
         entry = None if at is None else await _entry_at(engine, run_id, at)
-        await engine.fork(run_id, entry, set=changes, budget=budget, new_id=new_id, drive=not detach)
+        await engine.fork(run_id, entry, set=changes, budget=budget, new_id=new_id, drive=False)
+        warn_of_undone(run_id, (await engine.get(new_id)).data.get(UNDONE) or ())
+        if not detach:
+            await engine.resume(new_id)
 
     return run_async(
         see_through(
@@ -262,9 +267,9 @@ def purge(
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
-    """Drop values kept beside journals.
+    """Drop values kept beside journals, and files kept for runs.
 
-    Large or private values go; the runs stay readable.
+    Large or private values go, and of workflows what could bring files back; the runs stay readable.
     """
     from detent.cli.values import read_time
     from detent.cli.workspace import Workspace, run_async
@@ -278,11 +283,22 @@ def purge(
 async def _purge(workspace: Workspace, said: str | None, before: float | None, json: bool) -> None:
     from detent.cli.output import say, say_json
     from detent.insight.words import count
+    from detent.runtime.leftovers import Keeping
+    from detent.runtime.workflows import STATE
 
     async with workspace.store() as store:
         run_id = None if said is None else await workspace.run_id(store, said)
         dropped = await store.purge(run_id, before)
+        keeping = Keeping(workspace.settings.folder / STATE)
+        if run_id is not None:
+            purged = await keeping.purge(store, run_id)
+        else:
+            assert before is not None
+            purged = await keeping.purge_older(store, before)
     if json:
-        say_json({"dropped": dropped})
-    else:
-        say(f"{count(dropped, 'value')} dropped.")
+        say_json({"dropped": dropped, "files": purged.files, "kept": list(purged.kept)})
+        return
+    files = f", {count(purged.files, 'file')}" if purged.files else ""
+    say(f"{count(dropped, 'value')}{files} dropped.")
+    for one in purged.kept:
+        say(f"Files are kept for {one}.")

@@ -140,6 +140,10 @@ def _where(problem: Any) -> str:
 
 
 def _place(error: Any) -> str | None:
+    """Where an error was raised, unless its problems say better where they stand."""
+    listed = getattr(getattr(error, "error", error), "problems", None)
+    if listed and hasattr(listed[0], "path"):
+        return None
     line = getattr(error, "line", None)
     return f"{error.file}, line {line}" if line else None
 

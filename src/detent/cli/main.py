@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from copy import copy
+from functools import cache
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command, get_command_name
+from typer.models import CommandInfo
 
 from detent.cli import (
     answering,
@@ -86,6 +90,20 @@ def detent(
     """Run LLM-agent workflows as explicit, durable state machines."""
 
 
+@cache
+def _program(called: str = "") -> Any:
+    """The program with nothing but the command that is called: to make them all takes longer than most take
+    to run. It has them all when help is asked for, or a command that is none."""
+    whole, part = app, copy(app)
+    part.registered_commands = [one for one in whole.registered_commands if _name(one) == called]
+    part.registered_groups = [one for one in whole.registered_groups if one.name == called]
+    return get_command(part if part.registered_commands or part.registered_groups else whole)
+
+
+def _name(command: CommandInfo) -> str:
+    return command.name or get_command_name(getattr(command.callback, "__name__", ""))
+
+
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the program and end the process with its exit code."""
     sys.exit(run(args))
@@ -95,7 +113,9 @@ def run(args: Sequence[str] | None = None) -> int:
     """Run the program and give its exit code. No error escapes; tracebacks are shown only when asked for."""
     debug = bool(os.environ.get("DETENT_DEBUG"))
     try:
-        code = app(args=args, prog_name="detent", standalone_mode=False)
+        code = _program(*(sys.argv[1:] if args is None else args)[:1])(
+            args=args, prog_name="detent", standalone_mode=False
+        )
     except BrokenPipeError:
         # Whoever read our output has gone; say nothing more, not even while shutting down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -81,7 +81,10 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="A name from `detent m
 
 @models.command()
 def pull(name: Name) -> int:
-    """Fetch a model file: resumed where it broke off, kept only when its checksum is right."""
+    """Fetch a model file.
+
+    Resumed where it broke off, kept only when its checksum is right.
+    """
     from detent.adapters.models.files import known
     from detent.adapters.models.files import pull as fetch
     from detent.cli.output import say, warn

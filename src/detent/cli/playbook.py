@@ -130,7 +130,10 @@ def new(
         str, typer.Argument(metavar="DIR", help="The folder to make; it may not hold anything.")
     ],
 ) -> None:
-    """Start a playbook: three small steps, a sample input and a case, ready to check and run."""
+    """Start a playbook of three small steps, ready to run.
+
+    With a sample input and a case.
+    """
     from detent.cli.output import clean, say
     from detent.kernel.errors import ConfigurationError
 
@@ -167,7 +170,10 @@ def check(
     plugin: options.Plugins = None,
     config: options.Config = None,
 ) -> int:
-    """Check a playbook: every problem of every file at once, as `path:line: code message`."""
+    """Check a playbook: every problem of every file at once.
+
+    Each is told as `path:line: code message`.
+    """
     from detent.cli.output import clean, paint, say, say_json
     from detent.cli.workspace import Workspace
     from detent.runtime.mcp import mcp_servers
@@ -215,7 +221,7 @@ def diagram(
     plugin: options.Plugins = None,
     config: options.Config = None,
 ) -> None:
-    """Draw a playbook as a Mermaid diagram: its steps, and which may follow which."""
+    """Draw a playbook as a Mermaid diagram."""
     from detent.cli.flows import _write
     from detent.cli.workspace import Workspace
     from detent.flows.playbook.playbook import read_playbook
@@ -297,7 +303,10 @@ def step(
     verbose: options.Verbose = 0,
     log_level: options.LogLevel = None,
 ) -> int:
-    """Try one step alone: queries are asked, effects are shown and not performed, nothing is kept."""
+    """Try one step alone.
+
+    Queries are asked, effects are shown and not performed, nothing is kept.
+    """
     from detent.cli.output import say_json
     from detent.cli.values import read_sets
     from detent.cli.workspace import Workspace, run_async
@@ -411,14 +420,14 @@ def read_object(said: str, option: str) -> Any:
 
     from detent.kernel.errors import ConfigurationError
     from detent.kernel.plain import to_plain
+    from detent.kernel.yaml_words import yaml_trouble
 
     try:
         return to_plain(yaml.safe_load(text))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f", line {mark.line + 1}" if mark is not None else ""
-        raise ConfigurationError(f"{option} {source}{line}: not valid YAML: {error.problem}.") from None
-    except (yaml.YAMLError, TypeError, ValueError) as error:
+    except yaml.YAMLError as error:
+        line, words = yaml_trouble(error, text)
+        raise ConfigurationError(f"{option} {source}, line {line}: not valid YAML: {words}.") from None
+    except (TypeError, ValueError) as error:
         raise ConfigurationError(f"{option} {source}: {' '.join(str(error).split())}") from None
 
 

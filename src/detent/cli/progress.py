@@ -123,6 +123,8 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
     if kind == "held" and body.why not in ("children",):
         said = body.question or f"waits for {body.why} '{body.name}'"
         return _line("", "…", "", 0, "", said, widest)
+    if kind == "called_off":
+        return _line("", "·", "", 0, "", f"{body.by} called it off; its step is settled first", widest)
     if kind == "released" and body.name.startswith("effect:"):
         return _line("", "·", "", 0, "", f"{body.by} settled the effect in doubt: {body.answer}", widest)
     if kind == "released" and body.name != "children":

@@ -32,7 +32,7 @@ def replay(
     verbose: options.Verbose = 0,
     log_level: options.LogLevel = None,
 ) -> int:
-    """Run the other side of a run's past steps on what they saw then, and say how it compares.
+    """Run the other side of a run's past steps, and compare.
 
     Steps done by code are put to the agent, steps done by an agent to the code. Queries are answered from the
     journal and no effect is performed. What was compared before with the same model, prompt and code is

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from detent.cli.output import clean, iso, local, say, status
+from detent.cli.output import clean, iso, local, say, status, warn
 from detent.insight.words import count, money, span
 from detent.kernel.status import REOPENABLE, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from detent.cli.workspace import Workspace
     from detent.engine.ports import RunRow
     from detent.kernel.run import Run
+
+MOST_NAMED = 10
+"""Steps that a warning names."""
 
 
 def exit_code(ended: Status) -> int:
@@ -136,3 +141,14 @@ def row_plain(row: RunRow) -> dict[str, Any]:
         "cost_usd": now.cost_usd,
         "waits": now.waits,
     }
+
+
+def warn_of_undone(run_id: str, steps: Sequence[str]) -> None:
+    """Tell which steps a fork counts as done although the run it came from has undone them since."""
+    if not steps:
+        return
+    named = [*steps[:MOST_NAMED], *(["…"] if len(steps) > MOST_NAMED else [])]
+    warn(
+        f"Run {run_id} has undone since what these steps did, which count as done here: "
+        f"{clean(', '.join(named))}."
+    )

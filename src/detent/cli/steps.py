@@ -59,7 +59,7 @@ def list_(
     plugin: options.Plugins = None,
     config: options.Config = None,
 ) -> None:
-    """List every step: who performs it, how far that is trusted, what it is for."""
+    """List every step: who performs it, trusted how far."""
     from detent.cli.output import say, say_json, table
     from detent.cli.workspace import Workspace
 
@@ -136,8 +136,10 @@ class _Book:
         flows = {found.flow.name: (found.flow, False) for found in catalog.all().values()}
         for one, shipped in _of_workflows(workspace):
             flows.setdefault(one.name, (one, shipped))
+        said = self.settings.section("steps")
         self.dispatch: DispatchSettings = dispatch_settings(
-            self.settings, [one for one, _ in flows.values()], known_steps=catalog.workflow_steps(),
+            self.settings, [one for one, _ in flows.values()],
+            known_steps=catalog.step_names(said) if said else (),
             agents=[DISPATCH_AGENT, *catalog.agents()],
         )  # fmt: skip
         self.dispatcher = Dispatcher(self.dispatch)
@@ -263,13 +265,21 @@ def _picked(catalog: Catalog, said: str) -> list[Flow]:
 
 
 def _of_workflows(workspace: Workspace) -> Iterator[tuple[Flow, bool]]:
-    """Flows of the workflow files on the shelf, and whether they ship; a broken file is pointed out."""
+    """Flows of the workflow files on the shelf and in the project's folder, and whether they ship; a broken
+    file is pointed out."""
+    from contextlib import suppress
+
     from detent.cli.output import warn
     from detent.flows.workflow.problems import WorkflowFileError
+    from detent.flows.workflow.shelf import files_of
 
     workflows = workspace.catalog.workflows
+    clashes: dict[str, None] = {}
     for listed in workflows.shelf.all():
         if listed.hidden_by is not None:
+            continue
+        if listed.rivals:
+            clashes[listed.clash] = None
             continue
         try:
             chosen = workflows.choose(str(listed.file))
@@ -278,6 +288,12 @@ def _of_workflows(workspace: Workspace) -> Iterator[tuple[Flow, bool]]:
             continue
         for flow in workflows.flows(chosen.spec):
             yield flow, listed.source == "builtin"
+    for file in files_of(workspace.settings.folder):
+        if workflows.shelf.load(file).spec is not None:
+            with suppress(WorkflowFileError):  # nobody said that it is to be a workflow of the project
+                yield from ((flow, False) for flow in workflows.flows(workflows.choose(str(file)).spec))
+    for clash in clashes:
+        warn(f"The steps of these workflows are left out. {clash}")
 
 
 def _tell(found: dict[str, Any]) -> None:

@@ -123,10 +123,10 @@ def _of_module(module: Any) -> list[EvalSuite]:
 
 
 def _installed() -> dict[str, EvalSuite]:
-    from importlib.metadata import entry_points
+    from detent.runtime.installed import offered
 
     found: list[EvalSuite] = []
-    for point in entry_points(group=GROUP):
+    for point in offered(GROUP):
         try:
             value = point.load()
             if not isinstance(value, EvalSuite):

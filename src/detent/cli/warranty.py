@@ -46,7 +46,7 @@ def add(app: typer.Typer) -> None:
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder, or an empty one.")],
 ) -> None:
-    """Make a project folder with copies of everything that can be edited."""
+    """Make a project folder: step files, templates, settings, cases."""
     from detent.apps.warranty.project import make_project
     from detent.cli.output import say
 
@@ -54,7 +54,9 @@ def init(
     say(f"Made {folder} with {made} files. Next:")
     say(f"  cd {folder}")
     say("  detent warranty registry import registry.csv   (your devices; a sample is there)")
-    say("  detent run warranty --once                     (mails are *.eml in mail/inbox)")
+    say("  cp mail/samples/*.eml mail/inbox               (mails to try it with)")
+    say("  detent run warranty --once                     (answers every *.eml in mail/inbox)")
+    say("  detent check warranty                          (after you changed step files or templates)")
 
 
 @group.command("demo")
@@ -63,7 +65,10 @@ def demo(
         Path | None, typer.Option("--folder", metavar="DIR", help="Play it here instead of in a new folder.")
     ] = None,
 ) -> int:
-    """Show it at work: some mails and devices in a temporary folder, no model, key or network."""
+    """Show it at work on sample mails.
+
+    In a temporary folder, with no model, key or network.
+    """
     from detent.cli.warranty_demo import play
     from detent.cli.workspace import run_async
 
@@ -75,7 +80,7 @@ def demo(
 
 @group.command("attention")
 def attention(json: options.Json = False, store: options.Store = None, config: options.Config = None) -> None:
-    """List mails a person must see, with the reason and the next command."""
+    """List mails a person must see, and the next command for each."""
     from detent.cli.output import brief, say, say_json, table
     from detent.cli.workspace import run_async
 
@@ -94,6 +99,8 @@ def attention(json: options.Json = False, store: options.Store = None, config: o
             for one in matters
         ],
     )
+    if (run := next((one.run_id for one in matters if one.run_id), None)) is not None:
+        say(f"What happened to one of them: {workspace.command('why', run)}")
 
 
 async def _attention(workspace: Workspace) -> list[Matter]:
@@ -140,7 +147,7 @@ def retry(
     verbose: options.Verbose = 0,
     log_level: options.LogLevel = None,
 ) -> int:
-    """Run a mail again: from the step it failed in, or from the start."""
+    """Run a mail again, from where it failed or from the start."""
     from detent.cli.warranty_run import configure_log
     from detent.cli.workspace import run_async
 
@@ -170,6 +177,8 @@ async def _retry(workspace: Workspace, said: str, whole: bool, json: bool) -> in
             lines.told(told)
             if told.what in BAD and told.run_id:
                 say(f"    {workspace.command('why', told.run_id)}")
+            elif told.what == "waiting":
+                say(f"    {workspace.command('warranty', 'attention')}")
         return 1 if told.what in BAD else 0
 
 
@@ -197,7 +206,7 @@ def purge(
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
-    """Drop the texts of mails whose runs are over; what happened stays."""
+    """Drop the texts of mails that are done; what happened stays."""
     import time
 
     from detent.cli.output import say
@@ -324,7 +333,10 @@ def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="Devices, one a line.")],
     config: options.Config = None,
 ) -> None:
-    """Put devices into the registry; those of the same serial number are replaced."""
+    """Put devices into the registry.
+
+    Those of the same serial number are replaced.
+    """
     from detent.cli.output import say
     from detent.cli.workspace import run_async
 

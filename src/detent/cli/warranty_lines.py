@@ -89,11 +89,14 @@ class MailLines:
         if result is None:
             painted = paint(told.what, COLOURS.get(told.what)) if told.what in COLOURS else status(told.what)
             gap = " " * max(1, PATH - len(told.what))
-            self._print(f"  {told.mail_key}  {painted}{gap} {clean(told.reason or '')}".rstrip())
+            reason = told.reason or ""
+            if told.what == "waiting" and reason.startswith("effect:"):
+                reason = "for a person: nobody knows whether an effect happened"
+            self._print(f"  {told.mail_key}  {painted}{gap} {clean(reason)}".rstrip())
             return
-        path = path_of(result.step_sequence)
+        path = path_of([step.removesuffix("-scenario") for step in result.step_sequence])
         words = self.words(told)
-        line = f"  {told.mail_key}  {path}{' ' * max(0, PATH - width(path))} "
+        line = f"  {told.mail_key}  {path}{' ' * max(1, PATH - width(path))} "
         took = f"{round(result.processing_time_ms):>6} ms"
         words = words + " " * max(0, WORDS - width(words))
         self._print(f"{line}{status(result.status.value, words)} {took}")
@@ -166,8 +169,8 @@ async def header(office: Office, engine: Engine, where: str, mode: str) -> str:
     count = getattr(office.registry, "count", None)
     registry = f"registry {await count()} devices" if count is not None else "registry: CRM"
     name = paint("warranty", bold=True)
-    line = f"{name}   {where}   {mode} mode   {len(flow.steps)} steps, {steps}"
-    return f"{line}   {registry}"
+    work = "2 steps" if mode == "legacy" else f"{len(flow.steps)} steps, {steps}"
+    return f"{name}   {where}   {mode} mode   {work}   {registry}"
 
 
 def summary(counts: Mapping[str, int]) -> str:

@@ -45,7 +45,10 @@ def stats(
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
-    """Report visits, failures and times of every step, common paths, and where runs fail."""
+    """Report where mails go, where they fail, and what takes long.
+
+    Visits, failures, fallbacks and times of every step; ends and common paths.
+    """
     from detent.cli.values import read_time
     from detent.cli.workspace import run_async
 
@@ -93,7 +96,7 @@ def ab(
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
-    """Compare the arms of an experiment on the mails that took part in it."""
+    """Compare the arms of an experiment on the mails in it."""
     from detent.cli.values import read_time
     from detent.cli.workspace import run_async
 
@@ -114,7 +117,10 @@ async def _ab(workspace: Workspace, name: str, since: float | None, json: bool) 
 
 
 def status(json: options.Json = False, store: options.Store = None, config: options.Config = None) -> None:
-    """Show how many mails fail by steps, and whether legacy mode may be retired."""
+    """Show how mails fare by steps, and what that means.
+
+    The rate, the failing steps and runs, and whether legacy mode may be retired.
+    """
     from detent.cli.workspace import run_async
 
     run_async(_status(_workspace(store, config), json))

@@ -66,10 +66,16 @@ def run(
 def mailbox_workspace(store: str | None, config: str | None, plugin: list[str] | None = None) -> Workspace:
     """The workspace of a project; its runs are kept with it, wherever the command is called."""
     from detent.cli.workspace import Workspace
+    from detent.runtime.settings import SettingsError
     from detent.runtime.wiring import DEFAULT_STORE
 
-    workspace = Workspace(store, config, plugin)
-    settings = workspace.settings
+    try:
+        workspace = Workspace(store, config, plugin)
+        settings = workspace.settings
+    except SettingsError as error:
+        from detent.runtime.warranty import all_told
+
+        raise all_told(error) from error
     elsewhere = settings.file is not None and settings.file.parent.resolve() != settings.folder.resolve()
     if elsewhere and settings.get("store") is None:
         assert settings.file is not None

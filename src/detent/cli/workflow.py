@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -19,6 +19,7 @@ from detent.cli import options
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
     from detent.flows.workflow.problems import Problem
+    from detent.flows.workflow.shelf import Listed
     from detent.flows.workflow.spec import WorkflowSpec
 
 NAME = "workflow"
@@ -161,6 +162,7 @@ def list_(
                     "source": one.source,
                     "file": desk.shown(one.file),
                     "hidden_by": None if one.hidden_by is None else desk.shown(one.hidden_by),
+                    "rivals": [desk.shown(path) for path in one.rivals],
                     "problems": [problem.to_plain() for problem in one.problems],
                 }
                 for one in found
@@ -178,7 +180,7 @@ def list_(
                 one.name,
                 one.source,
                 one.file.name if one.source == Source.builtin.value else desk.shown(one.file),
-                one.description if one.hidden_by is None else f"(hidden by {desk.shown(one.hidden_by)})",
+                _remark(desk, one) or one.description,
             )
             for one in found
         ],
@@ -187,6 +189,31 @@ def list_(
         if any(problem.severity == "error" for problem in one.problems):
             command = f"detent workflow validate {_word(desk.shown(one.file))}"
             say(paint(f"{clean(one.name)} cannot be used as it stands. See: {command}", "yellow"))
+    for clash in dict.fromkeys(one.clash for one in found if one.rivals):
+        say(paint(f"{clean(clash)} Until then they go by their paths.", "yellow"))
+    for note in _notes(desk):
+        say(paint(clean(note), "yellow"))
+
+
+def _notes(desk: _Desk, specs: Iterable[WorkflowSpec] | None = None) -> list[str]:
+    """Which of the project's own things stand in for shipped ones, as far as these workflows name them."""
+    from detent.flows.workflow.registry import named_by
+
+    used = None if specs is None else {name for spec in specs for name in named_by(spec)}
+    return [
+        f"Note: the {kind} '{one.name}' is the project's own ({one.origin}), in place of the one that ships."
+        for kind, one in desk.workflows.registry.stand_ins
+        if used is None or (kind, one.name) in used
+    ]
+
+
+def _remark(desk: _Desk, one: Listed) -> str:
+    """Why a file is not found by its name; empty when it is."""
+    if one.hidden_by is not None:
+        return f"(hidden by {desk.shown(one.hidden_by)})"
+    if one.rivals:
+        return f"(same name as {', '.join(desk.shown(path) for path in one.rivals)})"
+    return ""
 
 
 # -- show ---------------------------------------------------------------------------------------------------
@@ -226,26 +253,39 @@ def validate(
     config: options.Config = None,
 ) -> int:
     """Check workflow files: every problem at once, with its place."""
+    from detent.cli.output import clean, paint, say
     from detent.kernel.errors import ConfigurationError
     from detent.runtime.workflow_registry import settings_problems
 
     if all_ == bool(names):
         raise ConfigurationError("Say which workflows to check, or --all: detent workflow validate NAME")
     desk = _Desk(config, plugin)
-    files = [one.file for one in desk.shelf.all()] if all_ else [desk.find(name) for name in names or ()]
+    shelf = desk.shelf.all()
+    files = [one.file for one in shelf] if all_ else [desk.find(name) for name in names or ()]
     results: list[_Result] = []
     for file in dict.fromkeys(files):
         spec, problems = desk.workflows.check(file)
-        results.append(_Result(spec, desk.shown(file), problems, strict))
+        clashes = [_clash(one, spec) for one in shelf if one.file == file and one.rivals]
+        results.append(_Result(spec, desk.shown(file), [*clashes, *problems], strict))
     specs = [result.spec for result in results if result.spec is not None]
-    beside = settings_problems(desk.settings, desk.shelf, specs)
+    beside = settings_problems(desk.settings, desk.workflows, specs)
     if beside:
         results.append(_Result(None, "the settings", beside, strict))
     if format is Format.table:
         _tell(results)
+        for note in _notes(desk, specs):
+            say(paint(clean(note), "yellow"))
     else:
         _print([result.plain for result in results], format)
     return 2 if any(result.refused for result in results) else 0
+
+
+def _clash(one: Listed, spec: WorkflowSpec | None) -> Problem:
+    """That a file cannot be found by its name, since another has the same."""
+    from detent.flows.workflow.problems import Place, Problem
+
+    place = spec.places.get("name", spec.place) if spec is not None else Place(str(one.file), 1)
+    return Problem("E005", one.clash, Place(*place[:3]), "name")
 
 
 class _Result(NamedTuple):

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from detent.cli.output import clean, columns, cut, paint, say, warn, width
+from detent.cli.output import clean, columns, cut, paint, say, width
 from detent.engine.children import HALTED
 from detent.flows.workflow import events
+from detent.flows.workflow.spec import LoopStep
 from detent.insight.words import count, money, span
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ class WorkflowLines:
     def __init__(self, spec: WorkflowSpec) -> None:
         self._column = min(WIDEST, max(_widths(spec.steps), default=8)) + 4
         self._loops: dict[str, _Loop] = {}
+        self._checks = {step.name for step in spec.every_step() if step.type.value == "validate"}
+        """Steps whose helpers are run before each further run."""
+        self._apart = {step.name for step in spec.every_step() if isinstance(step, LoopStep) and step.apart}
+        """Loops whose steps run side by side, each once."""
         self._headed: set[str] = set()
         """Paths of containers that have a line of their own."""
         self._saved: dict[str, str] = {}
@@ -51,11 +56,6 @@ class WorkflowLines:
         method = getattr(self, f"_{type(event).__name__}", None)
         if method is not None:
             method(event)
-
-    # -- before -------------------------------------------------------------------------------------------
-
-    def _PreflightCheckFailed(self, event: events.PreflightCheckFailed) -> None:
-        warn(f"  {paint('✗', 'red')} {clean(event.name)}: {clean(event.message)}. {clean(event.remediation)}")
 
     # -- steps --------------------------------------------------------------------------------------------
 
@@ -88,7 +88,8 @@ class WorkflowLines:
             if loop is None or event.level not in ("warning", "error") or loop.remarks >= MOST_REMARKS:
                 return
             loop.remarks += 1
-        self._line(f"{path}/", paint("│", COLOURS.get(event.level, "cyan")), clean(event.message), "")
+        for line in event.message.splitlines() or [""]:
+            self._line(f"{path}/", paint("│", COLOURS.get(event.level, "cyan")), clean(line), "")
 
     def _CheckpointSaved(self, event: events.CheckpointSaved) -> None:
         self._saved[event.step_path] = event.checkpoint_id
@@ -98,9 +99,10 @@ class WorkflowLines:
     def _LoopIterationStarted(self, event: events.LoopIterationStarted) -> None:
         path = event.step_path.rpartition("/")[0]
         loop = self._loops.setdefault(path, _Loop(event.total_iterations))
+        if loop.total is None:  # an iteration that was resumed was heard of first
+            loop.total = event.total_iterations
         loop.begun += 1
-        loop.under_way.add(event.iteration_index)
-        loop.crowded = loop.crowded or len(loop.under_way) > 1
+        loop.come_under_way(event.iteration_index)
         if self._wanted(event.step_path):
             label = f"pass {event.iteration_index + 1}" if loop.total is None else clean(event.item_label)
             self._heading(event.step_path, f"[{event.iteration_index}]", label)
@@ -162,7 +164,7 @@ class WorkflowLines:
             above = "/".join(parts[:depth])
             if above and above not in self._headed:
                 self._headed.add(above)
-                self._heading(above, parts[depth - 1], "goes on")
+                self._heading(above, parts[depth - 1], self._again(parts[:depth]))
         shown = f"{self._which(parts)}{name}"
         indent = "  " * len(parts)
         text = f"{indent}{sign} {shown}"
@@ -171,6 +173,16 @@ class WorkflowLines:
             text += f"{' ' * max(2, gap)}{said}"
         room = columns()
         say(text if room is None else cut(text, room + len(sign) - 1))
+
+    def _again(self, parts: Sequence[str]) -> str:
+        """What is said of a container whose beginning was not heard of."""
+        number = parts[-1].strip("[]")
+        if len(parts) < 2 or not parts[-1].startswith("[") or not number.isdigit():
+            return "goes on"
+        if parts[-2] in self._checks:  # what mends has no beginning of its own
+            return f"before run {int(number) + 2}"
+        self._loops.setdefault("/".join(parts[:-1]), _Loop(None)).come_under_way(int(number))
+        return "side by side" if parts[-2] in self._apart else "goes on"
 
     def _which(self, parts: Sequence[str]) -> str:
         """The iteration a line is about, where several are under way side by side."""
@@ -192,6 +204,11 @@ class _Loop:
         self.crowded = False
         """Several of its iterations were under way side by side."""
         self._told = 0
+
+    def come_under_way(self, number: int) -> None:
+        """An iteration has begun, or goes on."""
+        self.under_way.add(number)
+        self.crowded = self.crowded or len(self.under_way) > 1
 
     @property
     def long(self) -> bool:

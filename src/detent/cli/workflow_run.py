@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 LETTING_GO = 2.0
 """Seconds that another process has to let go of a run, should it just be stopping."""
-MOST_NAMED = 10
-"""Steps that a warning names."""
 
 
 def run(
@@ -171,10 +169,15 @@ class _Job:
         """The workflow, checked, and its inputs."""
         from detent.cli.output import warn
         from detent.cli.workflow_lines import WorkflowLines
+        from detent.flows.workflow.problems import WorkflowFileError
+        from detent.runtime.workflow_registry import settings_problems
         from detent.runtime.workflow_runs import WorkflowRuns
 
         workflows = self.workspace.catalog.workflows
         chosen = workflows.choose(self.name, forced=self.deterministic)
+        beside = settings_problems(self.workspace.settings, workflows, [chosen.spec])
+        if beside:
+            raise WorkflowFileError("What the settings say about steps", beside)
         for problem in chosen.warnings:
             if not self.silent:
                 warn(str(problem))
@@ -200,18 +203,18 @@ class _Job:
     async def dry(self) -> int:
         """Check everything and print the plan."""
         from detent.cli.output import clean, cut, say, say_json, table
-        from detent.cli.workflow_show import described
+        from detent.cli.workflow_show import planned
         from detent.insight.words import count
         from detent.kernel.plain import encode
 
         chosen, runs, prepared = self._chosen()
-        checked = await runs.preflight()
+        checked = await runs.preflight(inputs=prepared.inputs)
         workflows = self.workspace.catalog.workflows
         workflows.flows(chosen.spec)  # what cannot be made of it is told now
-        plan = described(
-            chosen.spec, str(chosen.file), self.workspace.settings, workflows.registry,
-            forced=self.deterministic,
-        )["steps"]  # fmt: skip
+        plan = planned(
+            chosen.spec, self.workspace.settings, workflows.registry,
+            workflows.shelf.finder(workflows.base(chosen.spec)), forced=self.deterministic,
+        )  # fmt: skip
         inputs = {
             key: "***" if isinstance(value, dict) and "$secret" in value else value
             for key, value in prepared.inputs.items()
@@ -229,8 +232,8 @@ class _Job:
         for key, value in inputs.items():
             say(f"  {key} = {cut(clean(encode(value)), 100)}")
         rows = [
-            [one["path"], one["type"], one["mode"] or "", one["autonomy"] or "", one["layer"] or "",
-             ", ".join(one["effects"]), one["rollback"] or ""]
+            ["  " * one["depth"] + one["name"], one["type"], one["mode"] or "", one["autonomy"] or "",
+             one["layer"] or "", ", ".join(one["effects"]), one["rollback"] or ""]
             for one in plan
         ]  # fmt: skip
         table(["step", "type", "mode", "autonomy", "layer", "effects", "rollback"], rows)
@@ -252,7 +255,8 @@ class _Job:
             try:
                 if going_on is not None:
                     await runs.unchanged(engine, going_on)
-                await runs.preflight(None if going_on is None else runs.still_to_run(going_on.now.state))
+                left = None if going_on is None else runs.still_to_run(going_on.now.state)
+                await runs.preflight(left, prepared.inputs)
                 if from_ is not None:
                     run_id, how = await self._forked(engine, runs, prepared, from_)
                 elif going_on is not None:
@@ -284,15 +288,10 @@ class _Job:
         self, engine: Engine, runs: WorkflowRuns, prepared: Prepared, checkpoint_id: str
     ) -> tuple[str, str]:
         """A new run from a checkpoint, and what to say of it."""
-        from detent.cli.output import clean, warn
+        from detent.cli.standing import warn_of_undone
 
         forked = await runs.fork_from(engine, checkpoint_id, prepared, new_id=self.run_id)
-        if forked.undone:
-            named = [*forked.undone[:MOST_NAMED], *(["…"] if len(forked.undone) > MOST_NAMED else [])]
-            warn(
-                f"Run {forked.of} has undone since what these steps did, which count as done here: "
-                f"{clean(', '.join(named))}."
-            )
+        warn_of_undone(forked.of, forked.undone)
         return forked.id, f"from checkpoint '{checkpoint_id}' of {forked.of}"
 
     async def _cancelled(self, engine: Engine, run_id: str) -> None:

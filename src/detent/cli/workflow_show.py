@@ -19,6 +19,7 @@ from detent.kernel.autonomy import StepType
 
 if TYPE_CHECKING:
     from detent.engine.dispatch_settings import DispatchSettings
+    from detent.flows.workflow.preflight import Find
     from detent.flows.workflow.registry import Action, Registry
     from detent.runtime.settings import Settings
 
@@ -47,6 +48,26 @@ def described(
         "steps": [steps.plain(step, path) for step, path in _paths(spec)],
         "outputs": None if spec.outputs is None else dict(spec.outputs),
     }
+
+
+def planned(
+    spec: WorkflowSpec, settings: Settings, registry: Registry, find: Find, *, forced: bool = False
+) -> list[dict[str, Any]]:
+    """Every step that a run may come to, those of subworkflows included, and how each is performed."""
+    from detent.engine.executor import DISPATCH_AGENT
+    from detent.flows.workflow.preflight import walk
+    from detent.runtime.dispatching import dispatch_settings
+
+    agents = (DISPATCH_AGENT, *registry.agents.names)
+    dispatch = dispatch_settings(settings, [], agents=agents, complete=False, deterministic=forced)
+    files: dict[str, _Steps] = {}
+    found: list[dict[str, Any]] = []
+    for one in walk(spec, find):
+        steps = files.get(one.of.name)
+        if steps is None:
+            steps = files[one.of.name] = _Steps(one.of, settings, dispatch, registry)
+        found.append({**steps.plain(one.step, one.path), "of": one.of.name, "depth": one.depth})
+    return found
 
 
 def _paths(spec: WorkflowSpec) -> Iterator[tuple[StepSpec, str]]:
@@ -313,6 +334,10 @@ def registered(registry: Registry) -> list[dict[str, Any]]:
                 "timeout": stage.timeout,
             }
         )
+    instead = {(kind, one.name): one.instead_of for kind, one in registry.stand_ins}
+    for one in found:
+        if origin := instead.get((one["kind"], one["name"])):
+            one["instead_of"] = origin
     return found
 
 

@@ -97,10 +97,11 @@ class Workspace:
         from detent.runtime.wiring import engine_for
 
         flows = [found.flow for found in self.catalog.all().values()]
+        said = self.settings.section("steps") if complete else {}
         engine = engine_for(
             self.settings, flows, observers=observers, concurrency=concurrency, create=create,
             deterministic=deterministic, complete=complete, tape=tape,
-            known_steps=self.catalog.workflow_steps() if complete and self.settings.section("steps") else (),
+            known_steps=self.catalog.step_names(said) if said else (),
             agents=self.catalog.agents() if self.settings.section("agents") else (),
         )  # fmt: skip
         self.catalog.store = engine.store

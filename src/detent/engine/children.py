@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from detent.engine.beside import NOTHING, Beside
+from detent.engine.deciding import UNDOES, undoing_now
 from detent.engine.dispatch import STEPS
 from detent.engine.lineage import children
 from detent.kernel.budget import Budget
@@ -60,8 +62,9 @@ async def run_children(
     tags: Sequence[str] = (),
     budget: Budget | None = None,
     config: Mapping[str, Any] | Callable[[str], Mapping[str, Any]] | None = None,
+    beside: Beside | Mapping[str, Beside] = NOTHING,
 ) -> list[Child]:
-    """Run children to their ends.
+    """Run children to their ends. `beside` is part of the data of each, or by key of which one.
 
     With `stop_on_failure`, once one has not succeeded none is begun, those under way end after their current
     step, and those never begun are left out. A step whose effects were begun is finished first, also where
@@ -74,6 +77,8 @@ async def run_children(
         raise ConfigurationError("A child's key must have 1 to 200 characters.")
     engine = driver.engine
     inherited = {key: value for key, value in driver.run.config.items() if key != STEPS}
+    if undoing_now(driver.flow, driver.run):
+        inherited[UNDOES] = True
     gate = asyncio.Semaphore(limit) if limit else None
     results: dict[str, Child] = {}
     waiting: dict[str, Run] = {}
@@ -96,7 +101,8 @@ async def run_children(
                 return
             told = config(key) if callable(config) else config
             settled = inherited | dict(told or {})
-            run, counted = await engine.child_run(driver, child_id, own, data, tags, budget, settled)
+            apart = beside if isinstance(beside, Beside) else beside.get(key, NOTHING)
+            run, counted = await engine.child_run(driver, child_id, own, data, tags, budget, settled, apart)
             if not run.status.is_end:
                 waiting[key] = run
                 return

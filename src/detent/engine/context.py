@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -17,7 +16,7 @@ from detent.engine.step import Step, Transient
 from detent.engine.tools import EffectCall, Tool, Toolbox, ToolError
 from detent.kernel.budget import NOTHING, Budget, Spend
 from detent.kernel.entries import Body, Noted, Recorded, Tagged
-from detent.kernel.errors import ConfigurationError, DetentError, RunStateError
+from detent.kernel.errors import ConfigurationError, DetentError
 from detent.kernel.guards import dig
 from detent.kernel.plain import canonical, copied, decode, digest, encode, to_plain
 from detent.kernel.view import View, view
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from detent.engine.driver import Driver
     from detent.engine.lineage import Past
     from detent.kernel.autonomy import FallbackReason
+    from detent.kernel.run import Run
 
 OUTPUT = "output"
 """Topic of the remarks that `emit` leaves."""
@@ -78,12 +78,12 @@ class StepContext:
     @property
     def data(self) -> View:
         """The run's data, read-only; by key or by attribute."""
-        return View(self._run.data if self._unfolded is None else self._unfolded)
+        return View(self._run.whole if self._unfolded is None else self._unfolded)
 
     @property
     def values(self) -> Mapping[str, Any]:
         """The run's data itself, for those who read much of it and change nothing."""
-        return self._run.data if self._unfolded is None else self._unfolded
+        return self._run.whole if self._unfolded is None else self._unfolded
 
     @property
     def parent(self) -> str | None:
@@ -169,9 +169,7 @@ class StepContext:
     @property
     def step_path(self) -> str:
         """Where the step stands in its workflow, such as `load/[0]/upsert`."""
-        own: str = self.step.metadata.get("path", self.step.name)
-        above = self._run.config.get(PATH) if self._run.config else None
-        return f"{above}/{own}" if above else own
+        return step_path(self.step, self._run)
 
     @property
     def cwd(self) -> Path:
@@ -338,12 +336,20 @@ class StepContext:
     ) -> list[Child]:
         """Run many children, at most `limit` side by side; results in the order of `items`.
 
-        An item is a key and data, and a flow where that is not `flow`. With `stop_on_failure`, once one has
+        An item is a key and data, and a flow where that is not `flow`. `beside` are long values that belong
+        to the data of all of them and are kept once. With `stop_on_failure`, once one has
         failed none is begun, and those under way end after their current step.
         """
         from detent.engine.children import run_children
 
         return await run_children(self._driver, flow, list(items), limit, stop_on_failure, **options)
+
+    async def whole(self, past: Past) -> Mapping[str, Any]:
+        """The data of a run below this one, with what lies beside its journal; not kept at hand."""
+        from detent.engine.beside import looked_beside
+
+        found = await looked_beside(past.flow.beside, past.run, self._driver.engine.store.blob)
+        return {**past.run.data, **found}
 
     async def lineage(self) -> list[Past]:
         """This run and everything below it, with the moves each has made."""
@@ -351,12 +357,17 @@ class StepContext:
 
         return [past async for past in lineage(self._driver.engine, self.run_id)]
 
-    async def give_up(self, run_id: str, reason: str) -> None:
-        """Cancel a run below this one that is still open, wherever it is under way."""
-        if not run_id.startswith(f"{self.run_id}."):
-            raise ConfigurationError(f"Run {run_id} is not below {self.run_id}.")
-        with contextlib.suppress(RunStateError):  # it has ended since
-            await self._driver.engine.cancel(run_id, reason=reason, by="engine")
+    async def wind_up(self, runs: Sequence[str], reason: str) -> None:
+        """Cancel runs below this one that are still open, wherever they are under way.
+
+        What their steps have begun is settled first; the run waits where only a person can do that.
+        """
+        from detent.engine.interventions import wind_up
+
+        for run_id in runs:
+            if not run_id.startswith(f"{self.run_id}."):
+                raise ConfigurationError(f"Run {run_id} is not below {self.run_id}.")
+        await wind_up(self._driver, runs, reason)
 
     # -- saying ---------------------------------------------------------------------------------------------
 
@@ -421,6 +432,13 @@ class StepContext:
     async def kept(self, reference: Mapping[str, Any]) -> bytes | None:
         """The kept value, or None when it was purged."""
         return await self._driver.blob(reference["$blob"])
+
+
+def step_path(step: Step, run: Run) -> str:
+    """Where a step of a run stands in its workflow."""
+    own: str = step.metadata.get("path", step.name)
+    above = run.config.get(PATH) if run.config else None
+    return f"{above}/{own}" if above else own
 
 
 def blob_of(body: bytes | str) -> Blob:
@@ -495,13 +513,17 @@ class BesideContext(StepContext):
 
 
 async def call(function: Callable[..., Any], blocking: bool = False, /, *args: Any, **kwargs: Any) -> Any:
-    """Call a sync or async function; a blocking sync one in a thread."""
-    if blocking and not inspect.iscoroutinefunction(function):
-        result = await asyncio.to_thread(function, *args, **kwargs)
-    else:
-        result = function(*args, **kwargs)
-    if isinstance(result, Awaitable):
-        result = await result
+    """Call a sync or async function; a blocking sync one in a thread. One that wants to end the program has
+    failed: the program is not its own."""
+    try:
+        if blocking and not inspect.iscoroutinefunction(function):
+            result = await asyncio.to_thread(function, *args, **kwargs)
+        else:
+            result = function(*args, **kwargs)
+        if isinstance(result, Awaitable):
+            result = await result
+    except SystemExit as error:
+        raise RuntimeError(f"it called exit({error.code!r}) instead of returning or raising") from error
     return result
 
 

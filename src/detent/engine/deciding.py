@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 LONGEST_REASON = 200
 UNDOING = "cancelled_by"
 """Key of the data of a run that was cancelled and undoes what it did: by whom."""
+UNDOES = "undoes"
+"""Key of the configuration of the runs that undo what another did, and of all below them."""
 
 
 class EffectRefused(DetentError):
@@ -202,7 +204,7 @@ def moving(
     move = machine.choose(here, data, to=to, event=event)
     if flow.closing is not None and machine.ends.get(move.to) is Status.SUCCEEDED:
         try:
-            changes = {**changes, **to_plain(flow.closing(_After(run.data, changes, additions)))}
+            changes = {**changes, **to_plain(flow.closing(_After(run.whole, changes, additions)))}
         except Exception as error:
             # The step is done, and what it gave counts; the run is not.
             aside = _aside(flow, run, f"closing failed: {type(error).__name__}", error)
@@ -307,12 +309,57 @@ def cancelled(flow: Flow, run: Run, reason: str, by: str, *, undo: bool = False)
     )  # fmt: skip
 
 
+def undoing_now(flow: Flow, run: Run) -> bool:
+    """Whether a run is in the state in which it undoes what it did."""
+    return flow.undoing is not None and run.state == flow.machine.named(flow.undoing)
+
+
+def unsettled(flow: Flow, run: Run) -> bool:
+    """Whether the step has begun something of which it must be known how it goes before the run may end.
+
+    An effect that failed and waits to be tried again has not happened, unless its tool is idempotent: then
+    that was never found out.
+    """
+    if run.proposal is None:
+        return False
+    if run.begun is not None or run.done:
+        return True
+    first = run.proposal.effects[0]["tool"]
+    return run.effect_attempts > 0 and first in flow.tools and flow.tools.get(first, "effect").idempotent
+
+
+def diverted(flow: Flow, run: Run, bodies: Sequence[Body]) -> Sequence[Body]:
+    """What a step of a run that was called off amounts to: it counts, and the run goes on to undo it.
+
+    A plain cancellation stays what it is.
+    """
+    off = run.called_off
+    if off is None or flow.machine is None or flow.undoing is None or undoing_now(flow, run) or not bodies:
+        return bodies
+    last = bodies[-1]
+    if not isinstance(last, Moved | Ended) or last.status is Status.CANCELLED:
+        return bodies
+    to, said = flow.machine.named(flow.undoing), {UNDOING: off["by"]}
+    reason = off["reason"][:LONGEST_REASON]
+    if isinstance(last, Moved):
+        aside = last._replace(
+            to=to, event=None, reason=reason, set={**last.set, **said}, iteration=False, status=None
+        )
+    else:
+        aside = Moved(
+            run.state, to, None, reason, {**last.set, **said}, last.append, run.visit_seconds + last.duration,
+            run.visit_spend + last.spend, last.by, last.attempt, looked=last.looked,
+            detail={**last.detail, **({"error": last.error} if last.error else {})},
+        )  # fmt: skip
+    return [*bodies[:-1], aside]
+
+
 class _After(Mapping[str, Any]):
     """Data as it will be after the step, for conditions to look at; put together only where asked for."""
 
     __slots__ = ("_additions", "_changes", "_data")
 
-    def __init__(self, data: dict[str, Any], changes: dict[str, Any], additions: dict[str, Any]) -> None:
+    def __init__(self, data: Mapping[str, Any], changes: dict[str, Any], additions: dict[str, Any]) -> None:
         self._data = data
         self._changes = changes
         self._additions = additions

@@ -6,6 +6,7 @@ A step begins only after the one before it is committed. Whatever goes wrong, th
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from detent.kernel.budget import NOTHING, SHARED, Budget, Spend
 from detent.kernel.entries import (
     AttemptFailed,
     Body,
+    CalledOff,
     Entry,
     Held,
     Migrated,
@@ -63,7 +65,7 @@ class Driver:
     __slots__ = (
         "_afterwards", "_began", "_blobs", "_lapses", "_next_fold", "_plans", "_turns", "_waiters",
         "_writing", "asides", "budgeted", "cancelling", "cap", "clock", "door", "engine", "executors", "flow",
-        "halting", "in_slot", "lease", "live", "parent", "run", "telling",
+        "halting", "in_slot", "lease", "live", "parent", "performing", "run", "telling",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +92,8 @@ class Driver:
         """Reason, by whom and whether to undo, once the run is to be cancelled."""
         self.halting: str | None = None
         """Why the run is to end once the step under way is done."""
+        self.performing = False
+        """Effects are being performed: the run must not be cut off now."""
         self.in_slot = False
         """True while this run counts against the engine's concurrency."""
         self.asides = 0
@@ -111,15 +115,20 @@ class Driver:
     async def drive(self) -> None:
         """Go on until the run ends, waits, or the engine is stopping."""
         run = self.run
+        if self.flow.beside in run.data and not run.beside:
+            from detent.engine.beside import looked_beside
+
+            run.beside = await looked_beside(self.flow.beside, run, self.engine.store.blob)
         while run.status is Status.RUNNING:
             if self.engine.stopping:
                 await self.engine.store.park(self.lease)
                 return
-            if self.halting is not None and run.proposal is None:
-                await self.commit(deciding.cancelled(self.flow, run, self.halting, "engine"))
-                return
+            if (self.halting is not None or run.called_off is not None) and await self._cut_short():
+                continue
             if run.retry_at is not None and not await self._wait_until(run.retry_at):
                 continue
+            if self.halting is not None and not deciding.unsettled(self.flow, run):
+                continue  # it was told to end while it waited
             if not self.in_slot:  # given up for a wait that was cut short
                 await self.engine.slots.back(self)
             if run.proposal is not None:
@@ -129,6 +138,22 @@ class Driver:
             if self._afterwards is not None and self._afterwards.due(run):
                 left, self._afterwards = self._afterwards, None
                 await left.carry_out(self)
+
+    async def _cut_short(self) -> bool:
+        """End the run or have it undo what it did, where that is asked for and nothing is left to settle."""
+        flow, run = self.flow, self.run
+        if deciding.unsettled(flow, run):
+            return False
+        if self.halting is not None:
+            await self.commit(deciding.cancelled(flow, run, self.halting, "engine"))
+            return True
+        if flow.undoing is None or deciding.undoing_now(flow, run):
+            return False
+        assert run.called_off is not None
+        await self.commit(
+            deciding.cancelled(flow, run, run.called_off["reason"], run.called_off["by"], undo=True)
+        )
+        return True
 
     async def _visit(self) -> None:
         """One attempt at the step of the current state."""
@@ -265,6 +290,9 @@ class Driver:
         log.warning(
             "step.failed", run_id=self.run.id, step=step.name, attempt=attempt, error=kind, will_retry=again
         )
+        if log.wants(log.DEBUG):
+            where = "".join(traceback.format_exception(error))
+            log.debug("step.raised", run_id=self.run.id, step=step.name, exception=where)
         failed = AttemptFailed(
             step.name, attempt, kind, message[:2000], transient, self.clock.now() + wait if again else None,
             duration,
@@ -477,6 +505,10 @@ class Driver:
         waiting = next((blob.body for blob in self._blobs if blob.hash == hash), None)
         return waiting if waiting is not None else await self.engine.store.blob(hash)
 
+    async def call_off(self, reason: str, by: str) -> None:
+        """Write down that the run is to undo what it did, once; not if it has ended or does so already."""
+        await self.commit_whole(CalledOff(reason, by))
+
     async def commit(self, *bodies: Body) -> None:
         """Append entries, then take them in and tell. Raises `Fenced` when the run was taken over."""
         while self._writing:  # commits of one run go one after another
@@ -490,11 +522,19 @@ class Driver:
                 raise
         self._writing = True
         try:
+            if type(bodies[0]) is CalledOff and not self._can_be_called_off():
+                return  # what was written while this waited for its turn has made it needless
+            if self.run.called_off is not None:
+                bodies = tuple(deciding.diverted(self.flow, self.run, bodies))
             await self._commit(bodies)
         finally:
             self._writing = False
             if self._turns:
                 self._pass_turn()
+
+    def _can_be_called_off(self) -> bool:
+        run = self.run
+        return not run.status.is_end and run.called_off is None and not deciding.undoing_now(self.flow, run)
 
     def _pass_turn(self) -> None:
         """Let the next in the queue commit."""

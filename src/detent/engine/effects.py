@@ -35,6 +35,14 @@ async def perform(driver: Driver, opening: Sequence[Body] = ()) -> None:
     `opening` holds the proposal itself when it is not yet committed. Returns early when the run must wait,
     retry or think again; the journal then says so.
     """
+    driver.performing = True
+    try:
+        await _perform(driver, opening)
+    finally:
+        driver.performing = False
+
+
+async def _perform(driver: Driver, opening: Sequence[Body]) -> None:
     run = driver.run
     proposal = run.proposal if not opening else opening[0]
     assert isinstance(proposal, Proposed)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from detent.engine import forking, interventions, recovery
+from detent.engine.beside import Beside
 from detent.engine.breaker import Breakers
 from detent.engine.clock import SystemClock
 from detent.engine.context import blob_of
@@ -409,14 +410,20 @@ class Engine:
         drive: bool = True,
         blobs: tuple[Blob, ...] = (),
         at: Any = None,
+        beside: Beside | None = None,
     ) -> Driver:
         """Make a run durable."""
+        if beside is not None and beside.blobs:
+            if flow.beside is None:
+                raise ConfigurationError(f"Runs of '{flow.name}' take no values beside their journals.")
+            data, blobs = {**data, flow.beside: beside.refs}, (*blobs, *beside.blobs)
         if flow.needs and drive:
             await self.prepare(flow)
         machine = flow.machine
         budget = budget or flow.budget
         asked = self.dispatcher.key(flow, config)
-        if asked not in self._settled or budget is not None:
+        # Of a budget only its money is looked at; whatever else it limits has been looked at before.
+        if asked not in self._settled or (budget is not None and budget.cost_usd is not None):
             self.dispatcher.check(flow, config, budget, self._below(flow))
             self._settled.add(asked)
         start = machine.start if at is None else machine.state(at)
@@ -430,6 +437,8 @@ class Engine:
         entry = Entry(1, self.clock.now(), 1, started)
         run = Run(run_id)
         run.apply(entry)
+        if beside is not None and beside.blobs:
+            run.beside = beside.shown(run.data)
         if drive and not self.leases.registered:
             await self.register()
         lease = await self.store.create(
@@ -460,11 +469,15 @@ class Engine:
         tags: Sequence[str],
         budget: Budget | None,
         config: Mapping[str, Any],
+        beside: Beside,
     ) -> tuple[Run, bool]:
         """A child run as far as it can be taken now, and whether its use was counted while under way."""
         if child_id not in self._drivers and child_id not in parent.run.children:
             try:
-                self.launch(await self._create(self.flow(flow), data, child_id, parent, tags, budget, config))
+                made = await self._create(
+                    self.flow(flow), data, child_id, parent, tags, budget, config, beside=beside
+                )
+                self.launch(made)
             except RunExists:
                 row = await self.store.row(child_id)
                 if row.now.status is Status.RUNNING:
@@ -491,6 +504,8 @@ class Engine:
             await self.slots.enter(driver)
             await driver.drive()
             result = driver.run
+            if result.status.is_end and result.parent is None and driver.flow.ended is not None:
+                await self._tell_ended(driver.flow.ended, result)
         except Fenced as error:
             log.warning("run.fenced", run_id=run_id, epoch=error.epoch)
             await self.let_go(driver)
@@ -515,6 +530,13 @@ class Engine:
         finally:
             self.slots.leave(driver)
             self.forget(driver, result)
+
+    async def _tell_ended(self, ended: Callable[[Store, Run], Awaitable[None]], run: Run) -> None:
+        """What is done about the end of a run cannot harm it."""
+        try:
+            await ended(self.store, run)
+        except Exception as error:
+            log.warning("run.not_tidied", run_id=run.id, error=type(error).__name__)
 
     async def let_go(self, driver: Driver) -> None:
         """Give a run up if it is still ours; when the store is away, remember to take it up again."""

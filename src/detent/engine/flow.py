@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from detent.engine.ports import Resource
+from detent.engine.ports import Resource, Store
 from detent.engine.step import Handler, Step
 from detent.engine.tools import Tool, Toolbox, calling
 from detent.kernel.budget import LIMITS, Budget
@@ -14,6 +14,10 @@ from detent.kernel.errors import ConfigurationError, DefinitionError, name_of, n
 from detent.kernel.machine import Machine, Problem, difference
 from detent.kernel.plain import digest, to_plain
 from detent.kernel.run import Run
+
+if TYPE_CHECKING:
+    from detent.engine.engine import Engine
+    from detent.engine.lineage import Past
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,9 @@ OnFailure = Callable[[Run, str, str], Detour | None]
 
 class Flow:
     """One kind of run. Steps are given as a mapping, or added with the `step` decorator."""
+
+    beside: str | None = None
+    """Key under which data of its runs says which of its values lie beside the journal (see `beside`)."""
 
     def __init__(
         self,
@@ -77,6 +84,8 @@ class Flow:
         """Names of steps of the flows its runs start, for runs to say how these are performed."""
         self.starts: tuple[str, ...] = ()
         """Names of the flows its runs start, as far as that is known beforehand."""
+        self.ended: Callable[[Store, Run], Awaitable[None]] | None = None
+        """Told when a run of it that no other run started has come to its end, after that is written down."""
         self.closing = closing
         """What is added to the data of a run that succeeds, from the data as it is then."""
         self.description = description
@@ -190,6 +199,14 @@ class Flow:
     def difference(self, old: Mapping[str, Any]) -> list[str]:
         """What changed since a definition that a run was started under, one thing a line."""
         return difference(old, self.definition)
+
+    async def undone_by(self, engine: Engine, run_id: str) -> frozenset[str]:
+        """Paths of the steps whose work a run has undone; what a fork must not take for done."""
+        return frozenset()
+
+    def done_by(self, past: Past) -> Iterable[str]:
+        """Paths of the steps that a run has done."""
+        return ()
 
     def problems(self) -> list[Problem]:
         """Everything that keeps this flow from being run."""

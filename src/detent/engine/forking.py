@@ -12,6 +12,8 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine import recovery
+from detent.engine.context import step_path
+from detent.engine.deciding import UNDOES, undoing_now
 from detent.engine.journals import read
 from detent.engine.lineage import Past, children
 from detent.engine.ports import LedgerLine, NewRun
@@ -28,15 +30,18 @@ from detent.kernel.entries import (
     Held,
     Migrated,
     Moved,
+    Proposed,
     Started,
 )
-from detent.kernel.errors import ConfigurationError, RunExists
+from detent.kernel.errors import ConfigurationError, RunExists, RunStateError
 from detent.kernel.plain import to_plain
 from detent.kernel.run import ORIGIN, Run
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
 
+UNDONE = "undone"
+"""Key of the data of a fork: paths of steps it counts as done that the run it came from has undone since."""
 Changes = Mapping[str, Any] | Callable[[Sequence[Past]], Mapping[str, Any]]
 """Data the new run has otherwise; or what gives it, from the new run and all below it as they will stand."""
 
@@ -61,15 +66,17 @@ async def fork_family(
 ) -> str:
     """A new run that stands where `root` and its descendants stood when the run `at[0]` wrote entry `at[1]`.
 
-    What each of them had written by then is copied; the rest is as if it had not happened. It is under way
-    nowhere until resumed.
+    What each of them had written by then is copied; the rest is as if it had not happened. Only what was
+    undone since is known to be: it is neither undone again nor taken for done where a step is done once more.
+    It is under way nowhere until resumed.
     """
     if not (at[0] == root or at[0].startswith(f"{root}.")):
         raise ConfigurationError(f"Run {at[0]} is no part of {root}.")
     row = await engine.store.row(root)
     if new_id in await engine.store.find(new_id):  # before anything is written below it
         raise RunExists(new_id)
-    copies = await _Family(engine, root, new_id, at, await _moment(engine, *at)).copies(root)
+    undone = await _undone(engine, root)
+    copies = await _Family(engine, root, new_id, at, await _moment(engine, *at), undone).copies(root)
     own = copies[0].entries
     started = own[0].body
     assert isinstance(started, Started)
@@ -77,17 +84,36 @@ async def fork_family(
     own[0] = own[0]._replace(body=replace(started, parent=None, forked_from=origin))
     if Run.fold(new_id, own).status.is_end:
         raise ConfigurationError(f"Run {root} had come to its end by then; nothing is left to be done.")
+    family = [_past(engine, copy) for copy in copies]
+    gone = list(dict.fromkeys(path for past in family for path in past.flow.done_by(past) if path in undone))
+    known: dict[str, Any] = {UNDONE: gone} if gone else {}
     if callable(changes):
-        changes = changes([_past(engine, copy) for copy in copies])
+        changes = changes(family)
     forked = Forked(
-        to_plain(dict(changes or {})), to_plain(dict(config or {})), budget.to_plain() if budget else None
+        to_plain({**known, **(changes or {})}),
+        to_plain(dict(config or {})),
+        budget.to_plain() if budget else None,
     )
     own.append(Entry(len(own) + 1, engine.clock.now(), 1, forked))
     run = Run.fold(new_id, own)
     await recovery.migration(engine, run, engine.flow(row.flow))  # refused before anything is written
     for copy in reversed(copies):  # the root last: what it refers to is there before it is
-        await _create(engine, copy)
+        await _create(engine, copy, undone)
     return new_id
+
+
+async def _undone(engine: Engine, run_id: str) -> frozenset[str]:
+    """What the run at the top of a family has undone; `RunStateError` while it does so."""
+    row = await engine.store.row(run_id)
+    while row.parent is not None:
+        row = await engine.store.row(row.parent)
+    flow = engine.flows.get(row.flow)
+    if flow is None:
+        return frozenset()
+    top = await engine.get(row.id)
+    if not top.status.is_end and (top.called_off is not None or undoing_now(flow, top)):
+        raise RunStateError(f"Run {top.id} is undoing what it did. Fork it when that has come to its end.")
+    return await flow.undone_by(engine, top.id) | frozenset(top.data.get(UNDONE) or ())
 
 
 async def _moment(engine: Engine, run_id: str, seq: int) -> float:
@@ -100,8 +126,17 @@ async def _moment(engine: Engine, run_id: str, seq: int) -> float:
 class _Family:
     """The runs of a family up to a moment of one of them."""
 
-    def __init__(self, engine: Engine, root: str, new_root: str, at: tuple[str, int], moment: float) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        root: str,
+        new_root: str,
+        at: tuple[str, int],
+        moment: float,
+        undone: frozenset[str],
+    ) -> None:
         self._engine = engine
+        self._undone = undone
         self._root, self._new_root = root, new_root
         self._at = at
         self._moment = moment
@@ -110,13 +145,23 @@ class _Family:
         """A run and its descendants; `whole` where it had come to its end by then."""
         entries = [entry async for entry in read(self._engine.store, run_id)]
         kept = entries if whole else self._kept(run_id, entries)
+        if kept and self._undone and run_id != self._root:
+            kept = self._decided_anew(kept)
         if not kept:
             return []
         found = [_Copy(run_id, self._new(run_id), [self._renamed(entry) for entry in kept])]
+        here = Run.fold(run_id, kept)
+        undoes = undoing_now(self._engine.flow(here.flow), here)
         ended = {entry.body.run for entry in kept if isinstance(entry.body, ChildEnded)}
         async for child in children(self._engine.store, run_id):
+            if not (whole or undoes) and await self._undoes(child.id):
+                continue  # whatever the clock says, that was later
             found += await self.copies(child.id, whole or child.id in ended)
         return found
+
+    async def _undoes(self, run_id: str) -> bool:
+        (first,) = await self._engine.store.entries(run_id, 0, 1)
+        return isinstance(first.body, Started) and bool(first.body.config.get(UNDOES))
 
     def _kept(self, run_id: str, entries: list[Entry]) -> list[Entry]:
         if run_id == self._at[0]:
@@ -124,6 +169,13 @@ class _Family:
         if self._at[0].startswith(f"{run_id}."):
             return self._above(entries)
         return _settled(list(takewhile(lambda entry: entry.at <= self._moment, entries)))
+
+    def _decided_anew(self, entries: list[Entry]) -> list[Entry]:
+        """Entries up to where a step was begun that is done and undone since: it is done once more."""
+        run = Run.fold("", entries)
+        if run.proposal is None or _path(self._engine, run) not in self._undone:
+            return entries
+        return entries[: max(index for index, one in enumerate(entries) if isinstance(one.body, Proposed))]
 
     def _above(self, entries: list[Entry]) -> list[Entry]:
         """Of a run that the moment's run is part of: all that led to its state, then by the clock."""
@@ -181,13 +233,25 @@ def _past(engine: Engine, copy: _Copy) -> Past:
     return Past(run, engine.flow(run.flow), moves)
 
 
-async def _create(engine: Engine, copy: _Copy) -> None:
-    run = Run.fold(copy.new, copy.entries)
+def _path(engine: Engine, run: Run) -> str:
+    """Where the step stands that has proposed something."""
+    assert run.proposal is not None
+    flow = engine.flow(run.flow)
+    own = flow.step_named(run.state, run.proposal.step) if run.state in flow.steps else None
+    return step_path(own, run) if own is not None else ""
+
+
+async def _create(engine: Engine, copy: _Copy, undone: frozenset[str]) -> None:
+    run = Run(copy.new)
     ledger: dict[str, LedgerLine] = {}
-    for seq, _, _, body in copy.entries:
+    for entry in copy.entries:
+        run.apply(entry)
+        body = entry.body
         if isinstance(body, EffectDone | EffectSkipped):
             how = "done" if isinstance(body, EffectDone) else "skipped"
-            ledger[body.key] = LedgerLine(body.key, body.tool, how, seq)
+            ledger[body.key] = LedgerLine(body.key, body.tool, how, entry.seq)
+            if undone and run.proposal is not None and _path(engine, run) in undone:
+                del ledger[body.key]  # an equal effect is no longer done before
     definition = await engine.store.definition(run.fingerprint)
     await engine.store.create(
         NewRun(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from detent.engine import forking, recovery
+from detent.engine import deciding, forking, recovery
+from detent.engine.children import ChildrenWaiting
 from detent.engine.driver import Driver
 from detent.engine.effects import AGAIN, HAPPENED, SKIP
 from detent.engine.journals import read
@@ -23,7 +25,15 @@ from detent.kernel.entries import (
     Released,
     Reopened,
 )
-from detent.kernel.errors import ConfigurationError, RunBusy, RunStateError, nearest
+from detent.kernel.errors import (
+    ConfigurationError,
+    DetentError,
+    Fenced,
+    RunBusy,
+    RunStateError,
+    StoreError,
+    nearest,
+)
 from detent.kernel.plain import to_plain
 from detent.kernel.run import Run
 from detent.kernel.status import REOPENABLE, Status
@@ -152,9 +162,16 @@ async def cancel(
                 f"Run {run_id} is part of {row.parent}; what it did is undone with that."
             )
     await _stop(engine, run_id, reason, by, undo)
-    await _cancel_children(engine, run_id, reason, by)
-    if undo and drive:
-        await engine.resume(run_id)
+    await _cancel_children(engine, run_id, reason, by, undo)
+    if not undo:
+        return
+    status = (await engine.store.row(run_id)).now.status
+    if status.is_end and status is not Status.CANCELLED:
+        raise RunStateError(f"Run {run_id} has ended meanwhile ({status.value}); nothing was undone.")
+    if drive:
+        # Another may be just finishing what it has begun, or a person has to say whether it happened.
+        with contextlib.suppress(RunBusy, RunStateError):
+            await engine.resume(run_id)
 
 
 async def _stop(engine: Engine, run_id: str, reason: str, by: str, undo: bool = False) -> None:
@@ -168,20 +185,84 @@ async def _stop(engine: Engine, run_id: str, reason: str, by: str, undo: bool = 
             await recovery.end(engine, run_id, reason, by, undo)
             return
         except RunBusy:
+            if undo and await _called_off(engine, run_id):
+                return  # whoever has it finishes what it has begun, and then undoes it
             await engine.store.ask(run_id, recovery.UNDO if undo else "cancel")
             if engine.clock.elapsed() > deadline:
                 raise
             await asyncio.sleep(0.1)
 
 
-async def _cancel_children(engine: Engine, run_id: str, reason: str, by: str) -> None:
+async def _called_off(engine: Engine, run_id: str) -> bool:
+    run = await engine.get(run_id)
+    return run.called_off is not None or deciding.undoing_now(engine.flow(run.flow), run)
+
+
+async def _halt(engine: Engine, run_id: str, reason: str, by: str) -> None:
+    """Have a run end once what its step has begun is settled, without waiting for that."""
+    if (await engine.get(run_id)).config.get(deciding.UNDOES):
+        return  # it undoes
+    if engine.under_way(run_id) is not None:
+        await recovery.cancel_here(engine, run_id, reason, by, True)
+        return
+    try:
+        await recovery.end(engine, run_id, reason, by, True)
+    except RunBusy:
+        await engine.store.ask(run_id, recovery.UNDO)
+
+
+async def wind_up(driver: Driver, runs: Sequence[str], reason: str) -> None:
+    """Have runs below another end, each once what its step has begun is settled, and wait for that.
+
+    Raises `ChildrenWaiting` for those that wait for somebody who settles it.
+    """
+    engine = driver.engine
+    async with engine.slots.aside(driver):
+        for run_id in runs:
+            await _halt(engine, run_id, reason, "engine")
+        waiting = [run_id for run_id in runs if not await _wound_up(engine, run_id, reason)]
+    if waiting:
+        raise ChildrenWaiting(waiting)
+
+
+async def _wound_up(engine: Engine, run_id: str, reason: str) -> bool:
+    """True once a run has ended; False when it cannot be settled for now."""
+    while not engine.stopping:
+        run = await engine.get(run_id)
+        if run.status.is_end:
+            return True
+        try:
+            if (under_way := engine.driver_of(run_id)) is not None:
+                await recovery.cancel_here(engine, run_id, reason, "engine", True)
+                if engine.driver_of(run_id) is under_way:
+                    await asyncio.wait({under_way.put_down()})
+            elif not deciding.unsettled(engine.flow(run.flow), run):
+                await recovery.end(engine, run_id, reason, "engine", True)
+            elif run.status is Status.WAITING:
+                return False
+            else:
+                await engine.resume(run_id)
+        except RunBusy:
+            await engine.store.ask(run_id, recovery.UNDO)
+            await asyncio.sleep(0.05)
+        except (Fenced, RunStateError):  # somebody else was quicker
+            continue
+        except StoreError:
+            raise
+        except DetentError as error:  # nobody here can go on with it; a person may
+            engine.tell_once("run.not_wound_up", run_id, run_id=run_id, error=type(error).__name__)
+            return False
+    return False
+
+
+async def _cancel_children(engine: Engine, run_id: str, reason: str, by: str, undo: bool = False) -> None:
     cursor: int | None = None
     while True:
         page = await engine.store.rows(RunQuery(parent=run_id, before=cursor, limit=200))
         for row in page.rows:
             if not row.now.status.is_end:
-                await _stop(engine, row.id, reason, by)
-            await _cancel_children(engine, row.id, reason, by)
+                await (_halt if undo else _stop)(engine, row.id, reason, by)
+            await _cancel_children(engine, row.id, reason, by, undo)
         if page.next is None:
             return
         cursor = page.next
@@ -236,12 +317,14 @@ async def fork(
     if at is not None and not 1 <= at <= row.seq:
         raise ConfigurationError(f"Run {run_id} has entries 1 to {row.seq}; it cannot be forked at {at}.")
     run = Run(new_id)
+    flow = engine.flow(row.flow)
     keep = 0
     async for entry in read(engine.store, run_id):
         if entry.seq > (at or row.seq):
             break
         run.apply(entry)
-        if not run.status.is_end:
+        # Without a place it is one before the end, and before what was done was undone.
+        if not run.status.is_end and (at is not None or not deciding.undoing_now(flow, run)):
             keep = entry.seq
     if at is not None and keep < at:
         raise ConfigurationError(

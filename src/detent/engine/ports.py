@@ -269,7 +269,10 @@ class Store(Protocol):
         """A kept value, or None when it was purged or never there."""
 
     async def purge(self, run_id: str | None = None, before: float | None = None) -> int:
-        """Drop the blobs of one run, or of all ended runs last changed before a time; how many went."""
+        """Drop the blobs of one run, or of all ended runs last changed before a time; how many went.
+
+        By time, those of runs below one that has not ended stay: it may have to undo what they did.
+        """
 
     async def mark(self, key: str) -> tuple[Any, int]:
         """A small durable value and its version; `(None, 0)` when unset."""

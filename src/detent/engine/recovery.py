@@ -79,10 +79,27 @@ async def take(engine: Engine, run_id: str, parent: Driver | None = None) -> Dri
         driver = Driver(engine, flow, run, lease, parent)
         if carried is not None:
             await driver.commit(carried)
+        if run.parent is not None and not run.status.is_end:
+            driver.halting = await _undone_with(engine, run)
     except BaseException:
         await engine.store.park(lease)
         raise
     return driver
+
+
+async def _undone_with(engine: Engine, run: Run) -> str | None:
+    """Why a run below another may only finish what it has begun: what it is part of is being undone."""
+    above = None if run.config.get(deciding.UNDOES) else run.parent
+    while above is not None:
+        try:
+            row = await engine.store.row(above)
+        except RunNotFound:
+            return None
+        above = row.parent
+        flow = engine.flows.get(row.flow)
+        if above is None and flow is not None and flow.undoing is not None:
+            return UNDONE_WITH if row.now.state == flow.machine.named(flow.undoing) else None
+    return None
 
 
 async def migration(engine: Engine, run: Run, flow: Flow) -> Migrated | None:
@@ -286,6 +303,9 @@ async def wake_parent(engine: Engine, run_id: str) -> None:
     while not engine.stopping:
         try:
             row = await engine.store.row(run_id)
+            if row.now.status.is_end and row.parent is not None:
+                run_id = row.parent  # which may wait for what is further below
+                continue
             if row.now.status is not Status.WAITING or row.flow not in engine.flows:
                 return
             held = (await load(engine.store, run_id)).holds.get("children")
@@ -330,13 +350,19 @@ async def heed(engine: Engine) -> None:
 
 
 UNDO = "undo"
-"""What another process asks for: cancel, and let whoever asked undo what was done."""
+"""What another process asks for: settle what the step has begun, then cancel, so that it can be undone."""
+UNDONE_WITH = "what it is part of is being undone"
+"""Why a run ended whose root undoes what it did."""
 
 
 async def cancel_here(engine: Engine, run_id: str, reason: str, by: str, undo: bool = False) -> None:
-    """Stop the task that drives a run in this process; it ends the run before it goes."""
+    """Stop the task that drives a run in this process; it ends the run before it goes.
+
+    With `undo`, a task that performs effects is left to finish them, and the run goes on from there to what
+    is asked: to undo what it did, or to end where another run undoes it.
+    """
     under_way = engine.under_way(run_id)
-    if under_way is None:
+    if under_way is None or (undo and await _finishes(under_way[0], reason, by)):
         return
     driver, task = under_way
     driver.cancelling = (reason, by, undo)
@@ -347,21 +373,43 @@ async def cancel_here(engine: Engine, run_id: str, reason: str, by: str, undo: b
         engine.forget(driver)
 
 
+async def _finishes(driver: Driver, reason: str, by: str) -> bool:
+    """Have a run in this process end by itself once its effects are settled; False when there are none."""
+    flow, run = driver.flow, driver.run
+    below = run.parent is not None
+    if not below and deciding.undoing_now(flow, run):
+        return True  # on its way already
+    if not (driver.performing or deciding.unsettled(flow, run)):
+        return False
+    if below:
+        driver.halting = driver.halting or reason
+    else:
+        await driver.call_off(reason, by)
+    # It may have come to the end of that meanwhile, and to another step.
+    return driver.performing or deciding.unsettled(flow, run) or deciding.undoing_now(flow, run)
+
+
 async def end(engine: Engine, run_id: str, reason: str, by: str, undo: bool = False) -> bool:
     """Claim an open run and end it as cancelled; False when it had ended.
 
-    With `undo` it is left in the state in which it undoes what it did, for whoever takes it up.
+    With `undo` it is left in the state in which it undoes what it did, for whoever takes it up; one whose
+    step has begun something is left to settle that first, and one below another for that one to undo.
     """
     driver = await take_ended(engine, run_id)
     if driver is None:
         return False
     flow, run = driver.flow, driver.run
-    undo = undo and flow.machine is not None and flow.undoing is not None
-    if undo and run.state == flow.machine.named(flow.undoing):
+    itself = undo and run.parent is None and flow.machine is not None and flow.undoing is not None
+    if itself and deciding.undoing_now(flow, run):
         await engine.store.park(driver.lease)  # on its way already
         return True
-    await driver.commit(deciding.cancelled(flow, run, reason, by, undo=undo))
-    if undo:
+    if undo and deciding.unsettled(flow, run):
+        if itself:
+            await driver.call_off(reason, by)
+        await engine.store.park(driver.lease)
+        return True
+    await driver.commit(deciding.cancelled(flow, run, reason, by, undo=itself))
+    if itself:
         await engine.store.park(driver.lease)
     return True
 
@@ -391,6 +439,8 @@ class _Unknown:
     """Stands for a flow this process does not know: enough to end a run of it."""
 
     machine = None
+    undoing = None
+    tools = ()
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -6,11 +6,13 @@ The comparison is added to the run's journal, once per step and series, and coun
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import recovery
 from detent.engine.afterwards import Afterwards
+from detent.engine.beside import looked_beside
 from detent.engine.context import BesideContext, CannotCheck, StepContext, brief
 from detent.engine.dispatch import Plan
 from detent.engine.execution import Execution, Performed
@@ -105,7 +107,11 @@ async def _visits(engine: Engine, run_id: str) -> AsyncIterator[_Visit]:
                 made.append(_Visit(before, entry, proposal))
             proposal = None
         run.apply(entry)
+    beside: Mapping[str, Any] = {}
+    with contextlib.suppress(ConfigurationError):  # purged: a step that reads it cannot be compared
+        beside = await looked_beside(engine.flow(run.flow).beside, run, engine.store.blob)
     for visit in made:
+        visit.before.beside = beside
         visit.notes = notes
         yield visit
 

@@ -91,6 +91,8 @@ class Tool:
     """JSON Schema of its arguments; None reads it from the function's signature."""
     given: Callable[[StepContext], Mapping[str, Any]] | None = None
     """Arguments the run itself gives: what nobody who asks, code or agent, has to say or can."""
+    in_front_of: Callable[..., Any] | None = None
+    """The function whose signature tells the arguments, where `perform` only passes them on."""
 
     def whole(self, ctx: StepContext, args: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments with those the run gives."""
@@ -103,7 +105,7 @@ class Tool:
             return self.arguments
         from detent.engine.schemas import schema_of_call
 
-        return schema_of_call(self.perform, skip=1 if self.wants_call else 0)
+        return schema_of_call(self.in_front_of or self.perform, skip=1 if self.wants_call else 0)
 
     def misfits(self, args: Mapping[str, Any]) -> list[str]:
         """What is wrong with arguments somebody else than our own code wants it called with."""

@@ -21,10 +21,10 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "content": ("output", "data", "context", "email_sent", "response_body"),
     "ticket": ("ticket_created", "ticket_fields"),
     "status": (
-        "status", "end", "reason", "flags", "fallback", "mode", "intake", "scenario", "unstable", "crash",
-        "play", "file", "reference",
+        "status", "end", "reason", "flags", "fallback", "mode", "intake", "scenario", "unstable",
     ),
     "time": ("time",),
+    "not played": ("crash", "play", "file", "reference"),
 }  # fmt: skip
 """Kinds of failure by the heading they are told under, in the order of the headings."""
 GROUP_OF: Mapping[str, str] = {kind: group for group, kinds in GROUPS.items() for kind in kinds}

@@ -9,7 +9,7 @@ from typing import Any
 
 from detent.evals.case import STEP, EvalTestCase
 from detent.evals.playing import Contracts, StepContract, UnknownStep
-from detent.kernel.errors import DetentError
+from detent.kernel.errors import DetentError, nearest
 
 Wrong = list[tuple[int, str]]
 """Problems with the line each stands in."""
@@ -68,10 +68,32 @@ def resolve(case: EvalTestCase, contracts: Contracts) -> tuple[EvalTestCase, Wro
             replace(one, step=name(one.step, f"{begin}.fallbacks.{index}.step"))
             for index, one in enumerate(expected.fallbacks)
         )
-    if isinstance(start := case.input.get("start_step"), str):
-        start = name(start, "input.start_step")
-        case = replace(case, input={**case.input, "start_step": start})
+    said = dict(case.input)
+    if isinstance(start := said.get("start_step"), str):
+        said["start_step"] = name(start, "input.start_step")
+    for key in ("steps", "agent_replies"):
+        if isinstance(by_step := said.get(key), Mapping):
+            said[key] = {name(str(step), f"input.{key}.{step}"): value for step, value in by_step.items()}
+    wrong += _unknown_calls(case, contracts)
+    case = replace(case, input=said)
     return replace(case, expected_output=replace(expected, **changes)), wrong
+
+
+def _unknown_calls(case: EvalTestCase, contracts: Contracts) -> Wrong:
+    """Forbidden functions that no step may call: forbidding them would never fail, whatever happens."""
+    declared = [one.functions for one in contracts.steps.values()]
+    known = sorted({function for functions in declared for function in functions or ()})
+    if None in declared:
+        return []  # some step may call anything
+    wrong: Wrong = []
+    for index, function in enumerate(case.expected_output.forbidden_calls or ()):
+        if function not in known:
+            way = "expected_output.forbidden_calls"
+            line = case.lines.get(f"{way}.{index}") or case.lines.get(way, 1)
+            there = ", ".join(known) or "none"
+            hint = nearest(function, known)
+            wrong.append((line, f"no step may call '{function}'.{hint} Functions of the steps: {there}."))
+    return wrong
 
 
 def stated_path(case: EvalTestCase, contracts: Contracts | None = None) -> tuple[str, ...]:

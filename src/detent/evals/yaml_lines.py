@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from detent.kernel.plain import to_plain
+from detent.kernel.yaml_words import yaml_trouble
 
 Way = tuple[str, ...]
 """Keys and indices that lead to a value."""
@@ -50,13 +51,9 @@ def read(text: str) -> Document:
         if node is not None:
             document.lines[()] = node.start_mark.line + 1
             document.value = _Builder(loader, document).build(node, ())
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark is not None else 1
-        raise YamlFault(line, f"not valid YAML: {error.problem or error.context}") from error
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise YamlFault(line, f"not valid YAML: {error.reason}") from error
+    except yaml.YAMLError as error:
+        line, said = yaml_trouble(error, text)
+        raise YamlFault(line, f"not valid YAML: {said}") from error
     except RecursionError as error:
         raise YamlFault(1, "nested too deeply") from error
     finally:

@@ -15,6 +15,7 @@ from detent.insight.words import columns, money, short, span, value
 from detent.kernel.entries import (
     AttemptFailed,
     Body,
+    CalledOff,
     ChildEnded,
     Claimed,
     EffectBegun,
@@ -313,6 +314,9 @@ def _rare(body: Body) -> _Facts:
         yield from _data(body.set, {})
         yield ("other", "config"), body.config
         yield ("other", "budget"), body.budget
+    elif isinstance(body, CalledOff):
+        yield ("who", "by"), body.by
+        yield ("reason", "reason"), body.reason
     elif isinstance(body, Reopened):
         yield ("state", "state"), body.state
         yield ("who", "by"), body.by

@@ -365,6 +365,15 @@ def _flow_report(metrics: FlowMetrics) -> str:
         for figures in metrics.states
     ]  # fmt: skip
     lines += [f"  {line}" for line in columns([heads, *rows], frozenset(range(1, 7)))]
+    tokens = [
+        f"Highest Token State: {hungriest.state}",
+        f"  Avg Tokens: {hungriest.avg_tokens:.0f}",
+        f"  Total Tokens: {hungriest.tokens:,}",
+        f"  Visits: {hungriest.visits}",
+        "",
+    ]
+    if not hungriest.tokens:  # no step asked a model
+        tokens = []
     lines += [
         "",
         "--- Bottleneck Analysis ---",
@@ -373,11 +382,7 @@ def _flow_report(metrics: FlowMetrics) -> str:
         f"  Total Duration: {slowest.seconds:.2f}s",
         f"  Visits: {slowest.visits}",
         "",
-        f"Highest Token State: {hungriest.state}",
-        f"  Avg Tokens: {hungriest.avg_tokens:.0f}",
-        f"  Total Tokens: {hungriest.tokens:,}",
-        f"  Visits: {hungriest.visits}",
-        "",
+        *tokens,
         "--- Transition Patterns ---",
         f"Most Common: {metrics.transitions[0].name} ({metrics.transitions[0].count}x)",
         f"Unique Transitions: {len(metrics.transitions)}",

@@ -10,6 +10,7 @@ from detent.insight.words import columns, cost, count, short, span, value
 from detent.kernel.entries import (
     AttemptFailed,
     Body,
+    CalledOff,
     ChildEnded,
     Claimed,
     EffectBegun,
@@ -117,6 +118,7 @@ class _Teller:
             Tagged: _tagged,
             Migrated: _migrated,
             Forked: _forked,
+            CalledOff: _called_off,
             Reopened: _reopened,
             Ended: _ended,
         }
@@ -308,6 +310,10 @@ def _forked(body: Forked, entry: Entry) -> Told:
         ),
         None,
     )
+
+
+def _called_off(body: CalledOff, entry: Entry) -> Told:
+    return body.by, f"called off, to be undone once its step is settled: {short(body.reason, 120)}", None
 
 
 def _reopened(body: Reopened, entry: Entry) -> Told:

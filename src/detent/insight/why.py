@@ -353,7 +353,9 @@ class _Reader:
         """What an entry is about to change, with what was there before."""
         data = self._run.data
         changed = [Change(key, new, copied(data.get(key))) for key, new in getattr(body, "set", {}).items()]
-        added = [Change(key, items, added=True) for key, items in getattr(body, "append", {}).items()]
+        added = [
+            Change(key, items, added=True) for key, items in getattr(body, "append", {}).items() if items
+        ]
         return (*changed, *added)
 
     def _alternatives(self, state: str, to: str | None, event: str | None) -> tuple[Alternative, ...]:

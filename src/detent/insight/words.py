@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from detent.kernel.budget import Spend
@@ -50,7 +50,9 @@ def count(number: int, noun: str) -> str:
 
 
 def value(plain: Any, limit: int = 60) -> str:
-    """A plain value on one line, cut when it is long; text as it is."""
+    """A plain value on one line, cut when it is long; text as it is, one kept elsewhere by its size."""
+    if isinstance(plain, Mapping) and "$blob" in plain:
+        return f"<{count(plain.get('size', 0), 'byte')} beside the journal>"
     return short(plain if isinstance(plain, str) else encode(plain), limit)
 
 

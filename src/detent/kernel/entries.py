@@ -255,6 +255,15 @@ class Forked:
 
 
 @dataclass(frozen=True, slots=True)
+class CalledOff:
+    """The run is to undo what it did and end as cancelled, as soon as what its step has begun is settled."""
+
+    kind: ClassVar[str] = "called_off"
+    reason: str
+    by: str = "person"
+
+
+@dataclass(frozen=True, slots=True)
 class Reopened:
     """A run that had ended is sent on again."""
 
@@ -286,8 +295,8 @@ class Ended:
 
 Body = (
     Started | Moved | AttemptFailed | Proposed | EffectBegun | EffectDone | EffectFailed | EffectSkipped
-    | Recorded | ChildEnded | Held | Released | Claimed | Noted | Tagged | Migrated | Forked | Reopened
-    | Ended
+    | Recorded | ChildEnded | Held | Released | Claimed | Noted | Tagged | Migrated | Forked | CalledOff
+    | Reopened | Ended
 )  # fmt: skip
 
 
@@ -314,7 +323,7 @@ KINDS: Mapping[str, type[Body]] = {
         cls.kind: cls
         for cls in (
             Started, AttemptFailed, Proposed, EffectBegun, EffectDone, EffectFailed, EffectSkipped, Recorded,
-            ChildEnded, Held, Released, Claimed, Noted, Tagged, Migrated, Forked, Reopened, Ended,
+            ChildEnded, Held, Released, Claimed, Noted, Tagged, Migrated, Forked, CalledOff, Reopened, Ended,
         )
     },
 }  # fmt: skip

@@ -99,8 +99,10 @@ def _convert(value: Any, path: str) -> Any:
         return int(value)
     if isinstance(value, float):
         return to_plain(float(value), path)
+    kind = type(value).__name__
+    article = "an" if kind[0] in "aeiouAEIOU" else "a"
     raise TypeError(
-        f"{_at(path)} is a {type(value).__name__}, which cannot be kept in a journal. "
+        f"{_at(path)} is {article} {kind}, which cannot be kept in a journal. "
         f"Use text, numbers, booleans, lists, mappings, dataclasses, enums, dates or paths."
     )
 

@@ -13,6 +13,7 @@ from detent.kernel.budget import NOTHING, Budget, Spend
 from detent.kernel.entries import (
     AttemptFailed,
     Body,
+    CalledOff,
     ChildEnded,
     Claimed,
     EffectBegun,
@@ -46,9 +47,9 @@ class Run:
     """Current standing of a run, folded from its journal."""
 
     __slots__ = (
-        "answered_by", "answers", "attempts", "begun", "budget", "children", "children_spend",
-        "children_steps", "config", "created_at", "data", "done", "effect_attempts", "entered_at",
-        "epoch", "error", "failure", "fingerprint", "flow", "forked_from", "holds", "id",
+        "answered_by", "answers", "attempts", "begun", "beside", "budget", "called_off", "children",
+        "children_spend", "children_steps", "config", "created_at", "data", "done", "effect_attempts",
+        "entered_at", "epoch", "error", "failure", "fingerprint", "flow", "forked_from", "holds", "id",
         "iterations", "let_in", "machine", "parent", "proposal", "reason", "records", "retry_at",
         "seconds", "seq", "side_spend", "spend", "state", "status", "steps", "tags", "takeovers",
         "touched", "updated_at", "version", "visit_seconds", "visit_spend", "visits",
@@ -70,6 +71,8 @@ class Run:
         self.reason: str | None = None
         self.error: str | None = None
         self.data: dict[str, Any] = {}
+        self.beside: Mapping[str, Any] = {}
+        """Values that stand in `data` as references only, once somebody has looked them up; in no fold."""
         self.seq = 0
         self.epoch = 0
         self.created_at = 0.0
@@ -114,11 +117,18 @@ class Run:
         """
         self.touched = True
         """Something of the above may be set."""
+        self.called_off: dict[str, str] | None = None
+        """Reason and by whom, once the run is to undo what it did as soon as its step is settled."""
         self.children: dict[str, str] = {}
         """Ended children, id to status: whoever asks for one again gets it as it is, and pays for it once."""
 
     def __repr__(self) -> str:
         return f"Run({self.id}: {self.flow} in {self.state!r}, {self.status.value}, {self.seq} entries)"
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        """The data with what lies beside the journal in its place, as far as that was looked up."""
+        return {**self.data, **self.beside} if self.beside else self.data
 
     # -- totals ---------------------------------------------------------------------------------------------
 
@@ -365,6 +375,7 @@ class Run:
         if body.budget is not None:
             self.budget = Budget.from_plain(body.budget)
         self._settle()
+        self.called_off = None
         self.retry_at = None
         self.attempts = 0
         self.takeovers = 0
@@ -373,8 +384,12 @@ class Run:
         self.reason = None
         self.error = None
 
+    def _called_off(self, body: CalledOff, at: float) -> None:
+        self.called_off = {"reason": body.reason, "by": body.by}
+
     def _reopened(self, body: Reopened, at: float) -> None:
         self.let_in = False
+        self.called_off = None
         self.status = Status.RUNNING
         self.reason = None
         self.error = None
@@ -452,6 +467,7 @@ class Run:
             "answered_by": self.answered_by,
             "records": self.records,
             "let_in": self.let_in,
+            "called_off": self.called_off,
             "children": self.children,
         }
 
@@ -462,6 +478,7 @@ class Run:
         for name in _AS_IS:
             setattr(run, name, plain[name])
         run.answered_by = plain.get("answered_by", {})  # folds of version 0.1 have none
+        run.called_off = plain.get("called_off")
         run.status = Status(plain["status"])
         run.budget = Budget.from_plain(plain["budget"])
         run.spend = Spend.from_plain(plain["spend"])
@@ -504,6 +521,7 @@ _APPLY: dict[type[Body], Callable[[Run, Any, float], None]] = {
     Tagged: Run._tagged,
     Migrated: Run._migrated,
     Forked: Run._forked,
+    CalledOff: Run._called_off,
     Reopened: Run._reopened,
     Ended: Run._ended,
 }

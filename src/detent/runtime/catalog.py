@@ -9,7 +9,8 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -124,11 +125,27 @@ class Catalog:
 
     def workflow_steps(self) -> list[str]:
         """What settings may call the steps of workflow files, whether or not one of them is to be run."""
+        from detent.runtime.workflow_registry import known_workflows
+
         found: dict[str, None] = {}
-        for listed in self.workflows.shelf.all():
-            spec = self.workflows.shelf.load(listed.file).partial
-            for step in spec.every_step() if spec is not None else ():
-                found |= dict.fromkeys((step.name, f"workflow/{listed.name}/{step.name}"))
+        for spec in known_workflows(self._settings, self.workflows.shelf):
+            for step in spec.every_step():
+                found |= dict.fromkeys((step.name, f"workflow/{spec.name}/{step.name}"))
+        return list(found)
+
+    def step_names(self, said: Iterable[str] = ()) -> list[str]:
+        """What settings may call steps: of the flows there are and of workflow files, and of applications
+        where some name that is `said` belongs to none of those."""
+        found = dict.fromkeys(self.workflow_steps())
+
+        def gather(flows: Iterable[Flow]) -> None:
+            for flow in flows:
+                for step in flow.every_step():
+                    found.update(dict.fromkeys((step.name, flow.qualified(step))))
+
+        gather(there.flow for there in self.all().values())
+        if any(name not in found for name in said):
+            gather(self._of_apps())
         return list(found)
 
     def agents(self) -> list[str]:
@@ -166,10 +183,10 @@ class Catalog:
 
     def headings(self) -> dict[str, Keys]:
         """Headings of the project file that belong to flows and applications."""
-        from importlib.metadata import entry_points
+        from detent.runtime.installed import offered
 
         found: dict[str, Keys] = {}
-        for point in entry_points(group=SETTINGS_GROUP):
+        for point in offered(SETTINGS_GROUP):
             found[point.name] = _keys(self._value(point))
         self._load_plugins()
         for module in self._modules.values():
@@ -244,9 +261,9 @@ class Catalog:
 
     def _points(self) -> list[EntryPoint]:
         if self._entry_points is None:
-            from importlib.metadata import entry_points
+            from detent.runtime.installed import offered
 
-            self._entry_points = list(entry_points(group=GROUP))
+            self._entry_points = offered(GROUP)
             seen: dict[str, EntryPoint] = {}
             for point in self._entry_points:
                 other = seen.setdefault(point.name, point)
@@ -264,10 +281,22 @@ class Catalog:
             for flow in _flows_of(self._value(point), shown_point(point)):
                 self._add(flow, shown_point(point))
 
-    def _load_app(self, name: str) -> None:
-        from importlib.metadata import entry_points
+    def _of_apps(self) -> Iterator[Flow]:
+        """The flows of applications, as far as the settings are enough to make them."""
+        from detent.runtime.installed import offered
 
-        for point in entry_points(group=APPS_GROUP, name=name):
+        makers: dict[str, EntryPoint] = {}  # one function may make several flows
+        for point in offered(APPS_GROUP):
+            makers.setdefault(point.value, point)
+        for point in makers.values():
+            with suppress(ConfigurationError):
+                make = self._value(point)
+                yield from _flows_of(lambda make=make: make(self._settings), shown_point(point))
+
+    def _load_app(self, name: str) -> None:
+        from detent.runtime.installed import offered
+
+        for point in offered(APPS_GROUP, name):
             key = f"{APPS_GROUP}:{point.value}"
             if key in self._loaded:  # one function may make several flows
                 continue

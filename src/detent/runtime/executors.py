@@ -233,10 +233,10 @@ class ConfiguredExecutors:
 
     @cached_property
     def _points(self) -> Mapping[str, EntryPoint]:
-        from importlib.metadata import entry_points
+        from detent.runtime.installed import offered
 
         found: dict[str, EntryPoint] = {}
-        for point in entry_points(group=GROUP):
+        for point in offered(GROUP):
             other = found.setdefault(point.name, point)
             if other.value != point.value or point.name in KINDS:
                 there = "Detent's own" if point.name in KINDS else other.value

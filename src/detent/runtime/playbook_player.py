@@ -41,7 +41,7 @@ from detent.flows.playbook.folder import PlaybookFolder, read_manifest
 from detent.flows.playbook.history import FunctionCall, StepVisit, blobs_of, response_text, visits
 from detent.flows.playbook.instruction import DEGRADED, ENDS, FAILED
 from detent.flows.playbook.playbook import Playbook, read_playbook
-from detent.kernel.errors import ConfigurationError, DetentError
+from detent.kernel.errors import ConfigurationError, DetentError, nearest
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import Run
 from detent.runtime.dispatching import dispatch_settings
@@ -183,7 +183,8 @@ class _Play:
             for name in self.case.input.get(key) or {}:
                 if name not in flow.tools:
                     there = ", ".join(sorted(tool.name for tool in flow.tools))
-                    raise PlayFailed(f"input.{key}: there is no function '{name}'. Functions: {there}.")
+                    hint = nearest(name, [tool.name for tool in flow.tools])
+                    raise PlayFailed(f"input.{key}: there is no function '{name}'.{hint} Functions: {there}.")
 
     # -- who performs ---------------------------------------------------------------------------------------
 
@@ -351,11 +352,11 @@ def claim(folder: Path) -> EvalSuite | None:
     """
     if not folder.is_dir() or not is_playbook(folder):
         return None
-    from importlib.metadata import entry_points
+    from detent.runtime.installed import offered
 
     place = PlaybookFolder.at(folder)
     name = read_manifest(place)[0].name
-    if name != SUITE and name in {point.name for point in entry_points(group=GROUP)}:
+    if name != SUITE and name in {point.name for point in offered(GROUP)}:
         return None
     return EvalSuite(
         name, lambda settings, cases: PlaybookPlayer(settings, folder), (home_of(folder) / CASES).resolve()

@@ -18,6 +18,7 @@ from typing import Any
 from detent.kernel.autonomy import AutonomyLevel
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import decode
+from detent.kernel.yaml_words import yaml_trouble
 
 FILES = ("detent.yaml", "config.yaml")
 """Names the project file may have, the better one first."""
@@ -97,8 +98,10 @@ Expect = Callable[[bool, Way, str], None]
 class SettingsError(ConfigurationError):
     """The settings cannot be used; all problems are listed at once."""
 
-    def __init__(self, subject: str, problems: list[str]) -> None:
+    def __init__(self, subject: str, problems: list[str], settings: Settings | None = None) -> None:
         self.problems = problems
+        self.settings = settings
+        """What was read all the same, for whoever has more to tell about it."""
         if len(problems) == 1:
             super().__init__(problems[0])
         else:
@@ -200,7 +203,7 @@ def read_settings(
     problems += _unknown(told, known, (), places)
     problems += _shapes(settings)
     if problems:
-        raise SettingsError("The settings", problems)
+        raise SettingsError("The settings", problems, settings)
     return settings
 
 
@@ -302,14 +305,11 @@ def _read_file(file: Path, shown: str, places: dict[Way, str], problems: list[st
         raise ConfigurationError(f"{shown} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{shown} is not UTF-8 text (byte {error.start}).") from error
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f", line {mark.line + 1}" if mark is not None else ""
-        raise ConfigurationError(
-            f"{shown}{line}: not valid YAML: {error.problem or error.context}."
-        ) from error
     except yaml.YAMLError as error:
-        raise ConfigurationError(f"{shown}: not valid YAML: {' '.join(str(error).split())}.") from error
+        line, said = yaml_trouble(error, text)
+        raise ConfigurationError(f"{shown}, line {line}: not valid YAML: {said}.") from error
+    except RecursionError as error:
+        raise ConfigurationError(f"{shown}: brackets stand inside each other too deeply.") from error
     if not isinstance(value, dict):
         raise ConfigurationError(f"{shown}: a settings file holds headings with values under them.")
     return value

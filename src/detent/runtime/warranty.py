@@ -10,9 +10,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from detent.apps.warranty.settings import WarrantySettings, read
+from detent.apps.warranty.settings import WarrantySettings, read, wrong_values
 from detent.kernel.autonomy import StepMode
-from detent.runtime.settings import Settings
+from detent.runtime.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from detent.adapters.mail.arrivals import MailSource
@@ -40,6 +40,16 @@ def warranty_settings(settings: Settings) -> WarrantySettings:
     return read(settings.values, project_folder(settings), lambda way: _place(settings, way))
 
 
+def all_told(error: SettingsError) -> SettingsError:
+    """The same with what is wrong with the mailbox's own headings, so that everything is told at once."""
+    settings = error.settings
+    if settings is None:
+        return error
+    own = wrong_values(settings.values, project_folder(settings), lambda way: _place(settings, way))
+    told = [*error.problems, *(one for one in own if one not in error.problems)]
+    return SettingsError("The settings", told, settings)
+
+
 def _place(settings: Settings, way: Sequence[str]) -> str:
     """Where a key was said, or the nearest above it that was."""
     for length in range(len(way), 0, -1):
@@ -54,9 +64,10 @@ def said_over(settings: Settings, changes: Mapping[tuple[str, ...], Any]) -> Set
     places = dict(settings.places)
     for way, value in changes.items():
         inner = values
-        for key in way[:-1]:
+        for length, key in enumerate(way[:-1], 1):
             below = inner.get(key)
             inner[key] = inner = dict(below) if isinstance(below, Mapping) else {}
+            places.setdefault(way[:length], COMMAND_LINE)
         inner[way[-1]] = value
         places[way] = COMMAND_LINE
     return replace(settings, values=values, places=places)
@@ -100,12 +111,14 @@ def engine_of(
 ) -> Engine:
     """The engine for a mailbox, not yet open, with its events told."""
     from detent.apps.warranty.events import tell_events
+    from detent.runtime.catalog import Catalog
     from detent.runtime.wiring import engine_for
 
     there = [flow for flow in others if flow.name != office.flow.name]
+    known = Catalog(settings).workflow_steps() if settings.section("steps") else ()
     engine = engine_for(
         settings, [office.flow, *there], observers=observers, complete=True,
-        concurrency=office.settings.agent.max_concurrent_runs,
+        concurrency=office.settings.agent.max_concurrent_runs, known_steps=known,
     )  # fmt: skip
     tell_events(engine, office.flow)
     return engine

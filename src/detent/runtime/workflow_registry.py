@@ -1,7 +1,9 @@
 """Gathers what workflow files may name: what ships, what installed packages offer, the project's plugins,
 and the validation stages of the settings.
 
-Nothing that cannot be loaded is passed over, and a name that stands for two things names both places.
+Nothing that cannot be loaded is passed over, and a name that stands for two things names both places. Only
+the project's own plugins may stand in for something that ships, since whoever lists them knows what they
+hold; a package somebody installed may not.
 """
 
 from __future__ import annotations
@@ -26,10 +28,11 @@ from detent.flows.workflow.registry import (
     ValidationStage,
     marked,
 )
+from detent.flows.workflow.yaml_text import below
 from detent.kernel import log
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.catalog import Catalog, plugin_error, shown_point
-from detent.runtime.settings import Settings, SettingsError
+from detent.runtime.settings import PREFIX, Settings, SettingsError, alike
 from detent.runtime.workflow_settings import (
     LONGEST,
     SHORTEST,
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from detent.flows.workflow.problems import Problem
     from detent.flows.workflow.shelf import WorkflowShelf
     from detent.flows.workflow.spec import WorkflowSpec
+    from detent.runtime.workflows import Workflows
 
 GROUPS: Mapping[str, type[Named]] = {
     "detent.actions": Action,
@@ -55,6 +59,8 @@ GROUPS: Mapping[str, type[Named]] = {
     "detent.validation_stages": ValidationStage,
 }
 """Entry points whose value is a module, something decorated, or a function that gives such things."""
+FLOW = "workflow"
+"""What the qualified names of steps begin with."""
 OWN = "detent"
 """Origin of what ships without a module of its own."""
 
@@ -74,7 +80,7 @@ def registry_for(
     gathering = _Gathering(registry, settings.folder)
     gathering.installed()
     for module in catalog.modules():
-        gathering.module(module)
+        gathering.module(module, own=True)
     return registry.replaced(stages=_stages(registry, said))
 
 
@@ -125,7 +131,7 @@ def built_in_prerequisites(
             "executor",
             partial(_executor, settings),
             "a model for agent steps",
-            "Configure one under `models` or `model` in the project file. See: detent doctor",
+            "Configure one under `models` or `model` in the project file; `detent doctor` says more.",
         ),
         one(
             "command",
@@ -158,13 +164,14 @@ class _Gathering:
         self.registry = registry
         self.folder = folder
         self._loaded: dict[str, list[Named]] = {}
+        self._shipped = {id(item): item for shelf in self._shelves() for item in shelf}
 
     def installed(self) -> None:
         """What installed packages offer through entry points."""
-        from importlib.metadata import entry_points
+        from detent.runtime.installed import offered
 
         for group, kind in GROUPS.items():
-            for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
+            for point in sorted(offered(group), key=lambda point: (point.name, point.value)):
                 if point.value not in self._loaded:
                     self._loaded[point.value] = self._load(point, kind)
                 if not any(isinstance(item, kind) for item in self._loaded[point.value]):
@@ -173,11 +180,11 @@ class _Gathering:
                         f"those: decorate it with @{group.rpartition('.')[2].removesuffix('s')}."
                     )
 
-    def module(self, module: ModuleType) -> list[Named]:
-        """Everything a module has marked."""
+    def module(self, module: ModuleType, *, own: bool = False) -> list[Named]:
+        """Everything a module has marked; what is the project's `own` may stand in for what ships."""
         items = [item for value in list(vars(module).values()) for item in marked(value)]
         for item in items:
-            self._add(item)
+            self._add(item, own=own)
         return items
 
     def _load(self, point: EntryPoint, kind: type[Named]) -> list[Named]:
@@ -205,21 +212,28 @@ class _Gathering:
             self._add(item)
         return items
 
-    def _add(self, item: Named) -> None:
-        for there in self._of_its_kind(item):
-            if there.name == item.name and _made_at(there) == _made_at(item):
-                return  # the same lines of a file, loaded once as a plugin and once by an import
-        self.registry.add(self._placed(item))
+    def _add(self, item: Named, *, own: bool = False) -> None:
+        there = next((one for one in self._of_its_kind(item) if one.name == item.name), None)
+        if there is not None and _made_at(there) == _made_at(item):
+            return  # the same lines of a file, loaded once as a plugin and once by an import
+        placed = self._placed(item)
+        if there is None or not own or id(there) not in self._shipped:
+            self.registry.add(placed)
+        elif isinstance(there, ValidationStage) and there.command is None:
+            self.registry.put(placed)  # a command for a stage that has none stands in for nothing
+        else:
+            self.registry.put(replace(placed, instead_of=there.origin or OWN))
 
-    def _of_its_kind(self, item: Named) -> Iterable[Named]:
-        shelves: tuple[Iterable[Named], ...] = (
+    def _shelves(self) -> tuple[Iterable[Named], ...]:
+        """By kind, as in `GROUPS`."""
+        return (
             self.registry.actions, self.registry.agents, self.registry.generators,
             self.registry.context_builders, self.registry.prerequisites, self.registry.stages,
         )  # fmt: skip
-        return next(
-            (shelf for kind, shelf in zip(GROUPS.values(), shelves, strict=True) if isinstance(item, kind)),
-            (),
-        )
+
+    def _of_its_kind(self, item: Named) -> Iterable[Named]:
+        shelves = zip(GROUPS.values(), self._shelves(), strict=True)
+        return next((shelf for kind, shelf in shelves if isinstance(item, kind)), ())
 
     def _placed(self, item: Named) -> Named:
         """The thing with an origin people can find: a file loaded by its path has a made-up module name."""
@@ -322,22 +336,81 @@ def problems_of(
 
 
 def settings_problems(
-    settings: Settings, shelf: WorkflowShelf, specs: Iterable[WorkflowSpec]
+    settings: Settings, workflows: Workflows, specs: Iterable[WorkflowSpec]
 ) -> list[Problem]:
-    """What the settings say about steps of workflows that are not there; a workflow's own steps are checked
-    with its file."""
+    """What the settings say about steps that are not there: of workflows that are not there, and of none.
+
+    What is said about a step of one workflow is checked with its file. Known are the steps of these
+    workflows and those they run, of the workflows on the shelf and of files beside them, and of all other
+    flows there are.
+    """
     from detent.flows.workflow.problems import Place, Problem
     from detent.flows.workflow.reading import Nearest
 
-    known = dict.fromkeys([*shelf.names(), *(spec.name for spec in specs)])
+    section = [str(key) for key in settings.section("steps")]
+    if not section:
+        return []
+    files = known_workflows(settings, workflows.shelf, specs)
+    known: dict[str, None] = {}
+    for spec in files:
+        for step in spec.every_step():
+            known |= dict.fromkeys((step.name, f"workflow/{spec.name}/{step.name}"))
+    spelled = {alike(name) for name in known}
+    left = [key for key in section if key not in known and not _in_the_environment(settings, key, spelled)]
+    if left:
+        known |= dict.fromkeys(workflows.catalog.step_names(left))
+        spelled = {alike(name) for name in known}
+    names = dict.fromkeys(spec.name for spec in files)
     found: list[Problem] = []
-    for key in map(str, settings.section("steps")):
-        kind, _, rest = key.partition("/")
-        name, slash, step = rest.partition("/")
-        if kind == "workflow" and slash and name not in known:
-            file, _, line = settings.place("steps", key).partition(", line ")
-            meant = tuple(f"workflow/{one}/{step}" for one in Nearest().of(name, known))
-            message = f"the settings configure the step '{key}', but there is no workflow '{name}'."
-            place = Place(file, int(line) if line.isdigit() else 1)
-            found.append(Problem("E025", message, place, f"steps.{key}", meant))
+    for key in left:
+        way = key.split("/")
+        own = way[1:] if len(way) == 3 and way[0] == FLOW else way
+        if key in known or (len(own) == 2 and own[0] in names) or _in_the_environment(settings, key, spelled):
+            continue
+        if len(way) == 3 and way[0] == FLOW:
+            meant = tuple(f"{FLOW}/{one}/{way[2]}" for one in Nearest().of(way[1], names))
+            message = f"the settings configure the step '{key}', but there is no workflow '{way[1]}'."
+        else:
+            meant = Nearest().of(key, known)
+            message = f"the settings configure the step '{key}', but no flow has a step of that name."
+            if not meant:
+                message += " Where its file lies elsewhere, list it under `plugins`."
+        file, _, line = settings.place("steps", key).partition(", line ")
+        place = Place(file, int(line) if line.isdigit() else 1)
+        found.append(Problem("E025", message, place, below("steps", key), meant))
     return found
+
+
+def known_workflows(
+    settings: Settings, shelf: WorkflowShelf, specs: Iterable[WorkflowSpec] = ()
+) -> list[WorkflowSpec]:
+    """These workflows, those on the shelf, those in files beside them or in the project's folder, and all
+    that any of them runs; broken ones as far as they can be read."""
+    from detent.flows.workflow.shelf import files_of
+    from detent.flows.workflow.spec import SubworkflowStep
+
+    waiting = list(specs)
+    folders = dict.fromkeys([settings.folder, *(Path(spec.place.file).absolute().parent for spec in waiting)])
+    files = [*(one.file for one in shelf.all()), *(file for folder in folders for file in files_of(folder))]
+    waiting += [read for file in files if (read := shelf.load(file).partial) is not None]
+    found: dict[str, WorkflowSpec] = {}
+    while waiting:
+        spec = waiting.pop()
+        place = str(Path(spec.place.file).absolute())
+        if place in found:
+            continue
+        found[place] = spec
+        for step in spec.every_step():
+            if isinstance(step, SubworkflowStep) and step.workflow:
+                try:
+                    file = shelf.find(step.workflow, Path(place).parent)
+                except ConfigurationError:
+                    continue  # told with the file that names it
+                if (read := shelf.load(file).partial) is not None:
+                    waiting.append(read)
+    return list(found.values())
+
+
+def _in_the_environment(settings: Settings, key: str, spelled: Container[str]) -> bool:
+    """Whether a variable says it, which may spell a step's name as variables are spelled."""
+    return settings.place("steps", key).startswith(PREFIX) and alike(key) in spelled

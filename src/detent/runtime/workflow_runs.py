@@ -5,26 +5,27 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine import recovery
+from detent.engine.beside import looked_beside
+from detent.engine.forking import UNDONE
 from detent.engine.journals import read
 from detent.engine.ports import RunQuery, RunRow
 from detent.flows.workflow import events
 from detent.flows.workflow.alone import only, results_in, step_named
 from detent.flows.workflow.inputs import FORCED, coerce, switched_off
+from detent.flows.workflow.literals import passed_over
 from detent.flows.workflow.preflight import Checked, PrerequisitesMissing, check_prerequisites, required_by
-from detent.flows.workflow.results import steps_of
 from detent.flows.workflow.scope import (
+    BESIDE,
     HASH,
     INDEX,
     INPUTS,
     ITEM,
     OUTER,
-    ROLLED_BACK,
     SECRETS,
-    UNDONE,
     key_of,
 )
 from detent.flows.workflow.secrets import hash_of, marked, marks_for
@@ -35,7 +36,6 @@ from detent.kernel.status import Status
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
-    from detent.engine.lineage import Past
     from detent.kernel.budget import Budget
     from detent.kernel.run import Run
     from detent.runtime.workflows import Workflows
@@ -109,15 +109,21 @@ class WorkflowRuns:
         )  # fmt: skip
         return Prepared(inputs, hash_of(self.spec.inputs, inputs), switched_off(own or inputs))
 
-    async def preflight(self, steps: Iterable[str] | None = None) -> list[Checked]:
-        """Check what the steps need; `PrerequisitesMissing` with all that is not there."""
+    async def preflight(
+        self, steps: Iterable[str] | None = None, inputs: Mapping[str, Any] | None = None
+    ) -> list[Checked]:
+        """Check what the steps need; `PrerequisitesMissing` with all that is not there.
+
+        Where the `inputs` are known, steps that they have passed over need nothing.
+        """
         workflows, spec = self.workflows, self.spec
         find = workflows.shelf.finder(workflows.base(spec))
         wanted = None if steps is None else list(steps)
-        names = tuple(required_by(spec, wanted, find=find))
+        without = passed_over(spec, inputs) if inputs is not None else set()
+        names = tuple(required_by(spec, wanted, find=find, without=without))
         self.tell(events.PreflightStarted, prerequisites=names)
         began = time.perf_counter()
-        checked = await check_prerequisites(spec, workflows.registry, wanted, find=find)
+        checked = await check_prerequisites(spec, workflows.registry, wanted, find=find, without=without)
         for one in checked:
             facts: dict[str, Any] = {
                 "name": one.name, "display_name": one.display_name, "duration_ms": one.duration_ms,
@@ -263,17 +269,9 @@ class WorkflowRuns:
         )
 
     async def _forked(self, engine: Engine, root: Run, at: tuple[str, int], new_id: str | None) -> Forked:
-        """Fork a family; what the old run undid of what the new one has done is not undone again."""
-        undone = {one["step_name"] for one in root.data.get(ROLLED_BACK) or () if one["success"]}
-        gone: list[str] = []
-
-        def undone_already(family: Sequence[Past]) -> dict[str, Any]:
-            done = [one.path for past in family for move in past.moves for one in steps_of(past, move)]
-            gone.extend(path for path in done if path in undone)
-            return {UNDONE: gone} if gone else {}
-
-        made = await engine.fork_family(root.id, at, set=undone_already, new_id=new_id, drive=False)
-        return Forked(made, root.id, tuple(gone))
+        """Fork a family; what the old run undid of what the new one has done is known to that."""
+        made = await engine.fork_family(root.id, at, new_id=new_id, drive=False)
+        return Forked(made, root.id, tuple((await engine.get(made)).data.get(UNDONE) or ()))
 
     async def _root(self, engine: Engine, run_id: str) -> Run | None:
         """The run at the top of a run's family."""
@@ -318,5 +316,6 @@ class WorkflowRuns:
             raise ConfigurationError(
                 f"Run {from_run} is one of '{other.flow}', not of workflow '{self.spec.name}'."
             )
-        found = {name: other.data[name] for name in (ITEM, INDEX) if name in other.data}
-        return {**data, **found, OUTER: results_in(other.data)}
+        there = {**other.data, **await looked_beside(BESIDE, other, engine.store.blob)}
+        found = {name: there[name] for name in (ITEM, INDEX) if name in there}
+        return {**data, **found, OUTER: results_in(there)}

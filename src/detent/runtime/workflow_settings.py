@@ -15,7 +15,7 @@ from typing import Any
 
 from detent.runtime.settings import USER_FILE, Keys, Settings, SettingsError
 
-workflow: Keys = dict.fromkeys(("max_parallel",))
+workflow: Keys = dict.fromkeys(("max_parallel", "allow_private"))
 validation: Keys = {"stages": {"*": dict.fromkeys(("command", "fix_command", "timeout"))}}
 notify: Keys = dict.fromkeys(("folder", "webhook_env"))
 
@@ -28,6 +28,7 @@ FOLDER = "workflows"
 """Where workflow files are: in `.detent` of the project, and beside the user's own settings."""
 
 _STAGE = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+_HOST = re.compile(r"\[?[\w.:-]+\]?(?:/[0-9]{1,3})?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -47,6 +48,8 @@ class WorkflowSettings:
 
     max_parallel: int = MAX_PARALLEL
     """Iterations and steps side by side, where a loop has no bound of its own."""
+    allow_private: bool | tuple[str, ...] = False
+    """Hosts, addresses and networks that may be fetched from though they are not public; true: all."""
     stages: Mapping[str, StageSettings] = field(default_factory=dict)
     notify_folder: Path | None = None
     """Where notices are written; None: wherever the tool keeps them."""
@@ -57,7 +60,10 @@ class WorkflowSettings:
     def read(cls, settings: Settings) -> WorkflowSettings:
         """The headings, checked; `SettingsError` with all problems."""
         reading = _Reading(settings)
-        found = cls(reading.max_parallel(), reading.stages(), reading.notify_folder(), reading.webhook_env())
+        found = cls(
+            reading.max_parallel(), reading.allow_private(), reading.stages(), reading.notify_folder(),
+            reading.webhook_env(),
+        )  # fmt: skip
         if reading.problems:
             raise SettingsError("The settings", reading.problems)
         return found
@@ -98,6 +104,21 @@ class _Reading:
             self._wrong(("workflow", "max_parallel"), "takes a whole number of 1 or more")
             return MAX_PARALLEL
         return said
+
+    def allow_private(self) -> bool | tuple[str, ...]:
+        said = self.workflow.get("allow_private")
+        if said is None or isinstance(said, bool):
+            return bool(said)
+        listed = [said] if isinstance(said, str) else said
+        if not isinstance(listed, list) or not all(
+            isinstance(one, str) and _HOST.fullmatch(one) for one in listed
+        ):
+            self._wrong(
+                ("workflow", "allow_private"),
+                "takes true, or a list of hosts, addresses and networks, such as [localhost, 10.1.0.0/16]",
+            )
+            return False
+        return tuple(listed)
 
     def stages(self) -> dict[str, StageSettings]:
         said = self._mapping(("validation", "stages"))

@@ -73,7 +73,7 @@ class Workflows:
         webhook = self._environ.get(said.notify_webhook_env) if said.notify_webhook_env else None
         ours = project_tools(
             root, state, environ=self._environ, blobs=self._blob, webhook=webhook,
-            notices=said.notify_folder, protected=self._protected(),
+            notices=said.notify_folder, protected=self._protected(), allow_private=said.allow_private,
         )  # fmt: skip
         ours.append(
             Tool(
@@ -99,11 +99,13 @@ class Workflows:
         """Flows made of files."""
         from detent.flows.workflow.compiling import Compiled
         from detent.flows.workflow.home import Ports
+        from detent.runtime.leftovers import Keeping
 
         said = WorkflowSettings.read(self.settings)
         ports = Ports(
-            self.settings.folder, self._run_stage, self.checkpoints.save, max_parallel=said.max_parallel
-        )
+            self.settings.folder, self._run_stage, self.checkpoints.save, max_parallel=said.max_parallel,
+            ended=Keeping(self.settings.folder / STATE).ended,
+        )  # fmt: skip
         return Compiled(self.registry, self.tools, ports, self._named, self._environ)
 
     # -- files ----------------------------------------------------------------------------------------------

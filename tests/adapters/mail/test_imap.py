@@ -123,6 +123,7 @@ class TestRefusals:
             await ImapMailbox(reach(server.port, password="wrong horse")).open()
         error = caught.value
         assert (error.kind, error.exit_code) == ("login", 3)
+        assert "b'" not in str(error)  # the server's words, not how Python shows bytes
         assert isinstance(error, IntegrationMissing)
         assert "Check user name and password" in str(error)
         ours = [record.getMessage() for record in caplog.records if not record.name.startswith("pymap")]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from detent.adapters.mail.headers import Headers, addresses, decoded, message_ids, usable_address
 from detent.adapters.mail.message import Attachment, EmailMessage, Unreadable, read_message
 from detent.adapters.mail.parts import Part
+from tests.examples import examples
 
 MAILS = Path(__file__).parent / "mails"
 ALL = sorted(path.stem for path in MAILS.glob("*.eml"))
@@ -55,6 +56,14 @@ class TestReading:
         assert message.newest == message.body
         assert message.attachments == ()
         assert message.flags == ()
+
+    def test_a_space_before_a_colon_does_not_make_a_sender_a_mailbox_line(self):
+        """Old programs write "From : x"; a mailbox's own line has an address and a date behind "From"."""
+        head = b"From : Maren <maren@holt-bakery.example>\r\nSubject : Printer\r\n\r\nx"
+        for before in (b"", b"From maren@holt-bakery.example Tue Mar 10 08:15:00 2026\r\n"):
+            message = read_message(before + head)
+            assert message.from_address == "maren@holt-bakery.example"
+            assert message.subject == "Printer"
 
     def test_a_declared_charset_is_used_for_text_and_subject(self):
         message = mail("plain_pl_iso8859_2")
@@ -527,7 +536,7 @@ class TestNasty:
 
     @pytest.mark.parametrize("name", ALL)
     @given(data=st.data())
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(40), deadline=None)
     def test_a_mail_with_bytes_changed_is_still_read(self, name, data):
         changed = bytearray(raw(name))
         for _ in range(data.draw(st.integers(0, 8))):
@@ -538,7 +547,7 @@ class TestNasty:
     @given(st.binary(max_size=500))
     @example(b"\x00")
     @example(b"From: \xff\xfe\nSubject: =?utf-7?q?+2AA-?=\n\n")
-    @settings(max_examples=500, deadline=None)
+    @settings(max_examples=examples(500), deadline=None)
     def test_any_bytes_are_read_or_refused(self, data):
         self._read(data)
         self._read(b"From: maren@holt-bakery.example\n" + data)
@@ -570,7 +579,7 @@ class TestNasty:
         ),
         st.sampled_from(["text/plain", "multipart/mixed; boundary=b", "message/rfc822", "text/html"]),
     )
-    @settings(max_examples=500, deadline=None)
+    @settings(max_examples=examples(500), deadline=None)
     def test_any_headers_are_read(self, fields, kind):
         head = "".join(f"{name}: {value}\n" for name, value in fields).encode("utf-8", "surrogatepass")
         self._read(

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detent.adapters.mail.parts import Part, says_forwarded, split, without_greeting, without_signature
+from tests.examples import examples
 
 
 def parts(text: str, **options) -> list[tuple[str, int, str]]:
@@ -162,7 +163,7 @@ lines = st.one_of(
 
 class TestNothingIsLost:
     @given(st.lists(lines, max_size=25).map("\n".join), st.booleans())
-    @settings(max_examples=600)
+    @settings(max_examples=examples(600))
     def test_every_line_is_in_exactly_one_part(self, text, forwarded):
         found = split(text, forwarded=forwarded)
         assert said("\n".join(part.text for part in found)) == said(text)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from detent.adapters.mail.hypertext import text_of
 from detent.adapters.mail.text import cleaned, cut, decode, from_base64, unflowed, untransferred
+from tests.examples import examples
 
 POLISH = "Zażółć gęślą jaźń, świeża ŁÓDŹ"
 
@@ -260,7 +261,7 @@ class TestHtml:
         assert text_of("<p>word word</p>", limit=300)[1] is False
 
     @given(st.text(alphabet="<>/!-=\"' abdivptr&;#x0\n", max_size=80))
-    @settings(max_examples=500)
+    @settings(max_examples=examples(500))
     def test_any_source_is_read(self, source):
         text_of(source)
 

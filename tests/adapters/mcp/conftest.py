@@ -85,6 +85,15 @@ def web(book: Book) -> Iterator[Callable[..., Web]]:
         one.kill()
 
 
+@pytest.fixture(scope="session")
+def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Web, Book]]:
+    """A server that listens, for all tests that leave it as it is, and the book it writes."""
+    book = Book(tmp_path_factory.mktemp("pages") / "book.txt")
+    server = Web(book)
+    yield server, book
+    server.kill()
+
+
 @pytest_asyncio.fixture
 async def child(book: Book, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., McpServer]]:
     """Declares servers started as a child process; closed after the test."""
@@ -105,7 +114,7 @@ async def child(book: Book, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ca
 
 @pytest_asyncio.fixture(params=["child", "web"])
 async def pages(
-    request: pytest.FixtureRequest, child: Callable[..., McpServer], web: Callable[..., Web]
+    request: pytest.FixtureRequest, child: Callable[..., McpServer], book: Book
 ) -> AsyncIterator[Callable[..., McpServer]]:
     """Declares the same server, reached in either way."""
     made: list[McpServer] = []
@@ -114,7 +123,10 @@ async def pages(
         if request.param == "child":
             return child(**options)
         options.setdefault("queries", QUERIES)
-        made.append(McpServer("pages", url=web().url, **{"retry": NO_WAIT, **options}))
+        server, written = request.getfixturevalue("listening")
+        book.path = written.path
+        book.path.unlink(missing_ok=True)
+        made.append(McpServer("pages", url=server.url, **{"retry": NO_WAIT, **options}))
         return made[-1]
 
     yield declare

@@ -115,6 +115,7 @@ async def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
 async def test_the_default_folder_is_made(tmp_path: Path) -> None:
     await made(tmp_path / ".detent" / "detent.db")
     assert (tmp_path / ".detent" / "detent.db").is_file()
+    assert (tmp_path / ".detent" / ".gitignore").read_text().endswith("\n*\n")
 
 
 async def test_a_store_that_must_exist_is_not_made(path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -73,12 +73,19 @@ def player_for(folder: Path, **options: Any) -> WarrantyPlayer:
     return WarrantyPlayer(settings(folder), shipped_cases(), **options)
 
 
+_READ: dict[str, Sequence[EvalTestCase]] = {}
+
+
 def cases_for(player: WarrantyPlayer, only: Iterable[str] | None = None) -> list[EvalTestCase]:
-    found = read_cases(
-        shipped_cases(), input_keys=player.input_keys, contracts=player.contracts, ignore=suite.ignore
-    )
+    """The shipped cases, read and checked once for all players with the same step files."""
+    files = repr(player.settings.playbook)
+    if files not in _READ:
+        found = read_cases(
+            shipped_cases(), input_keys=player.input_keys, contracts=player.contracts, ignore=suite.ignore
+        )
+        _READ[files] = found.check().cases
     chosen = None if only is None else set(only)
-    return [case for case in found.check().cases if chosen is None or case.scenario_id in chosen]
+    return [case for case in _READ[files] if chosen is None or case.scenario_id in chosen]
 
 
 def one(player: WarrantyPlayer, name: str) -> EvalTestCase:
@@ -646,6 +653,9 @@ async def test_an_arm_is_played_with_its_strategy_and_steps(tmp_path):
         played = await player.play(case, orchestrator="step", options=PlayOptions(arm=arm))
         paths[arm] = (len(played.steps), played.steps[0].fallback)
     assert paths == {"plain": (4, None), "sure": (3, None), "agent": (4, "no_executor")}
+    # A case with step files of its own need not have the step that an arm is about.
+    loop = one(player, "loop_breaker_001")
+    assert len((await player.play(loop, orchestrator="step", options=PlayOptions(arm="agent"))).steps) == 10
 
 
 # -- the command --------------------------------------------------------------------------------------------

@@ -74,6 +74,12 @@ class TestTheFirstStep:
         assert found["language"] == language
         assert found["issue_description"]
 
+    def test_a_mail_is_read_once_however_often_it_is_asked_about(self, desk):
+        subject, body = "Printer", "S/N SN48213 broke"
+        first, again = (MailView.of(letter(body, subject)) for _ in range(2))
+        assert desk.read(first)[0] is desk.read(again)[0]
+        assert desk.read(MailView.of(letter("S/N SN77120 broke", subject)))[0].serial_number == "SN77120"
+
     def test_the_topic_is_named(self, desk):
         assert facts(desk, usual("topic"))["scope"] == {"kind": "topic", "topic": "invoice"}
 

@@ -41,14 +41,14 @@ from tests.apps.warranty.forked_program import Forks
 from tests.apps.warranty.mailroom import COVERED, DEVICES, NO_SERIAL, mail
 from tests.apps.warranty.test_intake import BOUNCE
 
-STRIDE = int(os.environ.get("DETENT_TEST_KILL_STRIDE", "40"))
+STRIDE = int(os.environ.get("DETENT_TEST_KILL_STRIDE", "120"))
 """Of so many instants one is tried."""
 LANES = 2
 
 pytestmark = [
     pytest.mark.xdist_group("crash"),
     pytest.mark.slow,
-    pytest.mark.timeout(max(600, 12_000 // STRIDE)),  # about a minute, on a machine with nothing else to do
+    pytest.mark.timeout(max(600, 12_000 // STRIDE)),  # half a minute, on a machine with nothing else to do
 ]
 ENVIRON = {"WARRANTY_IMAP_USER": USER, "WARRANTY_IMAP_PASSWORD": PASSWORD, "NO_COLOR": "1"}
 CONFIG = """
@@ -258,7 +258,7 @@ def instants(statements: int, pieces: Counter[str], seconds: float) -> Iterator[
         stride = STRIDE if kind == "statement" else max(1, STRIDE // 4)
         for first in range(1, most + 1, stride):
             yield Instant(kind, min(most, first + chance.randrange(stride)))
-    for _ in range(max(10, 240 // STRIDE)):
+    for _ in range(max(5, 240 // STRIDE)):
         yield Instant("time", chance.uniform(0.05, seconds))
 
 

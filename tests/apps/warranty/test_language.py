@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detent.apps.warranty.craft.language import language_of, without_greeting, without_signature
+from detent.apps.warranty.craft.language import (
+    language_of,
+    without_greeting,
+    without_notices,
+    without_signature,
+)
+from tests.examples import examples
 
 
 def newest(text: str) -> list[Any]:
@@ -60,7 +66,7 @@ def test_where_the_newest_part_is_empty_subject_and_forwarded_part_speak():
 
 
 @given(st.text())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_text_has_a_language(text):
     assert language_of(newest(text)) in ("en", "pl")
     without_greeting(text)
@@ -99,3 +105,30 @@ def test_a_greeting_is_taken_off(text, left):
 )  # fmt: skip
 def test_a_signature_is_taken_off(text, left):
     assert without_signature(text).strip() == left
+
+
+NOTICE = (
+    "This message is confidential and intended only for the addressee. If you have received it in error, "
+    "please delete it."
+)
+KLAUZULA = (
+    "Administratorem Państwa danych osobowych jest Klon. Dane są przetwarzane zgodnie z RODO w celu kontaktu."
+)
+
+
+def test_a_notice_below_a_mail_is_not_its_language():
+    assert language_of(newest(f"Drukarka nie drukuje.\n\n{NOTICE}")) == "pl"
+    assert language_of(newest(f"The printer is dead.\n\n{KLAUZULA}")) == "en"
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (f"It broke.\n\n{NOTICE}\n\nJo", "It broke. Jo"),
+        (f"Nie działa.\n\n{KLAUZULA}", "Nie działa."),
+        ("The display says: message confidential.", "The display says: message confidential."),
+        ("Wiadomość na ekranie: adresat nieznany. " * 3, "Wiadomość na ekranie: adresat nieznany. " * 3),
+    ],
+)
+def test_notices_are_taken_off_and_nothing_else(text, left):
+    assert " ".join(without_notices(text).split()) == left.strip()

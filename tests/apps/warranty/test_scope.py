@@ -16,8 +16,9 @@ from detent.apps.warranty.craft.scope import (
     issue_description,
     scope_of,
 )
-from detent.apps.warranty.craft.words import WORDS, fold, found, spaced
+from detent.apps.warranty.craft.words import STARTING, WORDS, fold, found, spaced
 from detent.kernel.errors import DefinitionError
+from tests.examples import examples
 
 
 def parts(newest: str, forwarded: str | None = None) -> list[Any]:
@@ -95,6 +96,29 @@ class TestScope:
         scope = scope_of(subject, parts(text))
         assert (scope.kind, scope.topic) == (kind, topic)
 
+    def test_two_weak_words_of_one_topic_tell_it_unless_a_serial_number_is_there(self):
+        words = WORDS.extended({"topic_weak": {"rent": ["festival", "three days"]}})
+        assert scope_of("", parts("for a festival"), words).kind == "in_scope"
+        assert scope_of("", parts("three days, for a festival"), words).topic == "rent"
+        assert scope_of("", parts("three days at a festival, S/N SN48213"), words).kind == "in_scope"
+        assert scope_of("", parts("for a festival and festivals"), words).kind == "in_scope"
+
+    def test_what_only_a_signature_says_sends_nobody_away(self):
+        signed = "The lid squeezes my hand.\n\nRegards\nAda\nInvoice and delivery desk"
+        assert scope_of("", parts(signed)).kind == "in_scope"
+        assert scope_of("", parts("-- \nInvoice desk")).topic == "invoice"
+
+    def test_a_notice_about_confidentiality_is_no_fault(self):
+        notice = (
+            "This e-mail is confidential. If you have received it in error, notify the sender and delete it."
+        )
+        assert scope_of("", parts(f"What are your opening hours?\n\n{notice}")).topic == "opening-hours"
+
+    def test_legacy_mode_keeps_the_lists_it_began_with(self):
+        assert not STARTING.topic_weak
+        assert scope_of("", parts("do you sell paper?")).topic == "sales"
+        assert scope_of("", parts("do you sell paper?"), STARTING).kind == "in_scope"
+
     def test_the_forwarded_part_is_read_when_the_newest_is_empty(self):
         assert scope_of("", parts(" \n", "what are your opening hours")).kind == "topic"
         assert scope_of("", parts("see below", "what are your opening hours")).kind == "in_scope"
@@ -108,7 +132,7 @@ class TestScope:
         assert scope_of("", [*parts("thanks"), quoted]).kind == "in_scope"
 
     @given(st.text(), st.text())
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(200), deadline=None)
     def test_any_text_has_a_scope(self, subject, text):
         assert scope_of(subject, parts(text)).kind in ("in_scope", "spam", "topic")
         assert description_missing(subject, parts(text)) in (True, False)

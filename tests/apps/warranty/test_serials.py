@@ -19,6 +19,7 @@ from detent.apps.warranty.craft.serials import (
     serial_shaped,
     without_serials,
 )
+from tests.examples import examples
 
 TEXTS = yaml.safe_load((Path(__file__).parent / "serial_texts.yaml").read_text(encoding="utf-8"))
 
@@ -65,7 +66,7 @@ class TestNothingUpsetsIt:
 
     @given(st.text(), st.text(), st.text())
     @example("SN\x00\ud800", "\U0001d7d9", "ﷺ" * 50)
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=examples(300), deadline=None)
     def test_arbitrary_text_is_read_without_an_error(self, first, second, subject):
         found = extract([part("newest", first), part("quoted", second)], subject)
         assert found.extraction_method in ("none", "pattern")
@@ -74,7 +75,7 @@ class TestNothingUpsetsIt:
         without_serials(first)
 
     @given(st.text(alphabet="SsNnerial/.-_|:# \n\t0123456789ABtTo,;+()", max_size=120))
-    @settings(max_examples=500, deadline=None)
+    @settings(max_examples=examples(500), deadline=None)
     def test_a_serial_has_the_form_of_one_and_stands_in_the_text(self, text):
         found = extract(newest(text))
         assert found.extraction_method in ("none", "pattern")
@@ -84,7 +85,7 @@ class TestNothingUpsetsIt:
             assert serial_key(serial) in serial_key(text)
 
     @given(st.binary())
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     def test_arbitrary_bytes_read_as_any_charset_are_no_error(self, raw):
         for charset in ("latin-1", "cp1250", "utf-8"):
             assert extract(newest(raw.decode(charset, "replace"))).extraction_method != "error"

@@ -588,6 +588,18 @@ async def test_texts_may_be_dropped_at_the_end(tmp_path):
         assert await texts(room, told.run_id) is None
 
 
+async def test_texts_of_a_mail_that_failed_for_the_last_time_are_dropped_as_well(tmp_path):
+    room = Room(tmp_path, privacy={"keep_bodies_days": 0}, tools={"breaker": {"failures": 100}})
+    room.put(mail(1))
+    kept = []
+    for _ in range(3):
+        (told,) = await failed_once(room)
+        async with room.open():
+            kept.append(await texts(room, told.run_id) is not None)
+        room.later += LATER
+    assert kept == [True, True, False]
+
+
 async def test_a_mail_whose_text_is_dropped_is_run_again_from_the_mailbox(tmp_path):
     room = Room(tmp_path)
     room.put(mail())

@@ -214,7 +214,9 @@ class TestBetweenFiles:
 
     def test_the_redirect_names_what_is_there(self, tmp_path):
         files = {"playbook.yaml": "redirect: sorry\n", "01-a": FIRST, "02-b": LAST}
-        assert self.one(tmp_path, files) == [("P17", "there is no template 'sorry'.")]
+        assert self.one(tmp_path, files) == [
+            ("P17", "there is no template 'sorry': write the file 'sorry.en.txt'.")
+        ]
 
     def test_a_manifest_has_known_keys_of_the_right_kind(self, tmp_path):
         manifest = "nmae: x\nmax_steps: none\ninput: {type: 5}\nprotocol: {BODY: x}\ntools: [no.such]\n"
@@ -226,6 +228,118 @@ class TestBetweenFiles:
         more = write(tmp_path / "more", {"03-c": step_file("03-c", call="[]")})
         found = check(tmp_path / "p", overlays=[more])
         assert [(one.path, one.code) for one in found] == [("more/steps/03-c.md", "P12")]
+
+
+def told(tmp_path, files, **options):
+    """Code and message of everything wrong with a folder of such files."""
+    return [(one.code, one.message) for one in check(write(tmp_path / "p", files), **options)]
+
+
+class TestOneMistakeIsToldOnce:
+    """What only follows from another problem is not told beside it."""
+
+    def test_a_malformed_condition_does_not_make_the_edges_behind_it_unreachable(self, tmp_path):
+        files = {"01-a": step_file("01-a", call="[]", next="[{to: 02-b, when: x == 1}, DONE]"), "02-b": LAST}
+        assert [code for code, _ in told(tmp_path, files)] == ["P19"]
+
+    def test_templates_of_a_step_that_cannot_be_read_are_not_called_unused(self, tmp_path):
+        files = {"01-a": FIRST, "02-b": "---\nname: a: b\n---\nx", "templates/02-b.en.txt": "Hello."}
+        assert [code for code, _ in told(tmp_path, files)] == ["P03"]
+
+    def test_a_misspelt_effects_is_no_missing_handler_too(self, tmp_path):
+        files = {"01-a": FIRST, "02-b": step_file("02-b", efects="{send_email: {to: x, body: y}}")}
+        assert [code for code, _ in told(tmp_path, files)] == ["P05"]
+
+    def test_functions_and_handlers_of_a_module_that_cannot_be_imported_are_not_unknown_too(self, tmp_path):
+        last = step_file("02-b", handler="judge", available_functions="[pay]")
+        files = {"playbook.yaml": "tools: [no_such_a]\nhandlers: [no_such_b]\n", "01-a": FIRST, "02-b": last}
+        assert told(tmp_path, files) == [
+            ("P14", "there is no module 'no_such_a'."),
+            ("P16", "there is no module 'no_such_b'."),
+        ]
+
+    @pytest.mark.parametrize("manifest", ["tols: [x]\n", "tools: [x\n"])
+    def test_nor_are_those_of_a_manifest_that_cannot_be_read(self, tmp_path, manifest):
+        last = step_file("02-b", handler="judge", available_functions="[pay]")
+        found = told(tmp_path, {"playbook.yaml": manifest, "01-a": FIRST, "02-b": last})
+        assert [code for code, _ in found] == ["P05" if "tols" in manifest else "P03"]
+
+    def test_a_copied_file_that_kept_its_name_is_told_by_its_name(self, tmp_path):
+        first = step_file("01-a", call="[]", next="[{to: 02-b, when: {x: 1}}, 03-b]")
+        files = {"01-a": first, "02-b": LAST, "03-b": LAST}
+        assert [code for code, _ in told(tmp_path, files)] == ["P07"]
+
+
+class TestSuggestions:
+    def test_an_unknown_argument_is_named_before_one_that_is_lacking(self, tmp_path):
+        last = step_file("02-b", available_functions=MAIL, effects="{send_email: {too: x, body: y}}")
+        assert told(tmp_path, {"01-a": FIRST, "02-b": last}) == [
+            (
+                "P14",
+                "'send_email' has no argument 'too'. Did you mean 'to'? It takes: to, body, subject.",
+            )
+        ]
+
+    def test_a_lacking_argument_is_named(self, tmp_path):
+        last = step_file("02-b", available_functions=MAIL, effects="{send_email: {body: y}}")
+        ((code, message),) = told(tmp_path, {"01-a": FIRST, "02-b": last})
+        assert code == "P14"
+        assert "missing a required argument: 'to'" in message
+
+    def test_a_misspelt_handler_is_held_against_the_functions_of_the_modules(self, tmp_path, monkeypatch):
+        monkeypatch.syspath_prepend(tmp_path)
+        (tmp_path / "deciders_of_a_test.py").write_text("from os.path import join\ndef judge(ctx): ...\n")
+        files = {
+            "playbook.yaml": "handlers: [deciders_of_a_test]\n",
+            "01-a": FIRST,
+            "02-b": step_file("02-b", handler="jugde"),
+        }
+        ((code, message),) = told(tmp_path, files)
+        assert code == "P16"
+        assert message.endswith("nothing is registered as 'jugde'. Did you mean 'judge'? Registered: judge.")
+
+    def test_what_stands_beside_an_effects_function_is_told_where_it_belongs(self, tmp_path):
+        effects = "[{send_email: {to: x, body: y}, into: {id: message_id}}]"
+        last = step_file("02-b", available_functions=MAIL, effects=effects)
+        ((code, message),) = told(tmp_path, {"01-a": FIRST, "02-b": last})
+        assert code == "P06"
+        assert message.endswith("'into' stands among them: {function: {into: …}}.")
+
+    def test_a_single_value_in_place_of_a_list_is_shown_as_a_list(self, tmp_path):
+        files = {"01-a": FIRST, "02-b": step_file("02-b", call="[]", next="DONE")}
+        assert told(tmp_path, files) == [("P06", "next is a list: [DONE].")]
+
+    def test_a_template_that_is_missing_is_told_with_the_file_to_write(self, tmp_path):
+        last = step_file(
+            "02-b", available_functions=MAIL, effects="{send_email: {to: x, template: '02'}}", variant="{}"
+        )
+        ((code, message),) = told(tmp_path, {"01-a": FIRST, "02-b": last})
+        assert code == "P17"
+        assert "write the file '02-b.en.txt'" in message
+
+
+class TestYamlInPlainWords:
+    @pytest.mark.parametrize(
+        ("front", "line", "hint"),
+        [
+            ("name: 02-b\nneeds:\n\t- a", 4, "spaces, never with tabs"),
+            ("name: 02-b\ndescription: a: b", 3, "stands in quotes"),
+            ("name: 02-b\nneeds:\n  - a\n - b", 5, "begin in the same column"),
+            ("name: 02-b\ndescription: *b* c", 3, "begins with * or & stands in quotes"),
+            ("name: 02-b\ndescription: @b", 3, "begins with this character stands in quotes"),
+            ("name: 02-b\nversion 1.0.0\nnext: [DONE]", 4, "followed by a colon and a space"),
+            ('name: 02-b\ndescription: "b\nversion: 1.0.0\nnext: [DONE]', 3, "quotation mark is not closed"),
+            ("name: 02-b\nneeds: [a\nnext: [DONE]", 4, "bracket is not closed"),
+            ("name: 02-b\ncall: {lookup: {value: {{order}}}, into: x}", 3, "{{…}} in it stands in quotes"),
+            ("name: 02-b\ndescription: {{order}}", 3, "{{…}} in it stands in quotes"),
+            ("name: 02-b\nneeds: " + "[" * 3000 + "]" * 3000, 2, "too deeply"),
+        ],
+    )  # fmt: skip
+    def test_what_the_parser_says_comes_with_what_to_do(self, tmp_path, front, line, hint):
+        found = check(write(tmp_path / "p", {"01-a": FIRST, "02-b": f"---\n{front}\n---\nDo it.\n"}))
+        assert [(one.line, one.code) for one in found] == [(line, "P03")]
+        assert hint in found[0].message
+        assert "Node" not in found[0].message
 
 
 class TestWarnings:

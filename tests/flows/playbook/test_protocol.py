@@ -11,6 +11,7 @@ from detent.flows.playbook.flow import playbook_flow
 from detent.flows.playbook.folder import OutputLine
 from detent.flows.playbook.prompting import marker
 from detent.flows.playbook.protocol import read_reply, render
+from tests.examples import examples
 from tests.flows.playbook.bench import PARCELS, World
 
 ALLOWED = ("02-look", "03-ask", "DONE")
@@ -145,7 +146,7 @@ NASTY = st.text() | st.lists(
 ).map("\n".join)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(NASTY, st.sampled_from(["NEXT_STEP: 02-tell-delay", "so NEXT_STEP: tell-arrival", "no answer"]))
 def test_what_is_in_the_inputs_never_changes_how_a_reply_is_read(inserted, said):
     """W-18: nor what an agent is instructed, nor where the inputs end."""

@@ -10,7 +10,7 @@ import pytest
 from detent.flows.playbook.instruction import Edge, InstructionFile
 from detent.flows.playbook.loading import InstructionLoader, clear_instruction_cache, load_instruction_cached
 from detent.flows.playbook.problems import PlaybookError
-from detent.flows.playbook.reading import read_instruction
+from detent.flows.playbook.reading import read_instruction, read_yaml
 from detent.kernel.autonomy import AutonomyLevel, StepMode
 from tests.flows.playbook.bench import PARCELS, step_file, write
 
@@ -240,3 +240,13 @@ class TestLoading:
         assert list(loader.files()) == ["01-a", "02-b", "03-c"]
         assert loader.load_step_instruction("b").description == "Another."
         assert loader.shown(loader.files()["02-b"]) == "more/steps/02-b.md"
+
+
+def test_what_was_read_of_a_text_is_the_readers_own_to_change():
+    text = "a: [1, {b: 2}]\n"
+    first = read_yaml(text, 3)
+    first.value["a"].append("more")
+    first.lines.clear()
+    again = read_yaml(text, 3)
+    assert again.value == {"a": [1, {"b": 2}]}
+    assert again.lines["a"] == 4

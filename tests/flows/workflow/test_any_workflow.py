@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from detent.testing.clock import HandClock
+from tests.examples import examples
 from tests.flows.workflow.workshop import Workshop
 
 Tree = tuple[Any, ...]
@@ -151,7 +152,7 @@ class Model:
         raise AssertionError(step)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(trees(3), min_size=1, max_size=4))
 async def test_any_workflow_does_what_its_file_says(shapes: list[Tree]) -> None:
     """D-65, D-67, D-69: with a clock that stands still, so that nothing is told by times."""

@@ -133,6 +133,7 @@ CASES = [
     # -- expressions
     steps("E006", "- {name: a, type: checkpoint, when: 1 ==}", (4, 41), "steps[0].when"),
     steps("E006", "- {name: a, type: checkpoint, when: shout('x')}", (4, 37), "steps[0].when"),
+    steps("E006", "- {name: a, type: checkpoint, when: '  ${{ shout(1) }}'}", (4, 44), "steps[0].when"),
     steps(
         "E006",
         "- {name: a, type: python, action: log, kwargs: {message: 'x ${{ 1 + 2 }}'}}",

@@ -313,3 +313,47 @@ async def test_a_rollback_that_nobody_can_ask_about_waits_and_the_rest_follows_o
         await engine.resolve(waiting, "happened")
         assert (await engine.finish(here.run_id)).status is Status.FAILED
     assert [one.text for one in here.done("undo")] == ["three", "two", "one"]
+
+
+@pytest.mark.parametrize(
+    ("effect", "point"),
+    [
+        ("before-effect-1", "kill-after-commit-1"),
+        ("after-effect-1", "kill-before-commit-3"),
+        ("after-effect-6", "kill-after-commit-2"),
+        ("after-effect-9", "kill-before-commit-8"),
+        ("before-effect-9", "kill-after-effect-2"),
+    ],
+)
+async def test_called_off_after_its_worker_was_killed_amid_an_effect_all_of_it_is_undone_once(
+    scene, effect, point
+):
+    """D-69: what was begun is found out about and undone with the rest, also when that is killed again."""
+    here = scene("whole", SUCCEEDS)
+    await here.work(f"kill-{effect}")
+    async with here.engine() as engine:
+        await engine.cancel(here.run_id, undo=True, drive=False)
+    await here.work(point)
+    await here.work()
+    assert (await here.run()).status is Status.CANCELLED
+    did, undid = here.done(), here.done("undo")
+    assert Counter(one[1:] for one in did) == Counter(one[1:] for one in undid)
+    assert set(Counter(undid).values()) == {1}
+    async with here.engine() as engine:
+        async for run_id in every(engine, here.run_id):
+            ledger = await engine.store.effects(run_id)
+            assert {line.state for line in ledger} <= {"done"}, f"{run_id}: something was left begun"
+
+
+async def test_called_off_with_an_effect_that_nobody_can_ask_about_it_waits_for_a_person(scene):
+    here = scene("undone", 0)
+    await here.work("kill-after-effect-2")
+    async with here.engine() as engine:
+        await engine.cancel(here.run_id, undo=True)
+        assert (await engine.finish(here.run_id)).status is Status.WAITING
+        assert here.done("undo") == []
+        await engine.resolve(here.run_id, "happened", receipt={"id": "told"}, drive=False)
+    await here.work("kill-after-commit-2")
+    await here.work()
+    assert (await here.run()).status is Status.CANCELLED
+    assert [one.text for one in here.done("undo")] == ["two", "one"]

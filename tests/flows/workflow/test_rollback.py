@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from detent import SQLiteStore
+from detent import SQLiteStore, Tool
 from detent.engine.dispatch_settings import DispatchSettings
 from detent.flows.workflow.errors import RollbackError
 from detent.flows.workflow.events import RollbackCompleted, RollbackStarted, WorkflowCompleted
@@ -14,6 +14,7 @@ from detent.flows.workflow.registry import Action, Agent, ContextBuilder
 from detent.kernel.status import Status
 from detent.testing.clock import HandClock
 from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
+from tests.engine.conftest import until
 from tests.flows.workflow.workshop import INTENT, Ran, Workshop, flow
 
 EVERYWHERE = """
@@ -306,6 +307,41 @@ async def test_a_cancelled_run_undoes_what_it_did_when_asked_to(workshop: Worksh
     assert ran.run.status is Status.CANCELLED
     assert undone(ran) == ["y", "x", "a"]
     assert ran.events[-1].__class__ is WorkflowCompleted
+
+
+async def test_effects_under_way_when_it_is_cancelled_are_finished_and_undone_too(workshop: Workshop) -> None:
+    """D-69: none is cut off, in whatever iteration; no other step is begun."""
+    under_way: list[str] = []
+
+    async def slow(text: str) -> dict[str, Any]:
+        under_way.append(text)
+        await workshop.door("slow").wait()
+        workshop.effects.append(("put", text))
+        return {"number": 1}
+
+    async def put(ctx: Any, text: str) -> dict[str, Any]:
+        return {"text": text, "number": ctx.propose("slow.put", text=text).number}
+
+    workshop.tools.append(Tool("slow.put", slow))
+    workshop.more.append(Action("slow", handler=put, intent=INTENT, effects=("slow.put",), rollback="unput"))
+    file = flow("""
+    - {name: first, type: python, action: put, kwargs: {text: first}}
+    - name: each
+      type: loop
+      for_each: [x, y, z]
+      max_concurrency: 2
+      steps:
+        - {name: one, type: python, action: slow, kwargs: {text: "${{ item }}"}}
+        - {name: two, type: python, action: put, kwargs: {text: "two ${{ item }}"}}
+    """)
+    async with workshop.under_way(file) as engine:
+        await until(lambda: len(under_way) == 2)
+        await engine.cancel("r", undo=True)
+        workshop.door("slow").set()
+        ran = await workshop.finished(engine)
+    assert ran.run.status is Status.CANCELLED
+    assert done(ran) == ["first", "x", "y"]
+    assert undone(ran) == ["y", "x", "first"]
 
 
 async def test_a_cancelled_run_undoes_nothing_otherwise(workshop: Workshop) -> None:

@@ -12,6 +12,7 @@ from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.tools import ToolError
 from detent.flows.workflow.events import WorkflowStarted
 from detent.flows.workflow.registry import Action, ValidationStage
+from detent.flows.workflow.secrets import revealing
 from detent.kernel.autonomy import AutonomyLevel, StepMode
 from detent.kernel.plain import encode, to_plain
 from detent.kernel.step_config import StepConfig
@@ -278,3 +279,19 @@ async def test_an_agent_is_told_the_mark_and_its_proposal_is_performed_with_the_
     assert ran.step("send").dispatch["mode_used"] == "agent"
     assert vault.effects == [("send", VALUE), ("send", VALUE)]  # the second is the rollback
     assert hides(everything(vault, ran))
+
+
+def test_a_tool_that_reveals_takes_the_arguments_of_the_tool_behind_it() -> None:
+    def find(who: str, many: int = 3) -> dict[str, Any]:
+        return {}
+
+    def keep(call: Any, what: str) -> None: ...
+
+    said = {"type": "object", "properties": {"in_words": {"type": "string"}}}
+    tools = [
+        Tool("device.find", find, "query"),
+        Tool("device.keep", keep, wants_call=True),
+        Tool("device.tell", find, arguments=said),
+    ]
+    for once in (revealing(tools), revealing(revealing(tools))):
+        assert [tool.schema for tool in once] == [tool.schema for tool in tools]

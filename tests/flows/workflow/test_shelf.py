@@ -79,6 +79,36 @@ def test_two_of_one_name_on_one_level_are_an_error_that_names_both(
     assert str(two) in str(caught.value)
 
 
+def test_two_of_one_name_stand_in_nobody_elses_way(tmp_path: Path, shelf: WorkflowShelf) -> None:
+    """Other names are found, a name above hides the two, and each is found at its path."""
+    one, two = put(tmp_path / "user", "a.yaml", "same"), put(tmp_path / "user", "b.yml", "same")
+    other = put(tmp_path / "user", "c.yaml", "other")
+    below = put(tmp_path / "builtin", "d.yaml", "same")
+    assert shelf.find("other", tmp_path) == other
+    assert shelf.find(str(two), tmp_path) == two
+    assert shelf.names() == ["same", "other"]
+    with pytest.raises(ConfigurationError, match="Two user workflows"):
+        shelf.find("same", tmp_path)
+    mine = put(tmp_path / "project", "mine.yaml", "same")
+    assert shelf.find("same", tmp_path) == mine
+    assert {listed.file: (listed.hidden_by, listed.rivals) for listed in shelf.all()} == {
+        mine: (None, ()), one: (mine, (two,)), two: (mine, (one,)), other: (None, ()), below: (mine, ()),
+    }  # fmt: skip
+
+
+def test_a_file_that_runs_a_name_two_files_have_is_told_of_both(tmp_path: Path, shelf: WorkflowShelf) -> None:
+    """E005."""
+    put(tmp_path / "project", "a.yaml", "same")
+    put(tmp_path / "project", "b.yaml", "same")
+    top = put(
+        tmp_path / "project", "top.yaml", "top", steps="  - {name: x, type: subworkflow, workflow: same}"
+    )
+    (found,) = check_read(shelf.load(top), registry(), find=shelf.finder(top.parent))
+    assert found.code == "E005"
+    assert "a.yaml and " in found.message
+    assert "b.yaml" in found.message
+
+
 def test_an_unknown_name_comes_with_the_nearest(tmp_path: Path, shelf: WorkflowShelf) -> None:
     put(tmp_path / "project", "a.yaml", "commit-and-push")
     put(tmp_path / "user", "b.yaml", "commit-only")

@@ -7,6 +7,7 @@ for by name.
 from __future__ import annotations
 
 import ipaddress
+import re
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ Trouble = Literal["unreachable", "tls", "login", "folder", "lost", "refused"]
 
 MOST_WORDS = 200
 """Characters of a server's own words that are passed on."""
+_BYTES = re.compile(r"b(['\"])(.*)\1", re.DOTALL)
+"""How a library that did not decode them shows a server's words."""
 
 
 class MailUnavailable(IntegrationMissing):
@@ -80,7 +83,7 @@ class MailServer:
         """Words of the server, short, on one line and without our password."""
         if isinstance(words, bytes):
             words = words.decode("utf-8", "replace")
-        text = "".join(c if c.isprintable() else " " for c in str(words))
+        text = "".join(c if c.isprintable() else " " for c in _BYTES.sub(r"\2", str(words)))
         if self.password:
             text = text.replace(self.password, "***")
         text = " ".join(text.split())

@@ -232,7 +232,7 @@ def _utc(when: datetime | None) -> datetime | None:
 # -- the tree of parts --------------------------------------------------------------------------------------
 
 _EOL = rb"(?:\r\n|\n|\r)"
-_WRAPPING = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*+(?:>?From [^\r\n]*+" + _EOL + rb")?")
+_WRAPPING = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*+(?:>?From (?![ \t]*:)[^\r\n]*+" + _EOL + rb")?")
 _BLOCK = re.compile(
     rb"(?:[!-9;-~]++[ \t]*+:[^\r\n]*+(?:" + _EOL + rb"[ \t][^\r\n]*+)*+(?:" + _EOL + rb"|\Z))*+"
 )

@@ -22,14 +22,17 @@ def project_tools(
     blobs: Blobs | None = None,
     webhook: str | None = None,
     notices: Path | None = None,
+    allow_private: bool | Iterable[str] = False,
     clock: Callable[[], float] = time.time,
 ) -> list[Tool]:
     """Every tool of a project.
 
     `state` is the folder for backups, spools, notices and footprints; `protected` are further places that are
     not for actions (the store). `blobs` gives what steps have kept beside the journal: `store.blob`.
-    `webhook` is where `notify.send` posts to.
+    `webhook` is where `notify.send` posts to. `allow_private` are hosts and networks that are not public and
+    may be fetched from all the same; true for all.
     """
+    from detent.adapters.project.addresses import Reach
     from detent.adapters.project.backups import Backups
     from detent.adapters.project.files import Files, file_tools
     from detent.adapters.project.footprints import Footprints
@@ -54,7 +57,7 @@ def project_tools(
         *shell_tools(Shell(project, said, watch)),
         *query_tools(git),
         *change_tools(GitChanges(git, footprints, backups)),
-        *http_tools(Web(project)),
+        *http_tools(Web(project, reach=Reach(allow_private))),
         *table_tools(Tables(project)),
         *row_tools(Rows(project, blobs)),
         *notice_tools(Notices(project, footprints, webhook, notices, clock)),

@@ -21,6 +21,9 @@ from detent.adapters.project.footprints import read_json, root_of, safe
 from detent.adapters.project.ground import PIECE, Project
 from detent.engine.tools import EffectCall, ToolError
 
+PURGED = "purged"
+"""Name of the note that a run had backups here, and that they were taken away."""
+
 
 class Backups:
     """What runs may have to bring back."""
@@ -32,6 +35,13 @@ class Backups:
     def folder(self, run_id: str) -> Path:
         """Where the backups of a run, its child runs included, are kept."""
         return self._project.state / "backups" / safe(root_of(run_id))
+
+    def check(self, run_id: str, what: str) -> None:
+        """Raise a `ToolError` where a run's backups were taken away: nobody can tell what there was."""
+        if (self.folder(run_id) / PURGED).exists():
+            raise ToolError(
+                "purged", f"it is not known any more how {what} was before this run: that was purged."
+            )
 
     def save(self, run_id: str, place: Path) -> None:
         """Keep what a path holds, or that it holds nothing, unless this run has done so before."""

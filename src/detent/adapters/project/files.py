@@ -196,6 +196,8 @@ class Files:
                 places = dict.fromkeys((entry, self.project.inside(path)))
                 if any(self._backups.restore(call, place) for place in places):
                     done.append(path)
+                else:
+                    self._backups.check(call.root, told(path))
         return {"paths": done, "restored": bool(done)}
 
 

@@ -50,6 +50,7 @@ class GitChanges:
         place, note = self._index_note(call), self._footprints.get(call)
         before = note or read_json(place)
         if before is None:
+            self._backups.check(call.root, "the index")
             return {"files": []}
         tree = before["tree"]
         if note is None:

@@ -1,4 +1,4 @@
-"""Fetching from the web: one resource by GET, bounded in time, size and redirects.
+"""Fetching from the web: one resource by GET, bounded in time, size, redirects, and in where it lies.
 
 Errors name the host and never the rest of an address, nor a header: both may hold secrets.
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
+from detent.adapters.project.addresses import Reach, is_here, pinned
 from detent.adapters.project.ground import Project, open_new, told
 from detent.engine.step import Transient
 from detent.engine.tools import Tool, ToolError
@@ -35,15 +36,15 @@ _FORGOTTEN = frozenset({"set-cookie", "set-cookie2", "www-authenticate", "proxy-
 """Headers of an answer that are not handed on."""
 _ANYWHERE = frozenset({"accept", "accept-language", "user-agent"})
 """Headers that may go along to another host when it redirects us."""
-_HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Web:
     """The web, as far as steps may see it."""
 
-    def __init__(self, project: Project, largest: int = LARGEST_DOWNLOAD) -> None:
+    def __init__(self, project: Project, largest: int = LARGEST_DOWNLOAD, reach: Reach | None = None) -> None:
         self._project = project
         self._largest = largest
+        self._reach = reach or Reach()
 
     async def fetch(
         self,
@@ -90,12 +91,13 @@ class Web:
     async def _followed(
         self, url: str, headers: dict[str, str], timeout: float, most: int, sink: _Sink
     ) -> tuple[int, dict[str, str], str | None]:
-        """The first answer that is no redirect."""
+        """The first answer that is no redirect; every address on the way must be within reach."""
         httpx = _httpx()
         for _ in range(MOST_REDIRECTS + 1):
-            local = urlsplit(url).hostname in _HERE
+            addresses = await self._reach.addresses(url)
+            way = None if addresses is None else pinned(addresses)
             async with (
-                httpx.AsyncClient(timeout=timeout, follow_redirects=False, trust_env=not local) as client,
+                httpx.AsyncClient(timeout=timeout, follow_redirects=False, transport=way) as client,
                 client.stream("GET", url, headers=headers) as answer,
             ):
                 to = answer.headers.get("location")
@@ -235,7 +237,7 @@ def _refused(_: str) -> Any:
 async def post(url: str, body: Mapping[str, Any], headers: Mapping[str, str], timeout: float) -> int:
     """Send JSON to an address; the status it answers with. Exceptions leave open whether it arrived."""
     host, httpx = _host(url), _httpx()
-    local = urlsplit(url).hostname in _HERE
+    local = is_here(host)
     try:
         async with httpx.AsyncClient(timeout=timeout, follow_redirects=False, trust_env=not local) as client:
             answer = await client.post(url, json=dict(body), headers=dict(headers))

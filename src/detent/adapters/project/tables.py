@@ -9,8 +9,11 @@ import codecs
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Callable, Iterable
+from datetime import date
+from datetime import time as clock_time
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +24,10 @@ from detent.engine.tools import Tool, ToolError
 Format = Literal["auto", "csv", "tsv", "jsonl", "parquet"]
 
 LARGEST_FILE = 64 * 1024 * 1024
+LARGEST_UNPACKED = 256 * 1024 * 1024
+"""Of a file that packs its values."""
+PARQUET_BATCH = 1024
+"""Rows unpacked at once."""
 MOST_ROWS = 500_000
 MOST_COLUMNS = 2000
 LARGEST_FIELD = 1024 * 1024
@@ -36,8 +43,9 @@ _TRUTH = {"true": True, "false": False}
 class Tables:
     """Tables in the files of a project."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, unpacked: int = LARGEST_UNPACKED) -> None:
         self._project = project
+        self._unpacked = unpacked
 
     def read(self, path: str, format: Format = "auto") -> dict[str, Any]:
         """The rows of a table: columns, rows (lists of values), lines (of each row), and bad rows."""
@@ -45,7 +53,7 @@ class Tables:
         raw = content(place, LARGEST_FILE, path)
         kind = _guessed(place, raw) if format == "auto" else format
         if kind == "parquet":
-            return _parquet(raw, path)
+            return _parquet(raw, path, self._unpacked)
         text = _text(raw, path)
         return _json_lines(text, path) if kind == "jsonl" else _separated(text, kind, path)
 
@@ -168,31 +176,72 @@ def _no_number(_: str) -> Any:
     raise ValueError("no JSON value")
 
 
-def _parquet(raw: bytes, path: str) -> dict[str, Any]:
+def _parquet(raw: bytes, path: str, most: int) -> dict[str, Any]:
     try:
         pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
         raise ToolError(
-            "no_parquet", "Parquet files need pyarrow: pip install pyarrow, or give CSV or JSON Lines."
+            "no_parquet",
+            "Parquet files need pyarrow: pip install 'detent[parquet]', or give CSV or JSON Lines.",
         ) from None
+    columns: list[str] = []
+    values: list[tuple[Any, ...]] = []
     try:
-        table = parquet.read_table(pyarrow.BufferReader(raw))
-    except (pyarrow.ArrowException, OSError):
+        file = parquet.ParquetFile(pyarrow.BufferReader(raw))
+        # A small file may hold much, so it is counted before it is unpacked, and again while it is.
+        _bounded(file.metadata.num_rows, path)
+        columns, size = _columns(file.schema_arrow.names, path), 0
+        for batch in file.iter_batches(PARQUET_BATCH):
+            parts = [_readable(column, pyarrow) for column in batch.columns]
+            size += sum(part.nbytes for part in parts)
+            if size > most:
+                raise ToolError("too_large", f"{told(path)} holds more than {most:,} bytes when unpacked.")
+            values += zip(*(part.to_pylist() for part in parts), strict=True)
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError):
         raise ToolError("malformed", f"{told(path)} is no Parquet file that can be read.") from None
-    _bounded(table.num_rows, path)
-    columns = _columns(table.column_names, path)
-    rows = [[_plain(row[name]) for name in table.column_names] for row in table.to_pylist()]
-    return {"columns": columns, "rows": rows, "lines": list(range(1, len(rows) + 1)), "bad": []}
+    rows: list[list[Any]] = []
+    lines: list[int] = []
+    bad: list[dict[str, Any]] = []
+    for line, said in enumerate(values, 1):
+        row = [_plain(value) for value in said]
+        if any(_endless(value) for value in row):
+            bad.append({"row": line, "problem": "holds a number that is infinite"})
+        else:
+            rows.append(row)
+            lines.append(line)
+    return {"columns": columns, "rows": rows, "lines": lines, "bad": bad}
+
+
+def _readable(column: Any, pyarrow: Any) -> Any:
+    """A column as it can be counted and taken over: values written out, and times finer than Python can hold
+    as texts, so that nothing of them is lost."""
+    if pyarrow.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    fine = pyarrow.types.is_timestamp(column.type) or pyarrow.types.is_time(column.type)
+    return column.cast(pyarrow.string()) if fine and column.type.unit == "ns" else column
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, float) and value != value:
-        return None
+    """A value as JSON can hold it, however deep."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return None if value != value else value
     if isinstance(value, bytes):
         return value.hex()
-    if isinstance(value, str | int | float | bool | dict | list) or value is None:
-        return value
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, date | clock_time):  # a datetime is a date, too
+        return value.isoformat()
     return str(value)
+
+
+def _endless(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(_endless(one) for one in (value.values() if isinstance(value, dict) else value))
+    return isinstance(value, float) and math.isinf(value)
 
 
 def _bounded(rows: int, path: str) -> None:

@@ -306,7 +306,7 @@ class MemoryStore:
             self._get(run_id)
         for run in self._runs.values():
             if (run_id is not None and run.id == run_id) or (
-                before is not None and run.now.status.is_end and run.now.updated_at < before
+                before is not None and run.now.updated_at < before and self._is_over(run)
             ):
                 run.blobs.clear()
         wanted = {hash for run in self._runs.values() for hash in run.blobs}
@@ -314,6 +314,11 @@ class MemoryStore:
         for hash in gone:
             del self._blobs[hash]
         return len(gone)
+
+    def _is_over(self, run: _Run) -> bool:
+        """Whether it has ended, and the run at the top of those it belongs to has too."""
+        top = self._runs.get(run.id.partition(".")[0])
+        return run.now.status.is_end and (top is None or top.now.status.is_end)
 
     async def mark(self, key: str) -> tuple[Any, int]:
         """A small durable value."""

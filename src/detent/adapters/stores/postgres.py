@@ -110,9 +110,12 @@ SELECT (SELECT count(*) FROM $.runs), (SELECT count(*) FROM $.workers), current_
 _BLOB = "SELECT body FROM $.blobs WHERE hash = %s"
 _LOCK_BLOBS = "SELECT pg_advisory_xact_lock(%s, 1)"
 _UNREFER_RUN = "DELETE FROM $.blob_refs WHERE run = %s"
+# A run's id begins with that of the run at the top, and a dot.
 _UNREFER_OLD = """
-DELETE FROM $.blob_refs WHERE run IN (SELECT number FROM $.runs WHERE updated_at < %s
-    AND status NOT IN ('running', 'waiting'))
+DELETE FROM $.blob_refs WHERE run IN (SELECT r.number FROM $.runs r WHERE r.updated_at < %s
+    AND r.status NOT IN ('running', 'waiting')
+    AND NOT EXISTS (SELECT 1 FROM $.runs top WHERE top.id = split_part(r.id, '.', 1)
+        AND top.status IN ('running', 'waiting')))
 """
 _SWEEP = "DELETE FROM $.blobs b WHERE NOT EXISTS (SELECT 1 FROM $.blob_refs r WHERE r.hash = b.hash)"
 _MARK = "SELECT value, version FROM $.marks WHERE key = %s"

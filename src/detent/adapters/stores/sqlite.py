@@ -61,6 +61,13 @@ _ADVANCE = f"""
 UPDATE runs SET seq = ?, {", ".join(f"{column} = ?" for column in shared.STATE_COLUMNS)}
 WHERE number = ? AND epoch = ? AND seq = ?
 """
+# A run's id begins with that of the run at the top, and a dot.
+_UNREFER_OLD = """
+DELETE FROM blob_refs WHERE run IN (SELECT r.number FROM runs r WHERE r.updated_at < ?
+    AND r.status NOT IN ('running', 'waiting')
+    AND NOT EXISTS (SELECT 1 FROM runs top WHERE top.id = substr(r.id, 1, instr(r.id || '.', '.') - 1)
+        AND top.status IN ('running', 'waiting')))
+"""
 _ADVANCE_AND_PARK = _ADVANCE.replace("SET seq = ?", "SET owner = NULL, asked = NULL, seq = ?")
 _UPSERT_EDGE = """
 INSERT INTO edges (flow, day, frm, "to", count, seconds, fastest, slowest, tokens, cost_usd)
@@ -573,11 +580,7 @@ class SQLiteStore:
             if run_id is not None:
                 db.execute("DELETE FROM blob_refs WHERE run = ?", (_number(db, run_id),))
             if before is not None:
-                db.execute(
-                    "DELETE FROM blob_refs WHERE run IN (SELECT number FROM runs WHERE updated_at < ? "
-                    "AND status NOT IN ('running', 'waiting'))",
-                    (before,),
-                )
+                db.execute(_UNREFER_OLD, (before,))
             return db.execute("DELETE FROM blobs WHERE hash NOT IN (SELECT hash FROM blob_refs)").rowcount
 
         return await self._write(work)

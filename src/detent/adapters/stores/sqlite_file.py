@@ -13,6 +13,8 @@ from detent.kernel.errors import StoreError, StoreTooNew, StoreUnavailable
 
 APPLICATION_ID = 0x44544E54
 """Marks a file as ours (`DTNT`)."""
+NOT_KEPT = "# Made by detent: runs belong to this machine, not to the project's history.\n*\n"
+"""Keeps a folder out of git, this file included."""
 
 _WHY = {
     sqlite3.SQLITE_BUSY: "is locked by another process for more than {seconds:g} seconds",
@@ -52,6 +54,7 @@ class SQLiteFile:
             if folder.name == ".detent" and not folder.exists() and folder.parent.is_dir():
                 try:
                     folder.mkdir(exist_ok=True)
+                    (folder / ".gitignore").write_text(NOT_KEPT)
                 except OSError as error:
                     raise StoreUnavailable(
                         f"The folder {folder} cannot be made: {error.strerror}."

@@ -22,6 +22,7 @@ from detent.adapters.telemetry.visits import Attributes, Event, RunUnderWay, Vis
 from detent.kernel import log
 from detent.kernel.entries import (
     AttemptFailed,
+    CalledOff,
     ChildEnded,
     Claimed,
     EffectBegun,
@@ -154,6 +155,9 @@ class OpenTelemetryObserver:
         visit = run.visiting(entry, begins=True)
         visit.state = body.state
         visit.happened("run.migrated", entry.at, {"detent.version": body.version})
+
+    def _called_off(self, run: RunUnderWay, entry: Entry, body: CalledOff) -> None:
+        run.visiting(entry).happened("run.called_off", entry.at, {"detent.by": body.by})
 
     def _reopened(self, run: RunUnderWay, entry: Entry, body: Reopened) -> None:
         """The span of the run's first life is told already: this one gets its own, below it."""
@@ -437,6 +441,7 @@ _HANDLERS: Mapping[type, Callable[[OpenTelemetryObserver, RunUnderWay, Entry, An
     Released: OpenTelemetryObserver._released,
     Claimed: OpenTelemetryObserver._claimed,
     Migrated: OpenTelemetryObserver._migrated,
+    CalledOff: OpenTelemetryObserver._called_off,
     Reopened: OpenTelemetryObserver._reopened,
     Ended: OpenTelemetryObserver._ended,
 }

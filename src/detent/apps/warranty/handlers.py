@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from detent.adapters.mail.composing import reply_subject
@@ -12,13 +13,12 @@ from detent.apps.warranty.craft.scope import (
     NO_DESCRIPTION,
     Scope,
     description_missing,
-    has_safety,
     issue_description,
     scope_of,
 )
 from detent.apps.warranty.craft.serials import SerialExtraction, extract
 from detent.apps.warranty.craft.words import Words
-from detent.apps.warranty.mail_data import MailView, mail_of, with_flags
+from detent.apps.warranty.mail_data import MailView, TextPart, mail_of, with_flags
 from detent.apps.warranty.settings import WarrantySettings
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
@@ -41,6 +41,8 @@ IN_SCOPE = "in_scope"
 DEVICE, SERIAL = "device", "serial"
 """What a mail for this mailbox is about, and the label of a serial number, in the form of the first step."""
 LANGUAGES = {"en": "English", "pl": "Polish"}
+READ_AT_ONCE = 16
+"""Mails whose reading is remembered: about as many as are under way."""
 LONGEST_SHOWN, LONGEST_BELOW = 4000, 1500
 """Characters of a mail, and of each text quoted or passed on below it, that an agent is shown."""
 
@@ -53,6 +55,7 @@ class Desk:
         self.words = words
         self.playbook: Playbook | None = None
         """Set once the step files are read; the templates are in it."""
+        self._reading = lru_cache(maxsize=READ_AT_ONCE)(self._read)
 
     def handlers(self) -> dict[str, Callable[..., Any]]:
         """By name, with what finds candidates and concludes from forms."""
@@ -64,6 +67,13 @@ class Desk:
             "stated_about_mail": self.stated_about_mail,
             "stated_about_warranty": self.stated_about_warranty,
         }
+
+    def read(self, mail: MailView) -> tuple[SerialExtraction, Scope]:
+        """The serial numbers of a mail and what it is about; read once, however often it is asked for."""
+        return self._reading(mail.subject, mail.parts)
+
+    def _read(self, subject: str, parts: tuple[TextPart, ...]) -> tuple[SerialExtraction, Scope]:
+        return extract(parts, subject), scope_of(subject, parts, self.words)
 
     # -- 01 -------------------------------------------------------------------------------------------------
 
@@ -95,8 +105,7 @@ class Desk:
             away = said["about"] != DEVICE
         else:
             changes, away = dict(said), said.next_step == REDIRECT
-        mail = mail_of(ctx.data)
-        return self._scoped(ctx, changes, away, scope_of(mail.subject, mail.parts, self.words))
+        return self._scoped(ctx, changes, away, self.read(mail_of(ctx.data))[1])
 
     def stated_about_warranty(self, ctx: StepContext, said: Said) -> dict[str, Any]:
         """Nothing: what the registry answered is the data, whatever an agent makes of it."""
@@ -104,8 +113,7 @@ class Desk:
 
     def decided(self, ctx: StepContext, outcome: Outcome) -> Outcome:
         """What somebody decided about the mail by naming a step, with the scope that goes with it."""
-        mail = mail_of(ctx.data)
-        scope = scope_of(mail.subject, mail.parts, self.words)
+        _, scope = self.read(mail_of(ctx.data))
         return outcome._replace(set=self._scoped(ctx, outcome.set, outcome.next == REDIRECT, scope))
 
     def _scoped(
@@ -135,10 +143,9 @@ class Desk:
 
     def facts(self, mail: MailView) -> tuple[SerialExtraction, dict[str, Any]]:
         """Everything code finds in a mail."""
-        found = extract(mail.parts, mail.subject)
-        scope = scope_of(mail.subject, mail.parts, self.words)
+        found, scope = self.read(mail)
         language = language_of(mail.parts, mail.subject, self.settings.warranty.default_language)
-        missing = description_missing(mail.subject, mail.parts, self.words)
+        missing = description_missing(mail.subject, mail.parts, self.words, scope)
         return found, {
             "serial_number": found.serial_number,
             "serials": list(found.all_detected_serials),
@@ -165,7 +172,7 @@ class Desk:
             serial_number=serial,
             customer_email=mail.reply_address,
             issue_description=data.get("issue_description") or "",
-            priority="high" if has_safety(mail.subject, mail.parts, self.words) else "normal",
+            priority="high" if "safety" in self.read(mail)[1].hits else "normal",
             category="warranty-repair",
             warranty_status=covered.get("status"),
             subject=f"{device}: {serial}" if device else serial,

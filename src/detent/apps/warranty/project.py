@@ -61,8 +61,10 @@ def make_project(folder: Path) -> int:
                 )
         (folder / "config.yaml").write_text(CONFIG, encoding="utf-8")
         shutil.copyfile(shipped_folder("demo") / "registry.csv", folder / "registry.csv")
-        (folder / "mail/inbox").mkdir(parents=True, exist_ok=True)
-        (folder / "mail/outbox").mkdir(parents=True, exist_ok=True)
+        for name in ("inbox", "outbox", "samples"):
+            (folder / "mail" / name).mkdir(parents=True, exist_ok=True)
+        for sample in sorted(shipped_folder("demo").glob("*.eml")):
+            shutil.copyfile(sample, folder / "mail/samples" / sample.name)
     except OSError as error:
         raise ConfigurationError(f"{folder} cannot be filled: {error.strerror}.") from error
     return sum(1 for path in folder.rglob("*") if path.is_file())

@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from detent.adapters.mail.message import EmailMessage
-from detent.apps.warranty.craft.scope import scope_of
-from detent.apps.warranty.craft.serials import extract
 from detent.apps.warranty.handlers import CHECK, Desk
 from detent.apps.warranty.mail_data import MailView
 from detent.apps.warranty.results import StepRoutingResult
@@ -44,8 +42,7 @@ class StepRouter:
         if isinstance(mail, EmailMessage):
             mail = MailView.of(mail)
         strategy = strategy or self.settings.strategy
-        found = extract(mail.parts, mail.subject)
-        scope = scope_of(mail.subject, mail.parts, self.desk.words)
+        found, scope = self.desk.read(mail)
         newest = next((part.text for part in mail.parts if part.kind == "newest"), "").strip()
         signals: dict[str, Any] = {
             "spam": scope.kind == "spam",

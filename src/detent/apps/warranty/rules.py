@@ -12,7 +12,6 @@ from typing import Any
 
 from detent.apps.warranty.craft import tokens
 from detent.apps.warranty.craft.language import language_of
-from detent.apps.warranty.craft.scope import scope_of
 from detent.apps.warranty.craft.serials import extract, serial_key, serial_shaped
 from detent.apps.warranty.handlers import AMBIGUOUS, ASK, CHECK, CONFIRM, DEVICE, REDIRECT, SERIAL, Desk
 from detent.apps.warranty.mail_data import MailView, TextPart, mail_of
@@ -99,7 +98,7 @@ class Rules:
     def serial_agrees(self, inputs: Mapping[str, Any], proposal: Proposal) -> Verdict:
         """The serial is the one code finds, unless the mail holds several; a fault is not sent away."""
         mail = mail_of({"email": inputs.get("email")})
-        found = extract(mail.parts, mail.subject)
+        found, scope = self.desk.read(mail)
         output = proposal.output if isinstance(proposal.output, Mapping) else {}
         form = isinstance(output.get("numbers"), Mapping)
         said = next(iter(output["numbers"].get(SERIAL) or ()), None) if form else output.get("serial_number")
@@ -107,7 +106,7 @@ class Rules:
         reasons: list[str] = []
         if not found.ambiguous and serial_key(said or "") != serial_key(found.serial_number or ""):
             reasons.append("/serial_number is not the one the mail names")
-        hits = scope_of(mail.subject, mail.parts, self.desk.words).hits
+        hits = scope.hits
         wanted = hits.get("fault") or hits.get("safety") or hits.get("warranty")
         if away and found.serial_number and wanted:
             reasons.append("/next_state sends a device in need of service away")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email.utils import parseaddr
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from detent.kernel.errors import ConfigurationError
+from detent.kernel.errors import ConfigurationError, nearest
 
 LIST_ID = re.compile(r"[^\s<>@()]+\.[^\s<>@()]+")
 
@@ -151,6 +152,14 @@ class Mail(Part):
     max_size_mb: float = Field(25.0, gt=0)
     imap: Imap = Imap()
     smtp: Smtp = Smtp()
+
+    @field_validator("from_")
+    @classmethod
+    def _is_an_address(cls, said: str) -> str:
+        name, _, domain = parseaddr(said)[1].partition("@")
+        if not name or not domain:
+            raise ValueError('mails need a sender, such as "Service <service@firm.example>"')
+        return said
 
     @field_validator("own_lists")
     @classmethod
@@ -317,20 +326,83 @@ def read(values: Mapping[str, Any], folder: Path, place: Any = None) -> Warranty
 
     `place` tells where a key was said, given the way to it.
     """
-    made: dict[str, Any] = {}
-    problems: list[str] = []
-    for name, model in HEADINGS.items():
-        said = values.get(name)
-        try:
-            made[name] = model.model_validate(said if said is not None else {})
-        except ValidationError as error:
-            for one in error.errors(include_url=False, include_context=False, include_input=False):
-                way = (name, *(str(part) for part in one["loc"]))
-                where = f"{place(way)}: " if place is not None else ""
-                problems.append(f"{where}'{'.'.join(way)}': {one['msg'].removeprefix('Value error, ')}.")
+    made, problems = _made(values, folder, place)
     if problems:
         lines = "\n".join(f"  {problem}" for problem in problems)
         raise ConfigurationError(
             problems[0] if len(problems) == 1 else f"The settings have {len(problems)} problems:\n{lines}"
         )
     return WarrantySettings(folder, **made)
+
+
+def wrong_values(values: Mapping[str, Any], folder: Path, place: Any = None) -> list[str]:
+    """What is wrong with the values of known keys, for whoever tells of unknown ones already."""
+    return _made(values, folder, place, unknown=False)[1]
+
+
+def _made(
+    values: Mapping[str, Any], folder: Path, place: Any, *, unknown: bool = True
+) -> tuple[dict[str, Any], list[str]]:
+    """The headings, as far as they can be used, and what is wrong with them, in the order of the keys."""
+    made: dict[str, Any] = {}
+    problems: list[str] = []
+
+    def wrong(way: tuple[str, ...], message: str) -> None:
+        where = f"{place(way)}: " if place is not None else ""
+        problems.append(f"{where}{message}")
+
+    for name in sorted(HEADINGS, key=lambda one: [*values, one].index(one)):
+        said = values.get(name)
+        try:
+            made[name] = HEADINGS[name].model_validate(said if said is not None else {})
+        except ValidationError as error:
+            for one in error.errors(include_url=False, include_input=False):
+                way = (name, *(str(part) for part in one["loc"]))
+                if unknown or one["type"] != "extra_forbidden":
+                    wrong(way, _told(way, one))
+    playbook = made.get("playbook")
+    orchestration = made.get("orchestration")
+    for key in values.get("playbook") or () if playbook is not None else ():
+        retired = key == "scenarios_dir" and orchestration is not None and not orchestration.legacy_available
+        if (
+            key.endswith("_dir")
+            and not retired
+            and not (folder / getattr(playbook, key)).expanduser().is_dir()
+        ):
+            wrong(
+                ("playbook", key),
+                f"'playbook.{key}': there is no folder '{getattr(playbook, key)}'. Leave the key out to use "
+                "what ships; `detent warranty init DIR` copies it for editing.",
+            )
+    return made, problems
+
+
+def _told(way: tuple[str, ...], error: Mapping[str, Any]) -> str:
+    """What is wrong with a key, in our words."""
+    key, kind = ".".join(way), error["type"]
+    if kind == "extra_forbidden":
+        return f"unknown key '{key}'.{nearest(way[-1], _known_at(way[:-1]))}"
+    if kind == "missing":
+        return f"'{key}' is missing."
+    said = str(error["msg"]).removeprefix("Value error, ")
+    if said.startswith("Input should be "):
+        return f"'{key}' should be {said.removeprefix('Input should be ')}."
+    return f"'{key}': {said}."
+
+
+def _known_at(way: tuple[str, ...]) -> list[str]:
+    """The keys allowed at a way through the headings, items of lists and entries of mappings included."""
+    kind: Any = HEADINGS[way[0]]
+    for part in way[1:]:
+        if _is_part(kind):
+            names = {field.alias or name: field.annotation for name, field in kind.model_fields.items()}
+            kind = names.get(part)
+            if type(None) in get_args(kind):  # it may be left out
+                kind = next(one for one in get_args(kind) if one is not type(None))
+        else:
+            kind = next((one for one in get_args(kind) if _is_part(one)), None)
+    return list(keys_of(kind)) if _is_part(kind) else []
+
+
+def _is_part(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Part)

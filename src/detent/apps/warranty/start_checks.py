@@ -38,7 +38,10 @@ async def check_crm(office: Office) -> None:
         elif tools.tickets == "crm" and office.crm is not None:
             await _check_tickets(office.crm)
     except ToolError as error:
-        raise IntegrationMissing(f"The CRM cannot be used: {error.message}") from error
+        raise IntegrationMissing(
+            f"The CRM cannot be used: {error.message.rstrip('.')}. See that it runs, and that "
+            "tools.crm.base_url, auth and the paths under it are right."
+        ) from error
 
 
 async def _check_tickets(client: Any) -> None:

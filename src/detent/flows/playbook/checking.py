@@ -22,7 +22,7 @@ from detent.flows.playbook.instruction import (
 )
 from detent.flows.playbook.playbook import Playbook, read_playbook
 from detent.flows.playbook.problems import Problem
-from detent.flows.playbook.reading import BODY_ARGUMENT
+from detent.flows.playbook.reading import BODY_ARGUMENT, DECLARATIVE, KEYS
 from detent.flows.playbook.registry import Given, Names, Registry
 from detent.flows.playbook.templates import LANGUAGE, TemplateSet, placeholders
 from detent.kernel.autonomy import StepMode
@@ -53,7 +53,7 @@ def check_playbook(
     problems += names.problems
     problems += problems_of(
         playbook, known, names.handlers, names.validators, agents=agents,
-        usual={**playbook.manifest.arguments, **(arguments or {})},
+        usual={**playbook.manifest.arguments, **(arguments or {})}, told=problems,
     )  # fmt: skip
     if strict:
         problems = [problem._replace(warning=False) for problem in problems]
@@ -69,9 +69,15 @@ def problems_of(
     agents: Iterable[str] = (),
     usual: Mapping[str, Any] | None = None,
     values: Iterable[str] = (),
+    told: Iterable[Problem] = (),
 ) -> list[Problem]:
-    """What is wrong between the files of a playbook, and between them and what is registered."""
-    return _Check(playbook, tools, handlers, validators, set(agents), usual or {}, tuple(values)).problems()
+    """What is wrong between the files of a playbook, and between them and what is registered.
+
+    What only follows from problems that were `told` already is left out: one mistake is told once.
+    """
+    check = _Check(playbook, tools, handlers, validators, set(agents), usual or {}, tuple(values))
+    check.heard(told)
+    return check.problems()
 
 
 def redirect_of(manifest: Manifest) -> EffectDeclaration | None:
@@ -110,6 +116,20 @@ class _Check:
         self.files = playbook.loader.files()
         self.used: set[tuple[str, str | None]] = set()
         """Templates some step uses: base and variant."""
+        self.unclear: set[str] = set()
+        """What cannot be judged, as something that was told already stands before it: P14, P16, W02."""
+
+    def heard(self, told: Iterable[Problem]) -> None:
+        """Note what problems that were told make unclear."""
+        for problem in told:
+            if problem.warning:
+                continue
+            if problem.path != self.playbook.manifest_shown:
+                self.unclear.add("W02")
+            elif problem.code in ("P03", "P05"):
+                self.unclear |= {"P14", "P16"}
+            elif problem.code in ("P14", "P16"):
+                self.unclear.add(problem.code)
 
     def wrong(
         self, step: InstructionFile, code: str, way: Sequence[str | int], message: str, warning: bool = False
@@ -146,6 +166,8 @@ class _Check:
                 owner = taken.setdefault(folded(name), step.id)
                 if owner == step.id or (owner in ENDS and folded(name) == folded(step.id)):
                     continue  # the latter was told when the file was read
+                if folded(step.name) == folded(owner) and name not in step.aliases:
+                    continue  # a copy that still has the other's name: that was told, too
                 written = name in step.aliases
                 way = ("aliases", step.aliases.index(name)) if written else ("name",)
                 what = "the name of an end" if owner in ENDS else f"a name of step '{owner}', too"
@@ -173,7 +195,7 @@ class _Check:
                     f"the edge to '{edge.to}' is never taken: the one to '{before}' before it always holds."
                 )
                 self.wrong(step, "P18", ("next", index), message)
-            if edge.when is None:
+            if edge.when is None and f"next.{index}.when" not in step.line_of:  # else it is malformed
                 always.append(edge.to)
 
     def ways(self) -> None:
@@ -210,17 +232,21 @@ class _Check:
         leave = _reach({DONE, *unclear, *(one for one, row in edges.items() if not row)}, back)
         for step in playbook.steps.values():
             if step.id not in reached:
-                message = f"the step cannot be reached from the start, '{playbook.start}'."
+                message = (
+                    f"the step cannot be reached from the start, '{playbook.start}': "
+                    "name it in the `next` of a step that can, or delete the file."
+                )
                 self.wrong(step, "P12", ("name",), message)
             elif step.id not in leave:
-                self.wrong(step, "P13", ("next",), f"there is no way from here to {DONE}.")
+                message = f"there is no way from here to {DONE}: name {DONE} in the `next` of the last step."
+                self.wrong(step, "P13", ("next",), message)
 
     # -- functions and handlers -----------------------------------------------------------------------------
 
     def functions(self, step: InstructionFile) -> None:
         """P14: functions are registered, declared, and of the right kind."""
         for index, declared in enumerate(step.available_functions):
-            if declared.name not in self.tools:
+            if declared.name not in self.tools and "P14" not in self.unclear:
                 known = ", ".join(sorted(self.tools)) or "none"
                 message = f"there is no function '{declared.name}'.{nearest(declared.name, self.tools)}"
                 self.wrong(step, "P14", ("available_functions", index), f"{message} Functions: {known}.")
@@ -257,31 +283,34 @@ class _Check:
             self.wrong(step, "P14", (line_way,), f"'{function}' is a {tool.kind}; {used}.")
             return
         usual = self.usual.get(function, {}) if kind == "effect" else {}
-        if callable(usual):
-            return  # what it gives is known only in a run
-        try:
-            tool.check({**usual, **args})
-        except ConfigurationError as error:
-            self.wrong(step, "P14", (line_way,), str(error))
+        if callable(usual) or "P14" in self.unclear:
+            return  # what it gives is known only in a run, or when the manifest can be read
+        given = {**usual, **args}
+        if misfit := _misfit(tool, given):
+            self.wrong(step, "P14", (line_way,), misfit)
 
     def handler(self, step: InstructionFile) -> None:
         """P16: somebody can perform it."""
         if step.handler is not None:
             found = self.handlers.find(step.handler)
-            if isinstance(found, str):
+            if isinstance(found, str) and not self.unsure(step.handler):
                 self.wrong(step, "P16", ("handler",), f"the handler cannot be used: {found}")
         elif not step.declarative:
             agent = step.mode is StepMode.AGENT or step.id in self.agents
             if agent:
                 message = "an agent performs it and there is no handler to fall back on."
                 self.wrong(step, "W01", ("mode",), message, warning=True)
-            elif step.mode is not None or "mode" not in step.line_of:  # else what it means is not clear
+            elif (step.mode is not None or "mode" not in step.line_of) and not _misspelt(step):
                 message = "has no handler: say `handler`, or `call` and `effects`, or `mode: agent`."
                 self.wrong(step, "P16", ("name",), message)
         if step.validator is not None:
             found = self.validators.find(step.validator)
-            if isinstance(found, str):
+            if isinstance(found, str) and not self.unsure(step.validator):
                 self.wrong(step, "P16", ("validator",), f"the validator cannot be used: {found}")
+
+    def unsure(self, name: str) -> bool:
+        """Whether a function may stand in a module that could not be read, or was misspelt itself."""
+        return "P16" in self.unclear and ":" not in name
 
     def form(self, step: InstructionFile) -> None:
         """P14, P16, P21: what a form refers to is there."""
@@ -300,7 +329,9 @@ class _Check:
             if field.fills is not None:
                 self.fills(step, field.fills, (*way, "fills"))
         for place, name, what in named:
-            if name is not None and isinstance(said := self.handlers.find(name), str):
+            if name is None or self.unsure(name):
+                continue
+            if isinstance(said := self.handlers.find(name), str):
                 self.wrong(step, "P16", place, f"{what} cannot be used: {said}")
 
     def fills(self, step: InstructionFile, target: str, way: Sequence[str]) -> None:
@@ -381,7 +412,10 @@ class _Check:
 
         if base is None:
             known = sorted({one.base for one in templates})
-            missing(f"there is no template '{name}'.{nearest(name, known)}")
+            there = f" Templates: {', '.join(known)}." if known else ""
+            stem = step.id if step is not None and step.id.startswith(name) else name
+            file = f"{stem}.{templates.language}.txt"
+            missing(f"there is no template '{name}': write the file '{file}'.{nearest(name, known)}{there}")
             return []
         found: list[tuple[str, str]] = []
         for variant in variants:
@@ -413,6 +447,8 @@ class _Check:
 
     def unused_templates(self) -> None:
         """W02: a template nobody asks for."""
+        if "W02" in self.unclear:
+            return
         loader = self.playbook.loader
         python = any(step.handler is not None for step in self.playbook.steps.values())
         for template in self.playbook.templates:
@@ -439,6 +475,26 @@ class _Check:
 def _among(key: str, needs: Sequence[str]) -> bool:
     """Whether a dotted key is, or is part of, something the step needs."""
     return any(key == one or key.startswith(f"{one}.") for one in needs)
+
+
+def _misspelt(step: InstructionFile) -> bool:
+    """Whether a key of the file that nobody knows, and that is told, looks like what performs the step."""
+    unknown = [key for key in step.line_of if "." not in key and key not in (*KEYS, BODY_ARGUMENT)]
+    return any(get_close_matches(key, ("handler", *DECLARATIVE), n=1, cutoff=0.6) for key in unknown)
+
+
+def _misfit(tool: Tool, args: Mapping[str, Any]) -> str | None:
+    """Why a function does not take these arguments: one that it has not, before one that it lacks."""
+    try:
+        tool.check(args)
+    except ConfigurationError as error:
+        known = list(tool.schema.get("properties") or ())
+        strange = [name for name in args if name not in known]
+        if not known or not strange:
+            return str(error)
+        names = ", ".join(known)
+        return f"'{tool.name}' has no argument '{strange[0]}'.{nearest(strange[0], known)} It takes: {names}."
+    return None
 
 
 def _items(step: InstructionFile) -> int:

@@ -22,6 +22,7 @@ from detent.flows.playbook.steps import Contract, StepWork, engine_step, missing
 from detent.flows.playbook.table import machine_of
 from detent.kernel.budget import Budget
 from detent.kernel.errors import ConfigurationError
+from detent.kernel.machine import difference
 from detent.kernel.policy import USUAL, RetryPolicy
 
 MAX_STEPS = "max_steps"
@@ -35,6 +36,20 @@ class PlaybookFlow(Flow):
 
     playbook: Playbook
     max_steps: int
+
+    def difference(self, old: Mapping[str, Any]) -> list[str]:
+        """What changed since a definition that a run was started under; step files by their names."""
+        was, now = dict(old.get("extra") or {}), dict(self.definition.get("extra") or {})
+        table = {key: value for key, value in old.items() if key != "extra"}
+        mine = {key: value for key, value in self.definition.items() if key != "extra"}
+        return [
+            *difference(table, mine),
+            *(
+                f"{file} {'is gone' if file not in now else 'is new' if file not in was else 'has changed'}"
+                for file in dict.fromkeys([*was, *now])
+                if was.get(file) != now.get(file)
+            ),
+        ]
 
     def read_input(self, data: Any) -> dict[str, Any]:
         """The data a run starts with, checked against the manifest's schema if it has one."""
@@ -87,7 +102,7 @@ def playbook_flow(
     if check:
         problems += problems_of(
             playbook, found.tools, found.handlers, found.validators, agents=agents,
-            usual={**playbook.manifest.arguments, **(arguments or {})}, values=values or (),
+            usual={**playbook.manifest.arguments, **(arguments or {})}, values=values or (), told=problems,
         )  # fmt: skip
         errors = [problem for problem in problems if strict or not problem.warning]
         if errors:

@@ -9,7 +9,9 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -28,6 +30,7 @@ from detent.flows.playbook.problems import Problem
 from detent.kernel.autonomy import AutonomyLevel, StepMode
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import to_plain
+from detent.kernel.yaml_words import BRACES, yaml_trouble
 
 MARKER = "---"
 REQUIRED = ("name", "description", "version", "next")
@@ -131,25 +134,28 @@ def decoded(raw: bytes) -> str:
 
 def read_yaml(text: str, offset: int = 0) -> Document:
     """A YAML text as plain values, with the line of every key and item; `NotYaml` when it is none."""
+    value, lines, raw = _read_yaml(text, offset)
+    return Document(deepcopy(value), dict(lines), dict(raw))
+
+
+@lru_cache(maxsize=256)  # the same texts are read over and over: for every mailbox, case, look at a playbook
+def _read_yaml(text: str, offset: int) -> Document:
     import yaml
 
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
         lines: dict[str, int] = {}
         raw: dict[str, str] = {}
+        value = None
         if node is not None:
             _walk(node, "", lines, raw, offset, ())
-        value = to_plain(yaml.safe_load(text))
+            value = to_plain(loader.construct_document(node))
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        said = getattr(error, "problem", None) or getattr(error, "context", None)
-        if mark is not None:
-            line = mark.line
-        else:  # a character YAML does not allow
-            line = text[: getattr(error, "position", 0)].count("\n")
-            said = said or getattr(error, "reason", None)
-        last = max(0, text.count("\n"))
-        raise NotYaml(min(line, last) + 1 + offset, str(said or error)) from error
+        line, said = yaml_trouble(error, text)
+        raise NotYaml(line + offset, said) from error
+    except RecursionError as error:
+        raise NotYaml(1 + offset, "brackets stand inside each other too deeply") from error
     except (TypeError, ValueError) as error:
         raise NotYaml(1 + offset, str(error).rstrip(".")) from error
     return Document(value, lines, raw)
@@ -174,7 +180,11 @@ def _walk(
             name = str(key.value)
             at = key.start_mark.line + 1 + offset
             if key.id != "scalar" or (key.tag != "tag:yaml.org,2002:str" and name != "<<"):
-                raise NotYaml(at, f"the key {name} is not text; put it in quotes")
+                braces = key.id == "mapping" and value.tag == "tag:yaml.org,2002:null"  # {{name}}, to YAML
+                what = BRACES if braces else "a key is text; put it in quotes"
+                raise NotYaml(
+                    at, what if key.id != "scalar" else f"the key {name} is not text; put it in quotes"
+                )
             if name in seen:
                 raise NotYaml(at, f"the key '{name}' is said twice")
             seen.add(name)
@@ -412,7 +422,16 @@ class _Reader:
         else:
             for index, item in enumerate(self.items(("effects",))):
                 if not isinstance(item, dict) or len(item) != 1:
-                    self.wrong("P06", ("effects", index), "an effect is one function with its arguments.")
+                    beside = [
+                        key for key in ("template", "into", "when") if isinstance(item, dict) and key in item
+                    ]
+                    inside = (
+                        f" '{beside[0]}' stands among them: {{function: {{{beside[0]}: …}}}}."
+                        if beside
+                        else ""
+                    )
+                    message = f"an effect is one function with its arguments.{inside}"
+                    self.wrong("P06", ("effects", index), message)
                     continue
                 ((key, value),) = item.items()
                 pairs.append((("effects", index, key), key, value))
@@ -506,7 +525,8 @@ class _Reader:
         if value is None or value == "":
             return []
         if not isinstance(value, list):
-            self.wrong("P06", way, f"{way[-1]} is a list.")
+            one = f": [{value}]" if isinstance(value, str) and len(value) <= 60 else ""
+            self.wrong("P06", way, f"{way[-1]} is a list{one}.")
             return []
         return value
 

@@ -48,8 +48,17 @@ class Registry:
             if callable(found) and not isinstance(found, type):
                 return found  # type: ignore[no-any-return]
         known = list(self._given) if isinstance(self._given, Mapping) else []
+        for module in self._modules:
+            own = (name for name, value in vars(module).items() if _written_in(module, value))
+            known += [name for name in own if not name.startswith("_")]
         there = f" Registered: {', '.join(sorted(known))}." if known else ""
         return f"nothing is registered as '{name}'.{nearest(name, known)}{there}"
+
+
+def _written_in(module: ModuleType, value: Any) -> bool:
+    """Whether a function stands in a module, rather than being imported there."""
+    here = getattr(value, "__module__", None) == module.__name__
+    return here and callable(value) and not isinstance(value, type)
 
 
 def imported(name: str) -> ModuleType | str:

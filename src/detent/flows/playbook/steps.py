@@ -95,7 +95,14 @@ class StepWork:
         What texts may insert beside the data may be needed, too.
         """
         await ctx.unfold()
-        found: dict[str, Any] = {}
+        return {
+            key: copied(value.__plain__() if hasattr(value, "__plain__") else value)
+            for key, value in self._needed(ctx)
+        }
+
+    def _needed(self, ctx: StepContext) -> list[tuple[str, Any]]:
+        """The needs that are there; of one that is missing it is said."""
+        found = []
         for key in self.step.needs:
             value = dig(ctx.data, key, _ABSENT)
             if (value is _ABSENT or value is None) and key in self.writer.further:
@@ -103,7 +110,7 @@ class StepWork:
             if value is _ABSENT or value is None:
                 _missing(ctx, self.step.id, key)
             else:
-                found[key] = copied(value.__plain__() if hasattr(value, "__plain__") else value)
+                found.append((key, value))
         return found
 
     # -- the handler ----------------------------------------------------------------------------------------
@@ -113,9 +120,9 @@ class StepWork:
         inner = self.inner if self.inner is not None else undecided
 
         async def perform(ctx: StepContext) -> Outcome:
-            if ctx.fallback is None and ctx.attempt == 1 and not isinstance(ctx, BesideContext):
-                await self.inputs(ctx)  # says what is missing
             await ctx.unfold()
+            if ctx.fallback is None and ctx.attempt == 1 and not isinstance(ctx, BesideContext):
+                self._needed(ctx)  # says what is missing
             return self.settled(ctx, Outcome.of(await call(inner, False, ctx)))
 
         perform.__wrapped__ = inner  # type: ignore[attr-defined]

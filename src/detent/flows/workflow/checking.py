@@ -29,6 +29,7 @@ from detent.flows.workflow.literals import (
     Signature,
     Unknown,
     always,
+    keys_given,
     kind,
     known,
     misfit,
@@ -185,15 +186,43 @@ class _Check:
                 self.loop(step, site)
             case CheckpointStep():
                 self.values(step, "checkpoint_id", step.checkpoint_id, site)
-        if isinstance(step, PythonStep | AgentStep | GenerateStep) and step.rollback is not None:
-            self.undoes(step, step.rollback)
+        if isinstance(step, PythonStep | AgentStep | GenerateStep):
+            self.undoes(step)
 
-    def undoes(self, step: StepSpec, rollback: str) -> None:
-        """E013."""
-        if rollback not in self.registry.actions:
-            self.findings.unregistered(
-                step, "rollback", "E013", "action", rollback, self.registry.actions.names
-            )
+    def undoes(self, step: PythonStep | AgentStep | GenerateStep) -> None:
+        """E013, and E018 where what undoes a step could never be called."""
+        if step.rollback is not None and step.rollback not in self.registry.actions:
+            names = self.registry.actions.names
+            self.findings.unregistered(step, "rollback", "E013", "action", step.rollback, names)
+        said = self.registry.actions.find(step.action) if isinstance(step, PythonStep) else None
+        undoing = self.registry.actions.find(
+            step.rollback or (said.rollback if said is not None else "") or ""
+        )
+        given = self.handed_on(step, said)
+        if undoing is None or given is None or step.path in self.doubtful:
+            return
+        missing = [f"'{name}'" for name in Signature.of(undoing).required if name not in given]
+        if missing:
+            what = f"rollback '{undoing.name}' needs {', '.join(missing)}"
+            message = f"{what}, which this step neither gives nor is called with."
+            self.findings.at(step, "rollback" if step.rollback is not None else "action", "E018", message)
+
+    def handed_on(
+        self, step: PythonStep | AgentStep | GenerateStep, action: Action | None
+    ) -> Container[str] | None:
+        """Names a rollback can be told values of: those of the step's output and of its arguments; None where
+        only a run can tell."""
+        if isinstance(step, PythonStep):
+            gives = keys_given(step, action)
+            if action is None or gives is None:
+                return None
+            takes = Signature.of(action)
+            unsaid = [name for name in takes.named if name not in takes.required]
+            said = [one.name for one in takes.positional[: len(step.args)]]
+            return {*gives, *unsaid, *said, *step.kwargs}
+        if not isinstance(step.context, Mapping) or isinstance(step, AgentStep):
+            return None
+        return step.context  # a generator gives a text
 
     # -- kinds of steps -------------------------------------------------------------------------------------
 

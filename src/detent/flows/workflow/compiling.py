@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from detent.engine.context import StepContext
 from detent.engine.flow import Detour, Flow
@@ -18,9 +18,10 @@ from detent.engine.tools import Tool
 from detent.flows.workflow.bodies import Body, every, names_of, reads
 from detent.flows.workflow.expressions import Prepared, prepared
 from detent.flows.workflow.home import Home, Ports, Seat
-from detent.flows.workflow.registry import Registry
-from detent.flows.workflow.rollback import KWARGS, Rollback, rolling_back
-from detent.flows.workflow.scope import FAILURE, OK, RESULT, Results, scope_of
+from detent.flows.workflow.registry import Action, Registry
+from detent.flows.workflow.results import steps_of
+from detent.flows.workflow.rollback import KWARGS, Rollback, rolling_back, undone_by
+from detent.flows.workflow.scope import BESIDE, FAILURE, OK, RESULT, Results, scope_of
 from detent.flows.workflow.secrets import hash_of, revealing
 from detent.flows.workflow.spec import (
     CANCELLED,
@@ -41,7 +42,7 @@ from detent.flows.workflow.steps.asking import agent_step, generate_step
 from detent.flows.workflow.steps.branch import branch_step, chosen
 from detent.flows.workflow.steps.checkpoint import checkpoint_step
 from detent.flows.workflow.steps.loop import loop_step
-from detent.flows.workflow.steps.python import action_step, bound, python_step
+from detent.flows.workflow.steps.python import action_step, bound, python_step, usual
 from detent.flows.workflow.steps.subworkflow import subworkflow_step
 from detent.flows.workflow.steps.validate import validate_step
 from detent.kernel.autonomy import StepType
@@ -51,6 +52,10 @@ from detent.kernel.plain import digest, to_plain
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 
+if TYPE_CHECKING:
+    from detent.engine.engine import Engine
+    from detent.engine.lineage import Past
+
 Find = Callable[[str, WorkflowSpec], WorkflowSpec]
 """Another workflow by name or path, as the given one names it."""
 ENDS = {SUCCEEDED: Status.SUCCEEDED, FAILED: Status.FAILED, CANCELLED: Status.CANCELLED}
@@ -59,6 +64,7 @@ ENDS = {SUCCEEDED: Status.SUCCEEDED, FAILED: Status.FAILED, CANCELLED: Status.CA
 class WorkflowFlow(Flow):
     """The flow of a file, or of a body in one."""
 
+    beside = BESIDE
     specs: Mapping[str, StepSpec]
     """Steps of the file by the state they are done in."""
     workflow: WorkflowSpec
@@ -74,6 +80,14 @@ class WorkflowFlow(Flow):
             return super().difference(old)
         lines = changes(was["file"], now["file"])
         return [*lines, *changes(was.get("below") or {}, now["below"], "workflow")] or super().difference(old)
+
+    async def undone_by(self, engine: Engine, run_id: str) -> frozenset[str]:
+        """Paths of the steps whose work a run has rolled back."""
+        return await undone_by(engine, run_id)
+
+    def done_by(self, past: Past) -> Iterable[str]:
+        """Paths of the steps a run has left, whatever became of them."""
+        return [one.path for move in past.moves for one in steps_of(past, move)]
 
 
 class Compiled:
@@ -162,6 +176,7 @@ class _Making:
             on_failure=_to(ROLLING_BACK, spec.steps), undoing=ROLLING_BACK, closing=_closing(spec),
         )  # fmt: skip
         self._complete(flow, {step.name: step for step in spec.steps}, spec.steps)
+        flow.ended = home.ports.ended
         flow.related = names_of(home.scope, spec.steps) | self._related()
         files = [step.workflow for step in spec.every_step() if isinstance(step, SubworkflowStep)]
         flow.starts = (*home.flows, *(home.find(name).spec.name for name in files))
@@ -201,15 +216,18 @@ class _Making:
             action = step.metadata.get("rollback")
             if action is not None:
                 found = self.home.registry.actions.get(action)
-                arguments = self._arguments(named[step.name])
+                arguments = self._arguments(named[step.name], found)
                 rollbacks[step.name] = Rollback(self._undo(action), tuple(found.parameters), arguments)
         flow.rollbacks = rollbacks
 
-    def _arguments(self, spec: StepSpec) -> Prepared | None:
-        """What a step was called with, for its rollback to be told."""
+    def _arguments(self, spec: StepSpec, rollback: Action) -> Prepared | None:
+        """What a step was called with, for its rollback to be told; what it goes by where nothing is said
+        only where the rollback could not do without."""
         if isinstance(spec, PythonStep):
             action = self.home.registry.actions.get(spec.action)
-            return prepared(bound(action, spec.args, spec.kwargs))
+            needed = [name for name, one in rollback.parameters.items() if one.default is one.empty]
+            unsaid = {name: value for name, value in usual(action).items() if name in needed}
+            return prepared({**unsaid, **bound(action, spec.args, spec.kwargs)})
         if isinstance(spec, AgentStep | GenerateStep) and isinstance(spec.context, Mapping):
             return prepared(dict(spec.context))
         return None

@@ -244,7 +244,7 @@ def _rows(steps: Sequence[StepSpec], prefix: str, marks: _Marks, depth: int) -> 
 def _row(step: StepSpec, path: str, marks: _Marks, depth: int, room: int) -> _Row:
     name = step.name + " " * (room - _columns(step.name))
     sign = f"{marks.sign(path)} " if marks.given else ""
-    tally = marks.tally(path, isinstance(step, LoopStep))
+    tally = marks.tally(path, isinstance(step, LoopStep) and not step.apart)
     what = _what(step)
     kind = " ".join(filter(None, (step.type.value, f"({tally})" if tally else "", what)))
     text = f"{sign}{name}  {kind}"
@@ -443,7 +443,7 @@ class _Chart:
         return frame, [_Way(frame)]
 
     def _named(self, step: StepSpec, path: str) -> str:
-        tally = self.marks.tally(path, isinstance(step, LoopStep))
+        tally = self.marks.tally(path, isinstance(step, LoopStep) and not step.apart)
         sign = f"{self.marks.sign(path)} " if self.marks.given else ""
         return f"{sign}{step.name}{f' ({tally})' if tally else ''}"
 

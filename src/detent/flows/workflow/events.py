@@ -307,7 +307,7 @@ class Telling:
         if _is_file(flow):
             self._tell(
                 WorkflowStarted, run, entry, self._prefix(run), workflow_name=flow.name,
-                inputs=dict(run.data.get(INPUTS) or {}),
+                inputs=dict(run.whole.get(INPUTS) or {}),
             )  # fmt: skip
         elif (loop := flow.loop) is not None:  # type: ignore[attr-defined]
             index = run.data[INDEX]

@@ -14,6 +14,8 @@ from detent.kernel.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from detent.engine.flow import Flow
+    from detent.engine.ports import Store
+    from detent.kernel.run import Run
 
 StageRunner = Callable[[ValidationStage], Awaitable[Mapping[str, Any]]]
 """Runs a stage's command: `{exit_code, output, duration_ms}`."""
@@ -31,6 +33,8 @@ class Ports:
     save_checkpoint: CheckpointWriter
     max_parallel: int = 8
     """Iterations side by side where a file does not say how many."""
+    ended: Callable[[Store, Run], Awaitable[None]] | None = None
+    """Told when a run of a file has come to its end."""
 
 
 @dataclass(slots=True)

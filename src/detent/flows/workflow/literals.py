@@ -6,10 +6,11 @@ types, literals, unions and containers of these are not judged.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -21,8 +22,10 @@ from detent.flows.workflow.expressions import (
     Prepared,
     Scope,
     Template,
+    condition,
 )
 from detent.flows.workflow.registry import Action
+from detent.flows.workflow.spec import BranchStep, PythonStep, WorkflowSpec
 
 
 class Unknown:
@@ -71,6 +74,58 @@ def always(read: Prepared | None) -> Any:
         return read.resolve(Scope({}, {}))
     except EvaluationError:
         return ANYTHING
+
+
+class _Later(Exception):
+    """Only a run can tell."""
+
+
+class _Unrun(Mapping[str, Any]):
+    """The steps of a workflow of which none has run."""
+
+    def __getitem__(self, name: str) -> Any:
+        raise _Later
+
+    def __iter__(self) -> Iterator[str]:
+        raise _Later
+
+    def __len__(self) -> int:
+        raise _Later
+
+
+def passed_over(spec: WorkflowSpec, inputs: Mapping[str, Any]) -> set[str]:
+    """Names of the steps that a run with these inputs passes over, whatever its other steps give."""
+    scope = Scope(inputs, _Unrun())
+    found: set[str] = set()
+    for step in spec.every_step():
+        if step.when is not None and _never(step.when, scope):
+            found.add(step.name)
+        if isinstance(step, BranchStep):
+            found |= {
+                one.step.name for one in step.options if one.when is not None and _never(one.when, scope)
+            }
+    return found
+
+
+def _never(when: Any, scope: Scope) -> bool:
+    try:
+        return not condition(when).resolve(scope)
+    except (_Later, EvaluationError, ExpressionError):
+        return False
+
+
+def keys_given(step: PythonStep, action: Action | None) -> frozenset[str] | None:
+    """The keys of what a step gives, where its action's class says them all; None when nobody knows."""
+    if action is None or step.output_schema is not None:
+        return None
+    declared = action.output_schema
+    if declared is None:
+        declared = hints_of(action.handler).get("return")
+    if isinstance(declared, type) and dataclasses.is_dataclass(declared):
+        return frozenset(one.name for one in dataclasses.fields(declared))
+    if typing.is_typeddict(declared):
+        return frozenset(typing.get_type_hints(declared))
+    return frozenset() if declared in (str, int, float, bool, list, type(None)) else None
 
 
 _NAMES: Mapping[Any, str] = {

@@ -72,17 +72,22 @@ def _listed(names: Sequence[str], most: int = 5) -> str:
 
 
 def required_by(
-    spec: WorkflowSpec, steps: Iterable[str] | None = None, *, find: Find | None = None
+    spec: WorkflowSpec,
+    steps: Iterable[str] | None = None,
+    *,
+    find: Find | None = None,
+    without: Iterable[str] = (),
 ) -> dict[str, tuple[str, ...]]:
     """Each prerequisite with the paths of the steps that need it, in the order of the file.
 
-    `steps` keeps to some of them, by name or path; what stands inside one counts with it. `find` reads the
-    files of subworkflows, whose steps are counted too.
+    `steps` keeps to some of them, by name or path, `without` leaves some out; what stands inside one counts
+    with it. `find` reads the files of subworkflows, whose steps are counted too.
     """
+    left_out = frozenset(without)
     wanted = None if steps is None else {of_the_file(path) for path in steps}
     found: dict[str, dict[str, None]] = {}
-    for path, step, called in _walk(spec, find):
-        if wanted is None or not wanted.isdisjoint(called):
+    for path, step, called, *_ in walk(spec, find):
+        if (wanted is None or not wanted.isdisjoint(called)) and left_out.isdisjoint(called):
             for name in step.requires:
                 found.setdefault(name, {})[path] = None
     return {name: tuple(needing) for name, needing in found.items()}
@@ -93,8 +98,21 @@ def of_the_file(path: str) -> str:
     return re.sub(r"(^|/)\[\d+\](?=/|$)", "", path)
 
 
-def _walk(spec: WorkflowSpec, find: Find | None) -> Iterator[tuple[str, StepSpec, frozenset[str]]]:
-    """Every step with its path and what it may be called: its own name, and those of what it stands in."""
+class Placed(NamedTuple):
+    """A step and where it stands."""
+
+    path: str
+    step: StepSpec
+    called: frozenset[str]
+    """What it may be called: its own name, and those of what it stands in."""
+    of: WorkflowSpec
+    """The file it is in."""
+    depth: int
+    """How many steps it stands in."""
+
+
+def walk(spec: WorkflowSpec, find: Find | None) -> Iterator[Placed]:
+    """Every step that a run may come to, in the order of the file; with `find`, those of subworkflows too."""
     waiting: list[tuple[StepSpec, str, frozenset[str], tuple[WorkflowSpec, ...]]] = [
         (step, "", frozenset(), (spec,)) for step in reversed(spec.steps)
     ]
@@ -103,7 +121,7 @@ def _walk(spec: WorkflowSpec, find: Find | None) -> Iterator[tuple[str, StepSpec
         path = prefix + step.name
         # A name is unique in its file; of other files only paths are.
         called = around | ({path, step.name} if len(files) == 1 else {path})
-        yield path, step, called
+        yield Placed(path, step, called, files[-1], path.count("/"))
         inner = [(one, f"{path}/", called, files) for one in step.inner]
         if isinstance(step, SubworkflowStep) and find is not None and len(files) <= DEEPEST:
             child = find(_asked(step.workflow, files))
@@ -128,6 +146,7 @@ async def check_prerequisites(
     steps: Iterable[str] | None = None,
     *,
     find: Find | None = None,
+    without: Iterable[str] = (),
     timeout: float = PATIENCE,
 ) -> list[Checked]:
     """Check everything the steps need, or that some of them need, side by side; in the order of the file."""
@@ -137,7 +156,7 @@ async def check_prerequisites(
         async with places:
             return await _checked(name, needing, registry, timeout)
 
-    needed = required_by(spec, steps, find=find)
+    needed = required_by(spec, steps, find=find, without=without)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one(name, needing)) for name, needing in needed.items()]
     return [task.result() for task in tasks]

@@ -10,11 +10,14 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType, ModuleType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from detent.kernel.autonomy import AutonomyLevel
 from detent.kernel.equivalence import CompareRules
 from detent.kernel.errors import ConfigurationError, nearest
+
+if TYPE_CHECKING:
+    from detent.flows.workflow.spec import StepSpec, WorkflowSpec
 
 MARK = "__detent_registers__"
 """Attribute under which a decorated function keeps what it stands for."""
@@ -31,6 +34,8 @@ class Named:
     name: str
     origin: str = ""
     """Where it was made, such as `shop/actions.py:12`."""
+    instead_of: str = field(default="", kw_only=True)
+    """Where the thing of the same name was made that ships with Detent and that it stands in for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +156,10 @@ class Shelf(Generic[T]):
             )
         self._named[item.name] = item
 
+    def put(self, item: T) -> None:
+        """Put one on the shelf, in place of one of its name."""
+        self._named[item.name] = item
+
     def get(self, name: str) -> T:
         """The one of a name, or a `ConfigurationError` with the nearest."""
         found = self._named.get(name)
@@ -206,6 +215,17 @@ class Registry:
         """What each action is for, by name; read-only. One nobody decorated has none."""
         return MappingProxyType({item.name: item.intent for item in self.actions if item.intent})
 
+    def put(self, item: Named) -> None:
+        """Register one thing in place of that of its kind and name."""
+        for kind, shelf in self._shelves():
+            if isinstance(item, kind):
+                shelf.put(item)
+
+    @property
+    def stand_ins(self) -> list[tuple[str, Named]]:
+        """What stands in for something that ships, each with its kind."""
+        return [(shelf.kind, item) for _, shelf in self._shelves() for item in shelf if item.instead_of]
+
     def collect(self, module: ModuleType) -> list[Named]:
         """Register everything a module has marked; gives what was found."""
         found: list[Named] = []
@@ -233,6 +253,27 @@ class Registry:
             (ContextBuilder, self.context_builders), (Prerequisite, self.prerequisites),
             (ValidationStage, self.stages),
         )  # fmt: skip
+
+
+def named_by(spec: WorkflowSpec) -> set[tuple[str, str]]:
+    """What a workflow's steps name, each with its kind, as far as the file says it."""
+    found: set[tuple[str, str]] = set()
+    for step in spec.every_step():
+        for kind, said in (
+            ("action", getattr(step, "action", None)), ("action", getattr(step, "rollback", None)),
+            ("agent", getattr(step, "agent", None)), ("generator", getattr(step, "generator", None)),
+            ("context builder", getattr(step, "context", None)),
+            *(("prerequisite", one.partition(":")[0]) for one in step.requires),
+            *(("validation stage", one) for one in _stages_of(step)),
+        ):  # fmt: skip
+            if isinstance(said, str) and said:
+                found.add((kind, said))
+    return found
+
+
+def _stages_of(step: StepSpec) -> Iterable[Any]:
+    stages = getattr(step, "stages", ())
+    return () if isinstance(stages, str) else stages
 
 
 def marked(value: Any) -> tuple[Named, ...]:

@@ -154,7 +154,9 @@ async def workflow_result(engine: Engine, run_id: str) -> WorkflowResult:
     ended = run.updated_at if run.status.is_end else engine.clock.now()
     return WorkflowResult(
         run.flow, run.id, run.status, tuple(steps),
-        milliseconds(max(0.0, ended - run.created_at)), run.data.get(RESULT),
+        milliseconds(max(0.0, ended - run.created_at)),
+        # One that was called off in its last step has a result, and has undone it.
+        run.data.get(RESULT) if run.status is Status.SUCCEEDED else None,
         tuple(RollbackError(one["step_name"], one["error"]) for one in run.data.get(ROLLBACK_ERRORS) or ()),
         failure.get("error") or run.error,
     )  # fmt: skip

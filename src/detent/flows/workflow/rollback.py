@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from detent.engine.context import StepContext
 from detent.engine.deciding import UNDOING
 from detent.engine.dispatch import FORCE, PATH
+from detent.engine.forking import UNDONE
+from detent.engine.journals import read
+from detent.engine.lineage import children
 from detent.engine.outcome import Outcome
 from detent.flows.workflow.expressions import EvaluationError, Prepared
 from detent.flows.workflow.order import completed
@@ -24,18 +27,22 @@ from detent.flows.workflow.scope import (
     ROLLBACK_ERRORS,
     ROLLED_BACK,
     SECRETS,
-    UNDONE,
     key_of,
     scope_of,
 )
 from detent.flows.workflow.spec import CANCELLED, FAILED, ROLLING_BACK
-from detent.kernel.entries import Entry, Moved
+from detent.kernel.entries import Entry, Moved, Recorded
+from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import to_plain
+from detent.kernel.status import Status
 
 if TYPE_CHECKING:
+    from detent.engine.engine import Engine
     from detent.engine.lineage import Past
 
 KWARGS = "kwargs"
+ROLLBACKS = "rollbacks"
+"""Key under which a run keeps what it undoes."""
 
 
 class Rollback(NamedTuple):
@@ -67,10 +74,13 @@ async def rolling_back(ctx: StepContext) -> Outcome:
     detail = {"error": failure["error"]} if failure.get("error") else {}
     if ctx.parent is not None:
         return Outcome(end, reason=reason, detail=detail)
-    wanted = await ctx.once("rollbacks", lambda: _wanted(ctx))
+    wanted = await ctx.once(ROLLBACKS, lambda: _wanted(ctx))
+    gone = ctx.values.get(UNDONE) or ()
     done: list[dict[str, Any]] = []
     errors: list[dict[str, str]] = []
     for number, undo in enumerate(wanted):
+        if undo["step"] in gone:
+            continue
         data = {KWARGS: undo["kwargs"], **({SECRETS: undo["secrets"]} if undo["secrets"] else {})}
         child = await ctx.child(
             undo["flow"], data, key=f"{ROLLING_BACK}[{number}]", config={FORCE: True, PATH: undo["step"]}
@@ -87,18 +97,13 @@ async def rolling_back(ctx: StepContext) -> Outcome:
 async def _wanted(ctx: StepContext) -> list[dict[str, Any]]:
     """What is to be undone, last thing first."""
     family = await ctx.lineage()
-    if left := [past.run.id for past in family[1:] if not past.run.status.is_end]:
+    while left := [past.run.id for past in family[1:] if not past.run.status.is_end]:
         # Of a step that was not waited for to its end: nothing may be done any more while things are undone.
-        for run_id in left:
-            await ctx.give_up(run_id, "what the workflow did is being undone")
+        # What they have begun is settled first: it is undone with the rest.
+        await ctx.wind_up(left, "what the workflow did is being undone")
         family = await ctx.lineage()
     moves = completed(family)
-    gone = ctx.values.get(UNDONE) or ()
-    found = [
-        undo
-        for _, past, entry in reversed(moves)
-        if (undo := _of(past, entry)) is not None and undo.step not in gone
-    ]
+    found = [undo for _, past, entry in reversed(moves) if (undo := await _of(ctx, past, entry)) is not None]
     return [
         {
             "step": undo.step, "action": undo.action, "flow": undo.flow, "kwargs": undo.kwargs,
@@ -108,7 +113,23 @@ async def _wanted(ctx: StepContext) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _of(past: Past, entry: Entry) -> Undo | None:
+async def undone_by(engine: Engine, run_id: str) -> frozenset[str]:
+    """Paths of the steps that a run has undone, also one that was stopped before it was through with it."""
+    wanted: list[dict[str, Any]] = []
+    async for entry in read(engine.store, run_id):
+        if isinstance(entry.body, Recorded) and entry.body.key == ROLLBACKS:
+            wanted = entry.body.value
+    if not wanted:
+        return frozenset()
+    ended = {row.id: row.now.status async for row in children(engine.store, run_id)}
+    return frozenset(
+        undo["step"]
+        for number, undo in enumerate(wanted)
+        if ended.get(f"{run_id}.{ROLLING_BACK}[{number}]") is Status.SUCCEEDED
+    )
+
+
+async def _of(ctx: StepContext, past: Past, entry: Entry) -> Undo | None:
     """What undoes the step that a move has left, if it succeeded and something does."""
     body = entry.body
     assert isinstance(body, Moved)
@@ -124,16 +145,20 @@ def _of(past: Past, entry: Entry) -> Undo | None:
     above, path = past.run.config.get(PATH), step.metadata["path"]
     return Undo(
         f"{above}/{path}" if above else path, step.metadata["rollback"], undoing.flow,
-        _bound(undoing, result, past), dict(past.run.data.get(SECRETS) or {}),
+        await _bound(undoing, result, ctx, past), dict(past.run.data.get(SECRETS) or {}),
     )  # fmt: skip
 
 
-def _bound(rollback: Rollback, result: Mapping[str, Any], past: Past) -> dict[str, Any]:
+async def _bound(
+    rollback: Rollback, result: Mapping[str, Any], ctx: StepContext, past: Past
+) -> dict[str, Any]:
     """A rollback's arguments by name: from the step's output, then from its resolved inputs."""
     output, given = result["output"], result.get(GIVEN) or {}
-    if rollback.arguments is not None:
-        with contextlib.suppress(EvaluationError):
-            given = to_plain(rollback.arguments.resolve(scope_of(past.run.data)))
+    lacks = not isinstance(output, dict) or any(name not in output for name in rollback.parameters)
+    if rollback.arguments is not None and lacks:
+        # What was purged is told as a parameter that is missing, should it be needed.
+        with contextlib.suppress(EvaluationError, ConfigurationError):
+            given = to_plain(rollback.arguments.resolve(scope_of(await ctx.whole(past))))
     sources = [output if isinstance(output, dict) else {}, given]
     return {
         name: source[name]

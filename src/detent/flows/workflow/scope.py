@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from detent.engine.beside import Beside, set_aside
 from detent.flows.workflow.expressions import UNBOUND, Prepared, Scope
 
 INPUTS, SECRETS, OUTER, ITEM, INDEX = "inputs", "secrets", "outer", "item", "index"
+BESIDE = "beside"
+"""Says which inputs and results that were handed down lie beside the journal."""
 HASH = "inputs_hash"
 """Hash of the inputs the root was started with."""
 TOTAL = "total"
 """How many iterations there are, where that is known."""
 RESULT, FAILURE = "result", "failure"
 ROLLED_BACK, ROLLBACK_ERRORS = "rolled_back", "rollback_errors"
-UNDONE = "undone"
-"""Paths of steps of a fork that the run it came from has undone since."""
 STEP = "steps/"
 """Begins the key of a step's result."""
 OK, SKIPPED = "ok", "skipped"
@@ -76,8 +77,10 @@ def scope_of(data: Mapping[str, Any]) -> Scope:
     return Scope(data.get(INPUTS) or {}, Results(data), data.get(ITEM, UNBOUND), data.get(INDEX, UNBOUND))
 
 
-def handed_down(data: Mapping[str, Any], inputs: Iterable[str], steps: Iterable[str]) -> dict[str, Any]:
-    """What a child run of the same file needs of its parent's data, and no more."""
+def handed_down(
+    data: Mapping[str, Any], inputs: Iterable[str], steps: Iterable[str]
+) -> tuple[dict[str, Any], Beside]:
+    """What a child run of the same file needs of its parent's data, and no more; long values apart."""
     given = data.get(INPUTS) or {}
     results = Results(data)
     down: dict[str, Any] = {INPUTS: {name: given[name] for name in inputs if name in given}}
@@ -87,7 +90,7 @@ def handed_down(data: Mapping[str, Any], inputs: Iterable[str], steps: Iterable[
     for name in (HASH, SECRETS, ITEM, INDEX):
         if name in data:
             down[name] = data[name]
-    return down
+    return set_aside(down, INPUTS, OUTER)
 
 
 def used(parts: Iterable[Prepared]) -> tuple[set[str], set[str]]:

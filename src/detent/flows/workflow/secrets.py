@@ -83,7 +83,7 @@ def _revealing(tool: Tool, environ: Mapping[str, str]) -> Tool:
         perform=wrapped(tool.perform),
         probe=None if tool.probe is None else wrapped(tool.probe),
         given=given,
-        arguments=tool.schema,
+        in_front_of=tool.in_front_of or tool.perform,
         blocking=False,
     )
 

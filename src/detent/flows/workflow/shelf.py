@@ -42,6 +42,15 @@ class Listed(NamedTuple):
     """The file of the same name that is found in its place."""
     problems: tuple[Problem, ...]
     """What is wrong with its shape."""
+    rivals: tuple[Path, ...] = ()
+    """Other files of the same name on the same level; none of them can be found by it."""
+
+    @property
+    def clash(self) -> str:
+        """What is wrong with its name, where it has rivals."""
+        names = " and ".join(_shown(path) for path in sorted((self.file, *self.rivals)))
+        many = "Two" if len(self.rivals) == 1 else str(len(self.rivals) + 1)
+        return f"{many} {self.source} workflows are named '{self.name}': {names}. Rename all but one."
 
 
 def is_path(text: str) -> bool:
@@ -62,44 +71,48 @@ class WorkflowShelf:
         self._read: dict[Path, tuple[tuple[int, int], Read]] = {}
 
     def all(self) -> list[Listed]:
-        """Every file, the level that is found first at the top; two of one name on one level are an error."""
+        """Every file, the level that is found first at the top."""
         found: list[Listed] = []
         first: dict[str, Path] = {}
         for source, folder in self.levels:
-            here: dict[str, Path] = {}
-            for path in _files(folder):
+            here: dict[str, list[Path]] = {}
+            reads: list[tuple[str, Path, Read]] = []
+            for path in files_of(folder):
                 read = self.load(path)
                 spec = read.partial
                 name = spec.name if spec is not None and spec.name else path.stem
-                if name in here:
-                    raise ConfigurationError(
-                        f"Two {source} workflows are named '{name}': {here[name]} and {path}. Rename one."
-                    )
-                here[name] = path
-                description = spec.description if spec is not None else ""
-                found.append(Listed(name, path, source, description, first.get(name), read.problems))
-            for name, path in here.items():
-                first.setdefault(name, path)
+                here.setdefault(name, []).append(path)
+                reads.append((name, path, read))
+            for name, path, read in reads:
+                description = read.partial.description if read.partial is not None else ""
+                rivals = tuple(one for one in here[name] if one != path)
+                hidden = first.get(name)
+                found.append(Listed(name, path, source, description, hidden, read.problems, rivals))
+            for name, paths in here.items():
+                first.setdefault(name, paths[0])
         return found
 
     def names(self) -> list[str]:
-        """The names that can be found."""
-        return [one.name for one in self.all() if one.hidden_by is None]
+        """The names workflows go by, also those that two of them do."""
+        return list(dict.fromkeys(one.name for one in self.all() if one.hidden_by is None))
 
     def find(self, name: str, base: Path) -> Path:
-        """The file of a name, or at a path that starts from the folder `base`."""
+        """The file of a name, or at a path that starts from the folder `base`; of two files of one name on
+        one level neither is chosen, and the error names both."""
         if is_path(name):
             path = (base / Path(name).expanduser()).absolute()
             if path.is_file():
                 return path
-            there = [*self.names(), *(one.name for one in _files(path.parent))]
+            there = [*self.names(), *(one.name for one in files_of(path.parent))]
             meant = Nearest().of(Path(name).name, there)
             raise WorkflowNotFound(name, f"There is no workflow file '{path}'.", meant)
-        listed = self.all()
+        listed = [one for one in self.all() if one.hidden_by is None]
         for one in listed:
-            if one.name == name and one.hidden_by is None:
+            if one.name == name:
+                if one.rivals:
+                    raise ConfigurationError(one.clash)
                 return one.file
-        names = [one.name for one in listed if one.hidden_by is None]
+        names = dict.fromkeys(one.name for one in listed)
         message = f"There is no workflow '{name}'. See: detent workflow list"
         raise WorkflowNotFound(name, message, Nearest().of(name, names))
 
@@ -138,7 +151,7 @@ class WorkflowShelf:
         return lambda name: self.spec(name, base)
 
 
-def _files(folder: Path | None) -> list[Path]:
+def files_of(folder: Path | None) -> list[Path]:
     """The workflow files of a folder, by name."""
     if folder is None:
         return []

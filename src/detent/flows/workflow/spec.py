@@ -196,9 +196,14 @@ class LoopStep(StepSpec):
         return self.steps
 
     @property
+    def apart(self) -> bool:
+        """It goes over nothing: its steps run once, side by side."""
+        return not self.has_for_each and self.until is None
+
+    @property
     def bounded_by_settings(self) -> bool:
         """As many side by side as the settings allow."""
-        return self.parallel or self.max_concurrency == 0 or (not self.has_for_each and self.until is None)
+        return self.parallel or self.max_concurrency == 0 or self.apart
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,20 @@ class BesideTrials(Trials):
         assert await store.blob(blob(b"all").hash) == b"all"
 
     @trial
+    async def test_purging_by_time_leaves_what_belongs_to_a_run_that_has_not_ended(
+        self, store: Store
+    ) -> None:
+        """It may have to undo what the runs below it did."""
+        for root, status in (("open", Status.WAITING), ("over", Status.FAILED)):
+            for run_id, state in ((root, status), (f"{root}.a[0]", Status.SUCCEEDED)):
+                lease = await store.create(new(run_id))
+                await store.append(commit(lease, 1, blobs=(blob(run_id.encode()),), state=now(state, at=T0)))
+        assert await store.purge(before=T0 + 100) == 2
+        assert await store.blob(blob(b"open.a[0]").hash) == b"open.a[0]"
+        assert await store.blob(blob(b"over.a[0]").hash) is None
+        assert await store.purge("open.a[0]") == 1
+
+    @trial
     async def test_a_purge_must_say_of_what(self, store: Store) -> None:
         await refused(StoreError, store.purge())
 

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from contextlib import closing
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from importlib import import_module
 
 import pytest
 
+from detent.adapters.project.ground import Project
+from detent.adapters.project.tables import Tables
+from detent.engine.tools import ToolError
 from detent.flows.workflow.craft.row_rules import Rule
+
+pa = import_module("pyarrow")
+
+
+def put_parquet(path, columns, **options):
+    """A real Parquet file."""
+    import_module("pyarrow.parquet").write_table(pa.table(columns), path, **options)
 
 
 async def rows_of(shop, path, **said):
@@ -71,6 +85,85 @@ class TestReading:
         shop.write(name, raw)
         assert not (await shop.run("read_table", path=name)).ok
 
+    async def test_a_parquet_file_is_read_whatever_types_its_columns_have(self, shop):
+        """Dates and times are ISO texts, bytes hexadecimal, what is no number null; nested values stay so."""
+        when = datetime(2030, 1, 31, 12, 30, tzinfo=UTC)
+        put_parquet(
+            shop.root / "a.parquet",
+            {
+                "id": pa.array([1, 2, 2**40], pa.int64()),
+                "name": pa.array(["ann", "b\u00f6b", None]),
+                "kind": pa.array(["x", "x", "y"]).dictionary_encode(),
+                "price": pa.array([1.5, float("nan"), None]),
+                "exact": pa.array([Decimal("1.10"), None, Decimal("-0.05")], pa.decimal128(10, 2)),
+                "ok": pa.array([True, False, None]),
+                "day": pa.array([when.date(), None, None]),
+                "at": pa.array([when, None, None], pa.timestamp("us", "UTC")),
+                "fine": pa.array([1_000_000_001, None, None], pa.timestamp("ns")),
+                "raw": pa.array([b"\x00\xff", None, None]),
+                "tags": pa.array([[when.date()], [], None], pa.list_(pa.date32())),
+                "more": pa.array([{"n": 1, "b": b"\x01"}, None, None]),
+            },
+        )
+        said, rows, bad = await rows_of(shop, "a.parquet", batch=2)
+        assert (said["rows"], said["batches"], bad) == (3, 2, [])
+        assert dict(zip(said["columns"], rows[0], strict=True)) == {
+            "id": 1, "name": "ann", "kind": "x", "price": 1.5, "exact": "1.10", "ok": True,
+            "day": "2030-01-31", "at": "2030-01-31T12:30:00+00:00", "fine": "1970-01-01 00:00:01.000000001",
+            "raw": "00ff", "tags": ["2030-01-31"], "more": {"n": 1, "b": "01"},
+        }  # fmt: skip
+        assert rows[1][:6] == [2, "b\u00f6b", "x", None, None, False]
+        assert rows[2][0] == 2**40
+
+    async def test_a_parquet_file_goes_through_the_rules_into_a_database_and_back(self, shop):
+        """By its content, whatever it is called; rows told by their number."""
+        columns = {"id": [1, 2, 3], "born": [date(2001, 2, 3), date(1999, 1, 1), None]}
+        put_parquet(shop.root / "people.dat", columns)
+        table = (await shop.run("read_table", path="people.dat")).output["ref"]
+        rules = {"born": {"required": True, "type": "date", "min": "2000-01-01"}}
+        done = await shop.run("check_rows", table=table, rules=rules, max_rejects=1)
+        assert [(one["row"], one["problem"]) for one in done.output["problems"]] == [
+            (2, "is below min"),
+            (3, "is missing"),
+        ]
+        where = {"database": "p.db", "table": "people", "key": "id", "batch": done.output["batches"][0]}
+        loaded = await shop.run("upsert_rows", "r", **where)
+        assert loaded.output == {"inserted": 1, "updated": 0}
+        with closing(sqlite3.connect(shop.root / "p.db")) as db:
+            assert db.execute("select * from people").fetchall() == [(1, "2001-02-03")]
+
+    async def test_a_parquet_file_is_bounded_before_it_is_unpacked(self, shop):
+        """A few bytes may hold millions of rows."""
+        put_parquet(shop.root / "many.parquet", {"n": pa.array([7]).take(pa.array([0] * 500_001))})
+        assert (shop.root / "many.parquet").stat().st_size < 10_000
+        assert "500,000 rows" in (await shop.run("read_table", path="many.parquet")).error
+
+    async def test_a_parquet_file_is_bounded_while_it_is_unpacked(self, shop):
+        """One long text, written once and meant a thousand times."""
+        wide = pa.DictionaryArray.from_arrays(pa.array([0] * 1000), ["x" * 10_000])
+        put_parquet(shop.root / "wide.parquet", {"t": wide})
+        assert (shop.root / "wide.parquet").stat().st_size < 20_000
+        tables = Tables(Project(shop.root, shop.state), unpacked=5_000_000)
+        with pytest.raises(ToolError, match="holds more than 5,000,000 bytes"):
+            tables.read("wide.parquet")
+
+    async def test_an_infinite_number_is_told_with_its_row(self, shop):
+        put_parquet(shop.root / "a.parquet", {"n": [1.0, float("inf")], "l": [[1.0], [2.0]]})
+        _, rows, bad = await rows_of(shop, "a.parquet")
+        assert rows == [[1.0, [1.0]]]
+        assert bad == [{"row": 2, "problem": "holds a number that is infinite"}]
+
+    @pytest.mark.parametrize("cut", [4, 20, 200])
+    async def test_a_parquet_file_that_was_cut_off_is_told(self, shop, cut):
+        put_parquet(shop.root / "a.parquet", {"n": list(range(100))})
+        shop.write("b.parquet", (shop.root / "a.parquet").read_bytes()[:cut])
+        assert "is no Parquet file that can be read" in (await shop.run("read_table", path="b.parquet")).error
+
+    async def test_without_pyarrow_it_is_said_what_to_install(self, shop, monkeypatch):
+        put_parquet(shop.root / "a.parquet", {"n": [1]})
+        monkeypatch.setitem(sys.modules, "pyarrow", None)  # as if it were not installed
+        assert "pip install 'detent[parquet]'" in (await shop.run("read_table", path="a.parquet")).error
+
     async def test_batches(self, shop):
         shop.write("a.csv", "a\n" + "".join(f"{n}\n" for n in range(7)))
         assert (await shop.run("read_table", path="a.csv", batch=3)).output["batches"] == 3
@@ -104,6 +197,10 @@ class TestChecking:
         assert done.ok, done.error
         assert done.output["problems"] == [{"row": 2, "column": "a", "problem": problem}]
         assert (done.output["accepted"], done.output["rejected"], done.output["batches"]) == (0, 1, [])
+
+    async def test_a_rule_for_no_column_names_the_nearest(self, shop):
+        done = await checked(shop, {"nme": "text"}, "name,b\n1,2\n")
+        assert done.error.endswith("there is no column 'nme' (did you mean 'name'?).")
 
     async def test_one_bad_cell_refuses_its_row_and_no_other(self, shop):
         text = "a,b\n1,0.10\n2,x\n3, 12.5\n4,7\n"

@@ -10,6 +10,7 @@ from detent.flows.workflow.actions import text as actions
 from detent.flows.workflow.craft.commit_words import kind_of, scope_of
 from detent.flows.workflow.craft.diffs import FileChange, read_diff
 from detent.flows.workflow.generators import change_summary, commit_body, release_notes
+from tests.examples import examples
 
 
 class TestTemplates:
@@ -90,7 +91,7 @@ PLAIN = st.recursive(
 
 class TestYaml:
     @given(PLAIN)
-    @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     async def test_what_is_written_reads_back_to_the_same(self, value):
         text = (await actions.dump_yaml(value))["text"]
         back = (await actions.parse_yaml(text))["value"]
@@ -187,7 +188,9 @@ class TestMessages:
             max_size=80,
         )
     )
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
     async def test_a_subject_has_72_characters_at_most_on_one_line(self, names):
         from detent.flows.workflow.actions.messages import compose_commit_message
 

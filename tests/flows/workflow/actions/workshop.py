@@ -83,6 +83,8 @@ class Workshop:
     folder: Path
     stages: list[dict[str, Any]] = field(default_factory=list)
     webhook: str | None = None
+    allow_private: bool | list[str] = field(default_factory=lambda: ["127.0.0.1"])
+    """Sites of these tests are at this address, which nobody could fetch from otherwise."""
     environ: dict[str, str] = field(default_factory=dict)
     store: MemoryStore = field(default_factory=MemoryStore)
     clock: Any = None
@@ -144,7 +146,7 @@ class Workshop:
 
         made = project_tools(
             self.root, self.state, environ=self.environ, blobs=self.store.blob, webhook=self.webhook,
-            protected=[self.root / ".detent" / "detent.db"],
+            protected=[self.root / ".detent" / "detent.db"], allow_private=self.allow_private,
         )  # fmt: skip
         return [self.around(tool) for tool in (*made, Tool("validation.stages", stages, "query"))]
 

@@ -43,6 +43,9 @@ CALLS = []
 
 @dataclass
 class ImportReport:
+    database: str
+    key: str
+    batch: dict
     inserted: int
     updated: int
     duration_ms: float
@@ -64,7 +67,7 @@ async def import_orders(ctx: StepContext, path: str, table: str = "orders") -> I
     batch = ctx.keep(json.dumps({"columns": header, "rows": rows, "lines": lines}))
     done = ctx.propose("db.upsert", database="shop.db", table=table, key=header[0], batch=batch)
     ctx.emit(f"{len(rows)} orders", "success")
-    return ImportReport(done.inserted, done.updated, ctx.clock.elapsed())
+    return ImportReport("shop.db", header[0], batch, done.inserted, done.updated, ctx.clock.elapsed())
 
 
 @agent("reviewer", instructions="You review what changed in the shop.", tools=["files.read"],
@@ -79,10 +82,10 @@ def clerk(context):
     return None
 
 
-@generator("shop_notes", prompt_file="shop_notes.md")
-def shop_notes(ctx, version: str, files=()) -> str:
+@generator("release_notes", prompt_file="release_notes.md")
+def release_notes(ctx, version: str, files=()) -> str:
     """Tell customers what is new in the shop."""
-    CALLS.append(("shop_notes", version))
+    CALLS.append(("release_notes", version))
     return f"# {version}\\n" + "\\n".join(f"- {one}" for one in files)
 
 
@@ -110,7 +113,7 @@ inputs: {path: {type: string, default: orders.csv}}
 steps:
   - {name: load, type: python, action: import_orders, args: ["${{ inputs.path }}"], requires: [vpn]}
   - {name: review, type: agent, agent: reviewer, context: changed_files}
-  - {name: notes, type: generate, generator: shop_notes, context: changed_files}
+  - {name: notes, type: generate, generator: release_notes, context: changed_files}
   - {name: check, type: validate, stages: [docs, prices]}
 outputs:
   inserted: "${{ steps.load.output.inserted }}"
@@ -126,7 +129,7 @@ NOTES = "# 1.2\n- orders.csv"
 def shop(project, monkeypatch):
     monkeypatch.setenv("SHOP_VPN", "up")
     project.plugin(SHOP)
-    (project.folder / "shop_notes.md").write_text("Write as to an old friend.\n")
+    (project.folder / "release_notes.md").write_text("Write as to an old friend.\n")
     (project.folder / "orders.csv").write_text("id,what\n1,lamp\n2,chair\n")
     project.workflow(WORKFLOW)
     project.settings()
@@ -156,25 +159,27 @@ class TestThePluginOfTheDocumentation:
         assert shop.acts.CALLS[0] == ("import_orders", "orders.csv", "orders", "load")
 
     async def test_the_effect_is_undone_by_the_rollback_the_action_names(self, shop):
-        """D-76: the workflow fails after it."""
-        shop.workflow(WORKFLOW.replace("stages: [docs, prices]", "stages: [docs, never]"))
+        """D-69, D-76: what `restore_rows` needs comes from the output, and `table` from what the action goes
+        by where nothing is said."""
+        shop.workflow(WORKFLOW.replace("[docs, prices]", "[docs, never]"))
         shop.settings(validation={"stages": {"never": {"command": ["false"]}}})
-        shop.workflow(
-            WORKFLOW.replace("[docs, prices]", "[docs, never]").replace(
-                "import_orders, args", "import_orders, rollback: take_back, args"
-            )
-        )
-        (shop.folder / "acts.py").write_text(
-            SHOP
-            + """
-@action("take_back", intent="Take the imported orders back out of the order table.")
-def take_back(inserted, path=None):
-    CALLS.append(("take_back", inserted, path))
-"""
-        )
         ran = await shop.run("shop", script=script())
         assert ran.run.status is Status.FAILED
-        assert shop.acts.CALLS[-1] == ("take_back", 2, "orders.csv")
+        assert ran.effects[-2:] == [("db.upsert", "performed"), ("db.restore", "performed")]
+        assert ran.result.rollback_errors == ()
+        with sqlite3.connect(shop.folder / "shop.db") as link:  # the table was made by the run
+            assert link.execute("SELECT name FROM sqlite_master WHERE name = 'orders'").fetchall() == []
+
+    def test_a_rollback_that_could_never_be_called_is_told_before_anything_runs(self, shop):
+        """E018: neither the output nor the arguments hold what it needs."""
+        shop.plugin(
+            SHOP.replace("    database: str\n", "").replace('ImportReport("shop.db", ', "ImportReport(")
+        )
+        with pytest.raises(WorkflowFileError) as refused:
+            shop.open().choose("shop")
+        (problem,) = refused.value.problems
+        assert (problem.code, problem.path) == ("E018", "steps[0].action")
+        assert "rollback 'restore_rows' needs 'database'" in problem.message
 
     async def test_a_missing_prerequisite_stops_it_before_anything_is_done(self, shop, monkeypatch):
         """D-72, D-76."""
@@ -194,14 +199,17 @@ def take_back(inserted, path=None):
         answer = {
             "output": {
                 "inserted": {"$receipt": f"{ref}.inserted"}, "updated": {"$receipt": f"{ref}.updated"},
-                "duration_ms": 99999.0,
+                "duration_ms": 99999.0, "database": "shop.db", "key": "id", "batch": effect["args"]["batch"],
             }
         }  # fmt: skip
         calls = [{"tool": "db.upsert", "args": effect["args"]}]
         shop.settings(steps={"load": {"mode": "agent"}})
         ran = await shop.run("shop", script=script(load=[{"output": answer, "calls": calls}]))
         assert ran.dispatch("load").mode_used is StepMode.AGENT, ran.moves["load"].detail
-        assert ran.output("load") == {"inserted": 2, "updated": 0, "duration_ms": 99999.0}
+        assert ran.output("load") == {
+            "inserted": 2, "updated": 0, "duration_ms": 99999.0, "database": "shop.db", "key": "id",
+            "batch": effect["args"]["batch"],
+        }  # fmt: skip
         assert ran.effects.count(("db.upsert", "performed")) == 1
         assert orders(shop) == [("1", "lamp"), ("2", "chair")]
         assert ran.executor.calls[0].tools == ("db.upsert",)
@@ -214,18 +222,18 @@ def take_back(inserted, path=None):
         said = capsys.readouterr()
         assert "W006" in said.out + said.err
 
-    def test_a_name_that_ships_cannot_be_taken(self, project):
-        """2.10: an error that names both places."""
-        project.plugin(
-            "from detent import generator\n"
-            '@generator("release_notes", intent="Tell everybody what is new in here.")\n'
-            "def mine() -> str:\n    return ''\n",
-            "mine",
-        )
-        project.settings()
-        with pytest.raises(ConfigurationError, match=r"generators.*mine\.py") as refused:
-            _ = project.open().registry
-        assert "detent.flows.workflow" in str(refused.value)
+    def test_a_projects_own_stands_in_for_one_that_ships_and_that_is_told(self, shop, monkeypatch, capsys):
+        """2.10: in `list`, in `actions`, and in `validate` of a workflow that names it."""
+        monkeypatch.chdir(shop.folder)
+        note = "Note: the generator 'release_notes' is the project's own (acts.py:"
+        assert detent(["workflow", "list"]) == 0
+        assert note in capsys.readouterr().out
+        assert detent(["workflow", "validate", "shop", "--strict"]) == 2  # an agent step, and no executor
+        assert note in capsys.readouterr().out
+        assert detent(["workflow", "validate", "commit-and-push", "--strict"]) == 0
+        assert note not in capsys.readouterr().out
+        assert detent(["workflow", "actions", "release_notes"]) == 0
+        assert "detent.flows.workflow.generators:" in capsys.readouterr().out
 
     def test_the_plugin_is_listed_with_intent_effects_and_origin(self, shop, monkeypatch, capsys):
         """2.10: `detent workflow actions`."""
@@ -330,7 +338,7 @@ class TestGenerateSteps:
         assert "Tell customers what is new in the shop." in asked.instructions
         assert "Write as to an old friend." in asked.instructions
         assert "Answer with the text alone" in asked.prompt
-        assert ("shop_notes", "1.2") not in shop.acts.CALLS
+        assert ("release_notes", "1.2") not in shop.acts.CALLS
 
     @pytest.mark.parametrize(
         ("reply", "reason"),
@@ -348,13 +356,13 @@ class TestGenerateSteps:
         assert ran.run.status is Status.SUCCEEDED
         assert ran.output("notes") == NOTES
         assert ran.dispatch("notes").fallback_reason is FallbackReason(reason)
-        assert shop.acts.CALLS.count(("shop_notes", "1.2")) == 1
+        assert shop.acts.CALLS.count(("release_notes", "1.2")) == 1
 
     async def test_its_handler_writes_the_text_where_there_is_no_model(self, shop):
         """1.7."""
         shop.workflow(
             "name: only\nsteps:\n"
-            "  - {name: notes, type: generate, generator: shop_notes, context: {version: '3'}}\n"
+            "  - {name: notes, type: generate, generator: release_notes, context: {version: '3'}}\n"
         )
         ran = await shop.run("only")
         assert ran.result.final_output == "# 3\n"
@@ -374,8 +382,8 @@ class TestGenerateSteps:
 
     async def test_a_missing_prompt_file_is_told_before_anything_runs(self, shop):
         """2.10: which generator, and which file."""
-        (shop.folder / "shop_notes.md").unlink()
-        with pytest.raises(ConfigurationError, match=r"shop_notes.*shop_notes\.md"):
+        (shop.folder / "release_notes.md").unlink()
+        with pytest.raises(ConfigurationError, match=r"release_notes.*release_notes\.md"):
             await shop.run("shop", script=script())
         assert shop.acts.CALLS == []
 
@@ -383,7 +391,7 @@ class TestGenerateSteps:
         """D-30."""
         shop.workflow(
             "name: only\nsteps:\n"
-            "  - {name: notes, type: generate, generator: shop_notes, context: {files: []}}\n"
+            "  - {name: notes, type: generate, generator: release_notes, context: {files: []}}\n"
         )
         ran = await shop.run("only", script={"notes": [{"error": "crash"}]})
         assert ran.run.status is Status.FAILED

@@ -29,6 +29,7 @@ from detent.flows.workflow.expressions.tree import (
     Root,
     written,
 )
+from tests.examples import examples
 from tests.flows.workflow.expressions.corpus import ACCEPTED, FAILING, REFUSED, SCOPE
 from tests.flows.workflow.expressions.test_evaluation import Trap, exactly
 
@@ -70,7 +71,7 @@ def bruised(draw):
 @example("item" + ".a" * 990)
 @example("item" + "[0]" * 660)
 @example("1 if 1 else " * 166)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_no_text_makes_any_error_but_ours(text):
     """D-62"""
     outcome = attempted(lambda: parse(text).evaluate(SCOPE))
@@ -82,7 +83,7 @@ def test_no_text_makes_any_error_but_ours(text):
 
 
 @given(st.text() | SOUP | SOUP.map(lambda soup: f"a ${{{{{soup}}}}} b"))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_no_template_makes_any_error_but_ours(text):
     """D-62"""
     for read in (Template.parse, prepared, condition):
@@ -197,7 +198,7 @@ TREES = st.recursive(CONSTANTS | ROOTS, _grown, max_leaves=10)
 
 
 @given(TREES)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_tree_that_is_written_and_read_is_the_same_tree(tree):
     """D-62"""
     text = written(tree)
@@ -319,7 +320,7 @@ def compared(sign: str, left: Any, right: Any) -> bool:
 
 
 @given(TREES)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_evaluation_is_what_the_plain_reading_means(tree):
     """D-62"""
     found = attempted(lambda: parse(written(tree)).evaluate(SCOPE))
@@ -342,7 +343,7 @@ TRAPPED = Scope(
 
 
 @given(TREES)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_no_tree_reads_anything_of_an_object(tree):
     """D-62: reading a trap raises, and only `EvaluationError` may come out."""
     attempted(lambda: parse(written(tree)).evaluate(TRAPPED))

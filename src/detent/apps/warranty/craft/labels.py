@@ -14,8 +14,12 @@ _SERIAL = word_set(
     """
     sn sns snr sno serial serials serialno serialnr serialnum serialnumber serialnumbers serialid
     serialcode serno sernr nrser nrsn snnr snno
+    seriennummer seriennr serienr serienummer serienummern sarjanumero sorozatszam seerianumber
+    序列号 序列號 序號 シリアル番号 製造番号
     """
 )
+_SERIAL_STEMS = ("seriov", "сериин", "серіин")
+"""How the adjective begins in Czech, Slovak, Russian and Ukrainian, folded."""
 MANY = word_set(
     """
     sns serials serialnumbers seryjne seryjnych seryjnymi
@@ -24,6 +28,7 @@ MANY = word_set(
 NUMBER = word_set(
     """
     no nos nr nrs num numer numeru numerem numerze numery numerow numerami number numbers id code kod
+    numero nummer cislo cisla cislem номер номером номера
     """
 )
 BETWEEN = word_set(
@@ -104,20 +109,29 @@ def is_label(words: Sequence[Word], place: int) -> bool:
     word = words[place]
     tight = word.tight
     if tight in _SERIAL:
-        if tight != "serial":
-            return True
-        return place + 1 == len(words) or words[place + 1].folded not in _NOT_SERIAL
+        return tight != "serial" or _names_a_number(words, place)
     if len(tight) > 40 or any(map(str.isdigit, tight)):
         return False
     if "seryjn" in tight:
         return True
+    if tight.startswith(_SERIAL_STEMS):
+        return _names_a_number(words, place)
     before = words[place - 1].tight if place else ""
+    if tight == "serie":  # "numéro de série", "numero di serie"
+        return before in ("de", "di") and place > 1 and words[place - 2].tight in (*NUMBER, "n", "numar")
+    if tight == "cislo":
+        return before.startswith("vyrobn")
     if tight.startswith("fabr"):  # "ustawienia fabryczne" are factory settings
         return before in NUMBER
     if tight == "ser":
         after = words[place + 1].tight if place + 1 < len(words) else ""
         return before in NUMBER or after in NUMBER
     return False
+
+
+def _names_a_number(words: Sequence[Word], place: int) -> bool:
+    """Not a serial port, nor its cable."""
+    return place + 1 == len(words) or words[place + 1].folded not in _NOT_SERIAL
 
 
 def belongs_to_label(words: Sequence[Word], place: int) -> bool:

@@ -60,7 +60,8 @@ def language_of(parts: Iterable[TextPart], subject: str = "", default: Language 
     Where the newest part says nothing at all, the subject and a forwarded part are all there is to go by.
     """
     every = list(parts)
-    text = without_signature("\n".join(part.text for part in every if part.kind == "newest"))
+    newest = "\n".join(part.text for part in every if part.kind == "newest")
+    text = without_signature(without_notices(newest))
     if not _WORD.search(text):
         text = "\n".join([subject, *(part.text for part in every if part.kind == "forwarded")])
     said = _WORD.findall(fold(text))
@@ -68,6 +69,42 @@ def language_of(parts: Iterable[TextPart], subject: str = "", default: Language 
     if polish != english:
         return "pl" if polish > english else "en"
     return "pl" if _POLISH_LETTERS & set(text) else default
+
+
+_NOTICES = (
+    re.compile(r"\b(?:e-?mail|message|attachments?|transmission)\b"),
+    re.compile(r"\b(?:confidential|privileged|intended (?:solely|only)|addressee|unintended recipient)"),
+    re.compile(r"\b(?:wiadomosc|wiadomosci|korespondencja|e-?mail|mail)\b"),
+    re.compile(r"\b(?:poufn|przeznaczon[aey] (?:wylacznie|tylko|jedynie)|prawnie chronion)"),
+    re.compile(r"\b(?:danych osobowych|dane osobowe|personal data)\b"),
+    re.compile(r"\b(?:administrator|rodo\b|gdpr\b|przetwarzan|data controller|processed)"),
+)
+"""In pairs: a paragraph that has both of one is a notice that stands below every mail of a firm."""
+_FEWEST_NOTICED = 12
+"""Words of the shortest such notice."""
+
+
+def without_notices(text: str) -> str:
+    """A text without notices about confidentiality and data protection, whatever language they are in."""
+    if len(text) < 80:
+        return text
+    kept: list[str] = []
+    below = False  # what comes first is what somebody wrote
+    for paragraph in re.split(r"(\n[ \t]*\n)", text):
+        said = spaced(paragraph) if below and _NOTICED.search(paragraph) else ""
+        pairs = zip(_NOTICES[::2], _NOTICES[1::2], strict=True)
+        if len(said.split()) >= _FEWEST_NOTICED and any(a.search(said) and b.search(said) for a, b in pairs):
+            continue
+        below = below or bool(paragraph.strip())
+        kept.append(paragraph)
+    return "".join(kept)
+
+
+_NOTICED = re.compile(
+    r"confidential|privileged|intended|addressee|poufn|przeznaczon|chronion|osobow|personal data",
+    re.IGNORECASE,
+)
+"""Something every notice has; most paragraphs are looked at no further."""
 
 
 def without_greeting(text: str) -> str:

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Literal
 
 from detent.apps.warranty.craft import TextPart
-from detent.apps.warranty.craft.language import without_greeting, without_signature
-from detent.apps.warranty.craft.serials import without_serials
+from detent.apps.warranty.craft.language import without_greeting, without_notices, without_signature
+from detent.apps.warranty.craft.serials import extract, without_serials
 from detent.apps.warranty.craft.words import WORDS, Words, found, spaced
 
 FEWEST_WORDS = 5
@@ -33,24 +33,46 @@ class Scope:
 
 
 def scope_of(subject: str, parts: Iterable[TextPart], words: Words = WORDS) -> Scope:
-    """What a mail is about. Whatever is not clearly something else is in scope, an empty mail too."""
-    text = _judged(subject, parts)
-    topics = {name: found(entries, text) for name, entries in words.topic}
-    named = [(name, entries) for name, entries in topics.items() if entries]
+    """What a mail is about. Whatever is not clearly something else is in scope, an empty mail too.
+
+    Faults count wherever they stand. What a mail would be sent away for has to stand in what was written to
+    us: a signature speaks of deliveries and invoices whatever the mail is about.
+    """
+    every = list(parts)
+    body = without_notices(_body(every))
+    text = spaced(f"{subject}\n{body}")
+    written = spaced(f"{subject}\n{without_signature(body).strip() or body}")
+    topics, hints = _by_topic(words.topic, written), _by_topic(words.topic_weak, written)
     hits = {
         "fault": found(words.fault, text),
         "safety": found(words.safety, text),
         "warranty": found(words.warranty, text),
-        "topic": tuple(entry for _, entries in named for entry in entries),
-        "spam_strong": found(words.spam_strong, text),
-        "spam_weak": found(words.spam_weak, text),
+        "topic": tuple(entry for entries in topics.values() for entry in entries),
+        "topic_weak": tuple(entry for entries in hints.values() for entry in entries),
+        "spam_strong": found(words.spam_strong, written),
+        "spam_weak": found(words.spam_weak, written),
     }
     seen = {name: entries for name, entries in hits.items() if entries}
     if (hits["spam_strong"] or len(hits["spam_weak"]) > 1) and not hits["fault"]:
         return Scope("spam", None, seen)
-    if named and not (hits["fault"] or hits["safety"] or hits["warranty"]):
-        return Scope("topic", named[0][0], seen)
-    return Scope("in_scope", None, seen)
+    if hits["fault"] or hits["safety"] or hits["warranty"]:
+        return Scope("in_scope", None, seen)
+    named = next(iter(topics), None)
+    if named is None:
+        named = next((name for name, entries in hints.items() if _differ(entries)), None)
+        if named is not None and extract(every, subject).serial_number is not None:
+            named = None  # whoever looked the number up has that device in front of him
+    return Scope("in_scope" if named is None else "topic", named, seen)
+
+
+def _by_topic(lists: tuple[tuple[str, tuple[str, ...]], ...], text: str) -> dict[str, tuple[str, ...]]:
+    """The topics a text speaks of, with the entries found."""
+    return {name: entries for name, listed in lists if (entries := found(listed, text))}
+
+
+def _differ(entries: Iterable[str]) -> bool:
+    """Whether there are two words among them, not two forms of one: "cena" and "ceny" say the same."""
+    return len({entry.removeprefix("=")[:3] for entry in entries}) > 1
 
 
 def has_safety(subject: str, parts: Iterable[TextPart], words: Words = WORDS) -> bool:
@@ -58,11 +80,15 @@ def has_safety(subject: str, parts: Iterable[TextPart], words: Words = WORDS) ->
     return bool(found(words.safety, _judged(subject, parts)))
 
 
-def description_missing(subject: str, parts: Iterable[TextPart], words: Words = WORDS) -> bool:
-    """Whether the mail does not say what is wrong: no fault named, and hardly a word beside the serial."""
+def description_missing(
+    subject: str, parts: Iterable[TextPart], words: Words = WORDS, scope: Scope | None = None
+) -> bool:
+    """Whether the mail does not say what is wrong: no fault named, and hardly a word beside the serial.
+
+    Whoever knows the mail's scope hands it over, and it is not looked at again.
+    """
     every = list(parts)
-    text = _judged(subject, every)
-    if found(words.fault, text) or found(words.safety, text):
+    if (scope or scope_of(subject, every, words)).hits.keys() & {"fault", "safety"}:
         return False
     topic = re.sub(r"^(?:\s*(?:re|fwd?|odp|pd)\s*:)+", "", subject, flags=re.IGNORECASE)
     return _told(_body(every)) < FEWEST_WORDS and _told(topic) < FEWEST_WORDS
@@ -92,7 +118,7 @@ def _body(parts: Iterable[TextPart]) -> str:
 
 
 def _judged(subject: str, parts: Iterable[TextPart]) -> str:
-    return spaced(f"{subject}\n{_body(parts)}")
+    return spaced(f"{subject}\n{without_notices(_body(parts))}")
 
 
 def _told(text: str) -> int:

@@ -11,8 +11,9 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
+from detent.apps.warranty.craft.experience import MORE
 from detent.kernel.errors import DefinitionError, nearest
 
 _LETTERS = str.maketrans({"ł": "l", "đ": "d", "ø": "o", "ß": "ss", "’": "'", "‘": "'", "´": "'", "`": "'"})
@@ -40,7 +41,7 @@ def word_set(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Lists of entries; settings may add to each."""
+    """Lists of entries; settings may add to each. By itself it has the starting entries."""
 
     fault: tuple[str, ...] = (
         "broke", "defect", "fault", "fail", "error", "stopp", "not work", "doesn't", "won't", "cannot start",
@@ -71,6 +72,8 @@ class Words:
         ("password", ("password", "haslo")),
     )
     """By the name the topic goes by, so that a contact can be chosen for it."""
+    topic_weak: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Words that hint at a topic, by its name: two of them tell it, unless the mail names a serial number."""
     spam_strong: tuple[str, ...] = (
         "casino", "lottery", "you have won", "claim your prize", "free money", "click here to claim",
         "wygrales", "odbierz nagrode", "pozyczka bez",
@@ -93,23 +96,24 @@ class Words:
             if name not in names:
                 hint = nearest(str(name), names) or f" Lists: {', '.join(names)}."
                 problems.append(f"{where}.{name}: there is no such list.{hint}")
-            elif name == "topic":
-                changes[name] = self._topics(said, f"{where}.topic", problems)
+            elif name in ("topic", "topic_weak"):
+                changes[name] = _topics(getattr(self, name), said, f"{where}.{name}", problems)
             else:
                 changes[name] = (*getattr(self, name), *_entries(said, f"{where}.{name}", problems))
         if problems:
             raise DefinitionError("The lists of words", problems)
         return Words(**{name: changes.get(name, getattr(self, name)) for name in names})
 
-    def _topics(self, said: Any, where: str, problems: list[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        if isinstance(said, Mapping):
-            added = {
-                str(name): _entries(entries, f"{where}.{name}", problems) for name, entries in said.items()
-            }
-        else:
-            added = {one.removeprefix("="): (one,) for one in _entries(said, where, problems)}
-        known = {name: (*entries, *added.pop(name, ())) for name, entries in self.topic}
-        return (*known.items(), *added.items())
+
+def _topics(
+    known: tuple[tuple[str, tuple[str, ...]], ...], said: Any, where: str, problems: list[str]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    if isinstance(said, Mapping):
+        added = {str(name): _entries(entries, f"{where}.{name}", problems) for name, entries in said.items()}
+    else:
+        added = {one.removeprefix("="): (one,) for one in _entries(said, where, problems)}
+    kept = {name: (*entries, *added.pop(name, ())) for name, entries in known}
+    return (*kept.items(), *added.items())
 
 
 def _entries(said: Any, where: str, problems: list[str]) -> tuple[str, ...]:
@@ -123,25 +127,35 @@ def _entries(said: Any, where: str, problems: list[str]) -> tuple[str, ...]:
     return tuple(said)
 
 
-WORDS = Words()
+STARTING = Words()
+"""The lists as they began; legacy mode stays with them."""
+WORDS = STARTING.extended(MORE)
 """The shipped lists."""
 
 
 def found(entries: tuple[str, ...], text: str) -> tuple[str, ...]:
     """The entries that occur in a text made ready by `spaced`, each once, in the order of the list."""
-    return tuple(entry for entry in entries if _occurs(_stem(entry), text, whole=entry.startswith("=")))
+    return tuple([stem.entry for stem in _stems(entries) if stem.text in text and _occurs(stem, text)])
 
 
-@lru_cache(maxsize=4096)
-def _stem(entry: str) -> str:
-    return spaced(entry.removeprefix("="))
+class _Stem(NamedTuple):
+    text: str
+    whole: bool
+    entry: str
 
 
-def _occurs(stem: str, text: str, whole: bool) -> bool:
-    at = text.find(stem)
+@lru_cache(maxsize=256)
+def _stems(entries: tuple[str, ...]) -> tuple[_Stem, ...]:
+    return tuple(
+        _Stem(spaced(one.removeprefix("=")), one.startswith("="), one) for one in dict.fromkeys(entries)
+    )
+
+
+def _occurs(stem: _Stem, text: str) -> bool:
+    at = text.find(stem.text)
     while at >= 0:
-        end = at + len(stem)
-        if not (at and text[at - 1].isalnum()) and not (whole and text[end : end + 1].isalnum()):
+        end = at + len(stem.text)
+        if not (at and text[at - 1].isalnum()) and not (stem.whole and text[end : end + 1].isalnum()):
             return True
-        at = text.find(stem, at + 1)
+        at = text.find(stem.text, at + 1)
     return False

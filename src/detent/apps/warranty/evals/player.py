@@ -320,7 +320,10 @@ class _Play:
     def _steps(self, contracts: Contracts) -> dict[str, StepConfig]:
         """Who performs the steps: the project's word, then the arm's, then the case's."""
         said = dict(self.player.dispatch.steps)
-        for layer in (self.arm.steps if self.arm is not None else {}, self.case.input.get("steps") or {}):
+        arm = self.arm.steps if self.arm is not None else {}
+        # A case with step files of its own need not have the step that an arm is about.
+        arm = {name: config for name, config in arm.items() if name in contracts.steps}
+        for layer in (arm, self.case.input.get("steps") or {}):
             for name, config in layer.items():
                 step = StepConfig.read(config, where=f"input.steps.{name}")
                 said[f"{FLOW}/{_step(contracts, name)}"] = step

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from detent.apps.warranty.craft.scope import scope_of
 from detent.apps.warranty.craft.serials import extract
-from detent.apps.warranty.craft.words import WORDS, Words, found, spaced
+from detent.apps.warranty.craft.words import STARTING, Words, found, spaced
 from detent.apps.warranty.mail_data import MailView
 from detent.kernel.budget import NOTHING, Spend
 
@@ -59,7 +59,7 @@ Ask = Callable[[MailView], Awaitable[Answer | None]]
 """Asks a model which scenario a mail is; None when there is nobody to ask, an error when asking failed."""
 
 
-def by_rules(mail: MailView, words: Words = WORDS) -> ScenarioDetectionResult:
+def by_rules(mail: MailView, words: Words = STARTING) -> ScenarioDetectionResult:
     """What the rules say, in their order."""
     hits = scope_of(mail.subject, mail.parts, words).hits
     if hits.get("spam_strong") or hits.get("spam_weak"):

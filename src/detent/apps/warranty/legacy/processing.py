@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from detent.apps.warranty.craft.scope import has_safety
+from detent.apps.warranty.craft.words import STARTING
 from detent.apps.warranty.flow import shipped
 from detent.apps.warranty.handlers import Desk
 from detent.apps.warranty.legacy.detecting import (
@@ -50,7 +50,9 @@ class Clerk:
 
     def __init__(self, settings: WarrantySettings, desk: Desk, ask: Ask | None = None) -> None:
         self.settings = settings
-        self.desk = desk
+        # What legacy mode makes of a mail is frozen: its words are those it began with, and one's own.
+        self.desk = Desk(settings, STARTING.extended(settings.warranty.words))
+        self.desk.playbook = desk.playbook
         self.ask = ask
         """Asked about mails the rules are not sure about; None asks nobody."""
         own = settings.path(settings.playbook.templates_dir)
@@ -138,7 +140,7 @@ class Clerk:
             serial_number=serial,
             customer_email=mail.reply_address,
             issue_description=data.get("issue_description") or "",
-            priority="high" if has_safety(mail.subject, mail.parts, self.desk.words) else "normal",
+            priority="high" if "safety" in self.desk.read(mail)[1].hits else "normal",
             category="warranty-repair",
             warranty_status=covered.get("status"),
             subject=f"{device}: {serial}" if device else serial,

@@ -166,4 +166,5 @@ def _misfits(rules: Mapping[str, Any]) -> list[str]:
 
 
 def _meant(name: str, names: Any) -> str:
-    return nearest(name, list(names)).removesuffix("?").replace(" Did", ": did")
+    found = nearest(name, list(names)).strip()
+    return f" ({found[0].lower()}{found[1:]})" if found else ""

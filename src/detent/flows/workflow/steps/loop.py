@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from detent.engine.beside import Beside
 from detent.engine.children import Child
 from detent.engine.context import StepContext
 from detent.engine.dispatch import PATH, STEPS
@@ -13,7 +14,7 @@ from detent.engine.step import Step
 from detent.flows.workflow.errors import LoopExhausted, LoopStepExecutionError, WorkflowError
 from detent.flows.workflow.expressions import Prepared, condition
 from detent.flows.workflow.home import Home, Seat
-from detent.flows.workflow.scope import FAILURE, INDEX, ITEM, TOTAL, handed_down, key_of, scope_of
+from detent.flows.workflow.scope import FAILURE, INDEX, ITEM, STEP, TOTAL, handed_down, key_of, scope_of
 from detent.flows.workflow.spec import LoopStep
 from detent.flows.workflow.steps.common import control, own_steps, resolved
 from detent.kernel.autonomy import StepType
@@ -45,12 +46,13 @@ def _each(spec: LoopStep, body: Body, items_of: Prepared, limit: int) -> Callabl
     async def handler(ctx: StepContext) -> list[list[Any]]:
         # Kept, so that a resumed loop sees the same items.
         items = await ctx.once(f"items/{spec.name}", lambda: _items(spec, resolved(items_of, ctx)))
+        down, beside = _down(ctx, body)
         children = await ctx.children(
             [
-                (f"{spec.name}[{index}]", {**_down(ctx, body), ITEM: item, INDEX: index, TOTAL: len(items)})
+                (f"{spec.name}[{index}]", {**down, ITEM: item, INDEX: index, TOTAL: len(items)})
                 for index, item in enumerate(items)
             ],
-            flow=body.flow, limit=limit, stop_on_failure=True, config=_told(ctx, spec, body),
+            flow=body.flow, limit=limit, stop_on_failure=True, config=_told(ctx, spec, body), beside=beside,
         )  # fmt: skip
         _check(spec, children, len(items))
         return [outputs(child, body.steps) for child in children]
@@ -61,14 +63,15 @@ def _each(spec: LoopStep, body: Body, items_of: Prepared, limit: int) -> Callabl
 def _until(spec: LoopStep, body: Body, until: Prepared) -> Callable[[StepContext], Any]:
     async def handler(ctx: StepContext) -> list[list[Any]]:
         results: list[list[Any]] = []
+        down, beside = _down(ctx, body)
         for index in range(spec.max_iterations):
             (child,) = await ctx.children(
-                [(f"{spec.name}[{index}]", {**_down(ctx, body), INDEX: index})],
-                flow=body.flow, config=_told(ctx, spec, body),
+                [(f"{spec.name}[{index}]", {**down, INDEX: index})],
+                flow=body.flow, config=_told(ctx, spec, body), beside=beside,
             )  # fmt: skip
             _check(spec, [child], index + 1, first=index)
             results.append(outputs(child, body.steps))
-            met, _ = await ctx.once(f"until/{spec.name}/{index}", partial(_met, until, child))
+            met, _ = await ctx.once(f"until/{spec.name}/{index}", partial(_met, until, ctx, child))
             if met:
                 return results
         if spec.on_exhausted == "fail":
@@ -82,12 +85,11 @@ def _side_by_side(spec: LoopStep, bodies: Sequence[Body], limit: int) -> Callabl
     names = frozenset(name for body in bodies for name in body.names)
 
     async def handler(ctx: StepContext) -> list[list[Any]]:
+        down = {f"{spec.name}[{index}]": _down(ctx, body) for index, body in enumerate(bodies)}
         children = await ctx.children(
-            [
-                (f"{spec.name}[{index}]", _down(ctx, body), body.flow)
-                for index, body in enumerate(bodies)
-            ],
+            [(key, down[key][0], body.flow) for key, body in zip(down, bodies, strict=True)],
             limit=limit, stop_on_failure=True, config=_told(ctx, spec, *bodies, names=names),
+            beside={key: beside for key, (_, beside) in down.items()},
         )  # fmt: skip
         _check(spec, children, len(bodies))
         return [[outputs(child, body.steps)[0] for child, body in zip(children, bodies, strict=True)]]
@@ -114,12 +116,14 @@ def _kind(value: Any) -> str:
     return names.get(type(value).__name__, type(value).__name__)
 
 
-def _met(until: Prepared, child: Child) -> list[Any]:
-    value = until.resolve(scope_of(to_plain(child.data)))
+def _met(until: Prepared, ctx: StepContext, child: Child) -> list[Any]:
+    """What `until` sees: what the loop sees, and what this pass gave."""
+    own = {key: value for key, value in to_plain(child.data).items() if key.startswith(STEP) or key == INDEX}
+    value = until.resolve(scope_of({**ctx.values, **own}))
     return [bool(value), to_plain(value)]
 
 
-def _down(ctx: StepContext, body: Body) -> dict[str, Any]:
+def _down(ctx: StepContext, body: Body) -> tuple[dict[str, Any], Beside]:
     return handed_down(ctx.values, body.inputs, body.outer)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from detent.engine.beside import set_aside
 from detent.engine.context import StepContext
 from detent.engine.dispatch import FORCE, PATH, STEPS
 from detent.engine.step import Step
@@ -37,10 +38,12 @@ def subworkflow_step(seat: Seat, home: Home, names: frozenset[str]) -> Step:
         if own_secrets:
             marks |= await ctx.once(f"marks/{spec.name}", lambda: marks_for(own_secrets))
         inputs = marked(coerce(declared, said, environ=home.environ), marks)
-        data = {INPUTS: {**inputs, **handed}, **({SECRETS: marks} if marks else {})}
+        data, beside = set_aside(
+            {INPUTS: {**inputs, **handed}, **({SECRETS: marks} if marks else {})}, INPUTS
+        )
         own = own_steps(ctx, names)
         child = await ctx.child(
-            child_spec.name, data, key=spec.name,
+            child_spec.name, data, key=spec.name, beside=beside,
             config={
                 PATH: ctx.step_path, **({STEPS: own} if own else {}),
                 **({FORCE: True} if switched_off(inputs) else {}),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from detent.engine.context import StepContext
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 USUAL_RETRIES = 3
 """Runs after the first where something mends in between and the file does not say."""
 WAITS = RetryPolicy(max_attempts=1000, wait_min=1.0, wait_max=60.0)
+MOST_LINES, LONGEST_LINE = 20, 300
+"""Of what the command of a stage that failed said, these are told at once; the rest is in the journal."""
 PASSED, FAILED, SKIPPED, NOT_RUN = "passed", "failed", "skipped", "not_run"
 
 
@@ -57,7 +58,8 @@ def validate_step(seat: Seat, home: Home, mending: Body | None) -> Step:
         }  # fmt: skip
         if not success and spec.must_pass:
             why = f"{', '.join(failed)} failed" if failed else "nothing was validated: no stage has a command"
-            raise ValidationFailed(spec.name, f"{why} after {attempt + 1} runs." if failed else f"{why}.")
+            runs = f" after {attempt + 1} runs" if attempt else ""
+            raise ValidationFailed(spec.name, f"{why}{runs}." if failed else f"{why}.")
         # An outcome, since a mapping that says it did not succeed would fail the step.
         return Outcome(set={key_of(seat.owner): finished(output, seat.ran)})
 
@@ -80,25 +82,46 @@ async def _run(ctx: StepContext, home: Home, stages: Sequence[str], attempt: int
                 ctx.emit(f"Stage '{name}' has no command and is skipped.", "warning")
             continue
         # Kept once it is through; one under way in a crash is run again.
-        got: Mapping[str, Any] = await ctx.once(
-            f"stage/{attempt}/{number}/{name}", partial(_said_by, stage, marks, home)
-        )
+        ask = _Asked(stage, marks, home)
+        got: Mapping[str, Any] = await ctx.once(f"stage/{attempt}/{number}/{name}", ask)
         failed = got["exit_code"] != 0
+        if failed and ask.asked:
+            ctx.emit(_told(name, attempt, got), "error")
         results.append({"name": name, "status": FAILED if failed else PASSED, **got})
     return results
 
 
-async def _said_by(stage: ValidationStage, marks: Mapping[str, str], home: Home) -> Mapping[str, Any]:
-    """What a stage's command gave; a command sees the environment, and so the values of secrets."""
-    said: Mapping[str, Any] = hidden(dict(await home.ports.run_stage(stage)), marks, home.environ)
-    return said
+class _Asked:
+    """Runs a stage's command, and remembers that it was run here and now, not in an earlier life."""
+
+    def __init__(self, stage: ValidationStage, marks: Mapping[str, str], home: Home) -> None:
+        self.stage, self.marks, self.home = stage, marks, home
+        self.asked = False
+
+    async def __call__(self) -> Mapping[str, Any]:
+        """What the command gave; it sees the environment, and so the values of secrets."""
+        self.asked = True
+        got = dict(await self.home.ports.run_stage(self.stage))
+        said: Mapping[str, Any] = hidden(got, self.marks, self.home.environ)
+        return said
+
+
+def _told(name: str, attempt: int, got: Mapping[str, Any]) -> str:
+    """That a stage failed, and the last lines of what its command said, which is where checks sum up."""
+    again = f" in run {attempt + 1}" if attempt else ""
+    said = f"Stage '{name}' failed{again} (exit code {got['exit_code']})"
+    lines = [line.rstrip()[:LONGEST_LINE] for line in str(got["output"]).strip("\n").split("\n")]
+    left = len(lines) - MOST_LINES
+    lines = [f"… {left} more before", *lines[-MOST_LINES:]] if left > 0 else lines
+    return "\n".join([f"{said}:", *lines]) if any(lines) else f"{said}."
 
 
 async def _mend(ctx: StepContext, spec: ValidateStep, mending: Body, attempt: int) -> None:
     """Run `on_failure` as a child run of this attempt."""
     own = own_steps(ctx, mending.names)
+    data, beside = handed_down(ctx.values, mending.inputs, mending.outer)
     child = await ctx.child(
-        mending.flow, handed_down(ctx.values, mending.inputs, mending.outer), key=f"{spec.name}[{attempt}]",
+        mending.flow, data, key=f"{spec.name}[{attempt}]", beside=beside,
         config={PATH: f"{ctx.step_path}/[{attempt}]", **({STEPS: own} if own else {})},
     )  # fmt: skip
     if not child.ok:

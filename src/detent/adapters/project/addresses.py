@@ -1,0 +1,154 @@
+"""Which addresses of the network a workflow may fetch from: public ones, and others the settings allow.
+
+A workflow's file, its inputs or a server that redirects could otherwise have this machine read what only it
+can reach: its own services, the neighbours in its network, the keys a cloud gives to its machines. Names are
+looked up here, once, and the connection is made to what was found, so that a name cannot mean one thing when
+it is judged and another when it is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from detent.engine.step import Transient
+from detent.engine.tools import ToolError
+
+SETTING = "workflow.allow_private"
+"""Where a project says which private addresses may be fetched from."""
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Lookup = Callable[[str, int], Awaitable[list[str]]]
+"""From a host and a port to its addresses."""
+
+_SERVED_INSIDE = frozenset({ipaddress.ip_address("168.63.129.16")})
+"""Public by number, but answered by the cloud a machine stands in."""
+_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
+"""IPv6 addresses whose end is the IPv4 address that is reached."""
+
+
+async def looked_up(host: str, port: int) -> list[str]:
+    """The addresses of a host, as the system finds them."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(one[4][0]) for one in found))
+
+
+class Reach:
+    """What may be fetched from."""
+
+    def __init__(self, allowed: bool | Iterable[str] = False, lookup: Lookup = looked_up) -> None:
+        """`allowed` names private hosts, addresses and networks, or is true for all of them."""
+        self._all = allowed is True
+        said = () if isinstance(allowed, bool) else tuple(allowed)
+        networks = [(one, network_of(one)) for one in said]
+        self._networks = [network for _, network in networks if network is not None]
+        self._hosts = {one.lower().rstrip(".") for one, network in networks if network is None}
+        self._lookup = lookup
+
+    async def addresses(self, url: str) -> list[str] | None:
+        """The addresses to connect to; None where a proxy is asked, which finds them itself.
+
+        `ToolError` for a private one that is not allowed.
+        """
+        parts = urlsplit(url)
+        host = str(parts.hostname)
+        proxied = not is_here(host) and _has_proxy(parts)
+        try:
+            found = await self._lookup(host, parts.port or (443 if parts.scheme == "https" else 80))
+        except (OSError, UnicodeError):
+            if proxied:
+                return None
+            raise Transient(f"'{host}' cannot be reached: it has no address.") from None
+        for one in found:
+            self._judge(host, one)
+        return None if proxied else found
+
+    def _judge(self, host: str, said: str) -> None:
+        address = _address(said)
+        if self._all or not is_private(address) or host.lower().rstrip(".") in self._hosts:
+            return
+        if any(one in network for network in self._networks for one in _meant(address)):
+            return
+        at = f"'{host}' is" if host.strip("[]") == said else f"'{host}' is at {said},"
+        raise ToolError(
+            "private",
+            f"{at} a private address, which workflows do not fetch from by themselves. To allow it, list it "
+            f"in the project's settings: `{SETTING}: [{host}]`.",
+        )
+
+
+def is_private(address: Address) -> bool:
+    """Whether an address is one of this machine, its network or the cloud it stands in, or of nobody."""
+    return any(
+        not one.is_global or one.is_multicast or one.is_reserved or one in _SERVED_INSIDE
+        for one in _meant(address)
+    )
+
+
+def network_of(said: str) -> Network | None:
+    """The network a text means; None when it is the name of a host."""
+    try:
+        return ipaddress.ip_network(said.strip("[]"), strict=False)
+    except ValueError:
+        return None
+
+
+def _address(said: str) -> Address:
+    return ipaddress.ip_address(said.partition("%")[0])  # without the interface it is reached by
+
+
+def _meant(address: Address) -> list[Address]:
+    """The addresses that one stands for: itself, and those of the older kind that are inside it."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return [address]
+    if address.ipv4_mapped is not None:
+        return [address.ipv4_mapped]  # another way to write it
+    if address in _TRANSLATED:
+        return [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
+    inside = [address.sixtofour, *(address.teredo or ())]
+    return [address, *(one for one in inside if one is not None)]
+
+
+def is_here(host: str) -> bool:
+    """Whether a host is this machine by its name or number, for which no proxy is asked."""
+    try:
+        return _address(host).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".").rpartition(".")[2] == "localhost"
+
+
+def _has_proxy(parts: SplitResult) -> bool:
+    """Whether the environment names a proxy for an address."""
+    from urllib.request import getproxies, proxy_bypass
+
+    there = getproxies()
+    asked = parts.netloc.rpartition("@")[2]
+    return bool(there.get(parts.scheme) or there.get("all")) and not proxy_bypass(asked)
+
+
+def pinned(addresses: list[str]) -> Any:
+    """A transport for httpx that connects to these addresses, in turn; certificates are those of the name."""
+    import httpx
+
+    class Pinned(httpx.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            url = request.url
+            named = {**request.extensions, "sni_hostname": url.raw_host.decode("ascii")}
+            for left, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
+                there = httpx.Request(
+                    request.method, url.copy_with(host=address), headers=request.headers,
+                    stream=request.stream, extensions=named,
+                )  # fmt: skip
+                try:
+                    return await super().handle_async_request(there)
+                except (httpx.ConnectError, httpx.ConnectTimeout):
+                    if not left:
+                        raise
+            raise httpx.ConnectError("It has no address.")
+
+    return Pinned()

@@ -1,0 +1,83 @@
+"""Values handed to child runs that lie beside the journals: kept once, however many runs are handed them.
+
+A run's data says under one key which of its values these are; only flows whose data nobody outside writes
+have such a key. Whoever reads the run's `whole` data sees them in their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from detent.engine.context import blob_of, kept_beside
+from detent.kernel.errors import ConfigurationError
+from detent.kernel.plain import decode, encode
+
+if TYPE_CHECKING:
+    from detent.engine.ports import Blob
+    from detent.kernel.run import Run
+
+SHORT = 1000
+"""Characters up to which every run writes a value down itself."""
+
+Fetch = Callable[[str], Awaitable[bytes | None]]
+"""Gives what is kept under a hash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Long values of some data, by their key in it and their name there."""
+
+    values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    refs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """How data refers to them."""
+    blobs: tuple[Blob, ...] = ()
+
+    def shown(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The keys of some data that these belong to, whole."""
+        return {key: {**(data.get(key) or {}), **names} for key, names in self.values.items()}
+
+
+NOTHING = Beside()
+
+
+def set_aside(data: Mapping[str, Any], *keys: str) -> tuple[dict[str, Any], Beside]:
+    """Data without the long values in the mappings at some of its keys, and those."""
+    short = dict(data)
+    values: dict[str, dict[str, Any]] = {}
+    refs: dict[str, dict[str, Any]] = {}
+    blobs: dict[str, Blob] = {}
+    for key in keys:
+        for name, value in (data.get(key) or {}).items():
+            if not _may_be_long(value) or len(text := encode(value)) <= SHORT:
+                continue
+            blob = blob_of(text)
+            blobs[blob.hash] = blob
+            values.setdefault(key, {})[name] = value
+            refs.setdefault(key, {})[name] = kept_beside(blob.body)
+        if key in values:
+            short[key] = {name: value for name, value in data[key].items() if name not in values[key]}
+    return (short, Beside(values, refs, tuple(blobs.values()))) if values else (short, NOTHING)
+
+
+def _may_be_long(value: Any) -> bool:
+    return len(value) > SHORT if isinstance(value, str) else isinstance(value, Mapping | list | tuple)
+
+
+async def looked_beside(under: str | None, run: Run, fetch: Fetch) -> Mapping[str, Any]:
+    """What of a run's data lies beside its journal, by key, as `Run.beside` has it.
+
+    `under` is the key that says so, as its flow has it.
+    """
+    said: Mapping[str, Mapping[str, Any]] = run.data.get(under, {}) if under is not None else {}
+    values: dict[str, dict[str, Any]] = {}
+    for key, names in said.items():
+        for name, reference in names.items():
+            raw = await fetch(reference["$blob"])
+            if raw is None:
+                raise ConfigurationError(
+                    f"Run {run.id} cannot go on: '{name}' of its {key} was purged. Start a new run."
+                )
+            values.setdefault(key, {})[name] = decode(raw)
+    return Beside(values).shown(run.data)

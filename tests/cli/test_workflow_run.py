@@ -7,9 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
+
+from tests.cli.conftest import PATIENCE
 
 SHOP = '''
 """Actions of a small shop: everything it does is a line in a file."""
@@ -454,14 +457,13 @@ def test_a_second_process_leaves_a_run_under_way_alone(detent, folder, spawn):
 def test_two_processes_that_begin_at_once_begin_one_run(detent, folder, spawn):
     (folder / "wait-two you").touch()
     both = [spawn("workflow", "run", "line"), spawn("workflow", "run", "line")]
-    done = threading.Event()
-    for _ in range(1500):
-        if any(process.process.poll() is not None for process in both):
-            break
-        done.wait(0.02)
+    deadline = time.monotonic() + PATIENCE
+    while all(process.process.poll() is None for process in both):
+        assert time.monotonic() < deadline, "neither gave way to the other"
+        time.sleep(0.02)
     (folder / "wait-two you").unlink()
-    codes = sorted(process.result().code for process in both)
-    assert codes == [0, 1]
+    said = [process.result() for process in both]
+    assert sorted(one.code for one in said) == [0, 1], said
     assert log(folder) == ["+one you", "+two you"]
     assert len(detent("runs", "--json").json["runs"]) == 1
 

@@ -736,6 +736,8 @@ def test_a_private_address_is_fetched_from_once_the_settings_allow_it(detent, fo
             'outputs: {t: "${{ steps.get.output.text }}"}\n',
             "fetch",
         )
+        assert "inside" in detent("workflow", "run", "fetch").out
+        (folder / "detent.yaml").write_text("workflow: {allow_private: false}\n")
         refused = detent("workflow", "run", "fetch")
         assert refused.code == 1
         assert "'localhost' is at 127.0.0.1, a private address" in refused.out

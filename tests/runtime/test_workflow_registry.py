@@ -108,7 +108,7 @@ def test_a_notice_file_starts_from_the_folder_of_the_file_that_names_it(tmp_path
 
 @pytest.mark.parametrize(
     ("said", "read"),
-    [("true", True), ("false", False), ("localhost", ("localhost",)),
+    [("", None), ("true", True), ("false", False), ("localhost", ("localhost",)),
      ("[localhost, 10.0.0.0/8, '::1']", ("localhost", "10.0.0.0/8", "::1")), ("[]", ())],
 )  # fmt: skip
 def test_what_may_be_fetched_from_though_it_is_private(tmp_path, said, read):
@@ -139,7 +139,7 @@ notify:
     words = "takes a program and its arguments"
     assert [problem.removeprefix("detent.yaml, line ") for problem in caught.value.problems] == [
         "1: 'workflow.max_parallel' takes a whole number of 1 or more.",
-        "1: 'workflow.allow_private' takes true, or a list of hosts, addresses and networks, such as "
+        "1: 'workflow.allow_private' takes true, false, or a list of hosts, addresses and networks, such as "
         "[localhost, 10.1.0.0/16].",
         "4: 'validation.stages.format.timeout' takes seconds from 30 to 600.",
         f"5: 'validation.stages.lint.command' {words}; it is empty.",

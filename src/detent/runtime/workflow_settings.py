@@ -48,8 +48,11 @@ class WorkflowSettings:
 
     max_parallel: int = MAX_PARALLEL
     """Iterations and steps side by side, where a loop has no bound of its own."""
-    allow_private: bool | tuple[str, ...] = False
-    """Hosts, addresses and networks that may be fetched from though they are not public; true: all."""
+    allow_private: bool | tuple[str, ...] | None = None
+    """Hosts, addresses and networks that may be fetched from though they are not public; true: all.
+
+    None: this machine, where a step itself asks for it.
+    """
     stages: Mapping[str, StageSettings] = field(default_factory=dict)
     notify_folder: Path | None = None
     """Where notices are written; None: wherever the tool keeps them."""
@@ -105,17 +108,18 @@ class _Reading:
             return MAX_PARALLEL
         return said
 
-    def allow_private(self) -> bool | tuple[str, ...]:
+    def allow_private(self) -> bool | tuple[str, ...] | None:
         said = self.workflow.get("allow_private")
         if said is None or isinstance(said, bool):
-            return bool(said)
+            return said
         listed = [said] if isinstance(said, str) else said
         if not isinstance(listed, list) or not all(
             isinstance(one, str) and _HOST.fullmatch(one) for one in listed
         ):
             self._wrong(
                 ("workflow", "allow_private"),
-                "takes true, or a list of hosts, addresses and networks, such as [localhost, 10.1.0.0/16]",
+                "takes true, false, or a list of hosts, addresses and networks, such as "
+                "[localhost, 10.1.0.0/16]",
             )
             return False
         return tuple(listed)

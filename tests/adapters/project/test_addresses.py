@@ -103,7 +103,7 @@ async def test_private_addresses_are_refused_however_they_are_written(tmp_path: 
     """A name is as good as what it stands for, and one private address among public ones is too many."""
     lookup = names(intranet_example="192.168.7.7", both_example=["93.184.215.14", "10.0.0.9"])
     with pytest.raises(ToolError) as caught:
-        await web(tmp_path, Reach(lookup=lookup)).fetch(url)
+        await web(tmp_path, Reach(False, lookup)).fetch(url)
     assert caught.value.code == "private"
     assert "workflow.allow_private: [" in str(caught.value)
     assert "hunter2" not in str(caught.value)
@@ -124,6 +124,32 @@ async def test_what_the_settings_allow_is_fetched(tmp_path: Path, allowed: bool 
         there = web(tmp_path, Reach(allowed, names(here_example="127.0.0.1")))
         assert (await there.fetch(f"http://here.example:{port}/"))["text"] == "inside"
     assert heard == [f"here.example:{port}"]
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+async def test_this_machine_is_fetched_from_where_a_step_asks_for_it(tmp_path: Path, host: str) -> None:
+    """Unless the settings say otherwise; it may lead to itself."""
+
+    def answer(path: str, headers: dict[str, str]) -> bytes:
+        return to("/home") if path == "/" else ok("inside")
+
+    async with served(answer) as port:
+        assert (await web(tmp_path, Reach()).fetch(f"http://{host}:{port}/"))["text"] == "inside"
+        for allowed in (False, ["10.0.0.0/8"]):
+            with pytest.raises(ToolError, match="private"):
+                await web(tmp_path, Reach(allowed)).fetch(f"http://{host}:{port}/")
+
+
+async def test_what_a_step_asks_for_does_not_lead_to_this_machine_by_itself(tmp_path: Path) -> None:
+    """Neither by a redirect nor by a name that only looks like it."""
+    async with served(lambda *_: ok("inside")) as port:
+        moved = served(lambda *_: to(f"http://localhost:{port}/"))
+        async with moved as first:
+            with pytest.raises(ToolError, match="private"):
+                await web(tmp_path, Reach()).fetch(f"http://127.0.0.1:{first}/")
+        there = web(tmp_path, Reach(lookup=names(printer_localhost="10.0.0.7")))
+        with pytest.raises(ToolError, match=r"at 10\.0\.0\.7"):
+            await there.fetch("http://printer.localhost/")
 
 
 async def test_a_redirect_to_a_private_address_is_not_followed(tmp_path: Path) -> None:

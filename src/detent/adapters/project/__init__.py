@@ -22,7 +22,7 @@ def project_tools(
     blobs: Blobs | None = None,
     webhook: str | None = None,
     notices: Path | None = None,
-    allow_private: bool | Iterable[str] = False,
+    allow_private: bool | Iterable[str] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> list[Tool]:
     """Every tool of a project.
@@ -30,7 +30,8 @@ def project_tools(
     `state` is the folder for backups, spools, notices and footprints; `protected` are further places that are
     not for actions (the store). `blobs` gives what steps have kept beside the journal: `store.blob`.
     `webhook` is where `notify.send` posts to. `allow_private` are hosts and networks that are not public and
-    may be fetched from all the same; true for all.
+    may be fetched from all the same; true for all, false for none, None for this machine where a step names
+    it.
     """
     from detent.adapters.project.addresses import Reach
     from detent.adapters.project.backups import Backups

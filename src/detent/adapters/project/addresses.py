@@ -1,4 +1,5 @@
-"""Which addresses of the network a workflow may fetch from: public ones, and others the settings allow.
+"""Which addresses of the network a workflow may fetch from: public ones, this machine when it is asked for by
+name, and others the settings allow.
 
 A workflow's file, its inputs or a server that redirects could otherwise have this machine read what only it
 can reach: its own services, the neighbours in its network, the keys a cloud gives to its machines. Names are
@@ -41,19 +42,24 @@ async def looked_up(host: str, port: int) -> list[str]:
 class Reach:
     """What may be fetched from."""
 
-    def __init__(self, allowed: bool | Iterable[str] = False, lookup: Lookup = looked_up) -> None:
-        """`allowed` names private hosts, addresses and networks, or is true for all of them."""
+    def __init__(self, allowed: bool | Iterable[str] | None = None, lookup: Lookup = looked_up) -> None:
+        """`allowed` names private hosts, addresses and networks, or is true for all of them, false for none.
+
+        Nothing said allows this machine where a step itself asks for it, and nothing else.
+        """
         self._all = allowed is True
-        said = () if isinstance(allowed, bool) else tuple(allowed)
+        self._asked_for = allowed is None
+        said = () if allowed is None or isinstance(allowed, bool) else tuple(allowed)
         networks = [(one, network_of(one)) for one in said]
         self._networks = [network for _, network in networks if network is not None]
         self._hosts = {one.lower().rstrip(".") for one, network in networks if network is None}
         self._lookup = lookup
 
-    async def addresses(self, url: str) -> list[str] | None:
+    async def addresses(self, url: str, asked_for: str) -> list[str] | None:
         """The addresses to connect to; None where a proxy is asked, which finds them itself.
 
-        `ToolError` for a private one that is not allowed.
+        `asked_for` is the host a step has named, where that has led here. `ToolError` for a private address
+        that is not allowed.
         """
         parts = urlsplit(url)
         host = str(parts.hostname)
@@ -64,8 +70,10 @@ class Reach:
             if proxied:
                 return None
             raise Transient(f"'{host}' cannot be reached: it has no address.") from None
+        here = self._asked_for and host == asked_for and is_here(host)
         for one in found:
-            self._judge(host, one)
+            if not (here and _address(one).is_loopback):
+                self._judge(host, one)
         return None if proxied else found
 
     def _judge(self, host: str, said: str) -> None:

@@ -93,8 +93,9 @@ class Web:
     ) -> tuple[int, dict[str, str], str | None]:
         """The first answer that is no redirect; every address on the way must be within reach."""
         httpx = _httpx()
+        asked_for = str(urlsplit(url).hostname)
         for _ in range(MOST_REDIRECTS + 1):
-            addresses = await self._reach.addresses(url)
+            addresses = await self._reach.addresses(url, asked_for)
             way = None if addresses is None else pinned(addresses)
             async with (
                 httpx.AsyncClient(timeout=timeout, follow_redirects=False, transport=way) as client,

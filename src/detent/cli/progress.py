@@ -7,45 +7,29 @@ from collections import Counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from detent.cli.live import LiveLines
 from detent.cli.output import STATUS_COLOURS, clean, cut, is_terminal, paint, say, status, width
 from detent.insight.words import span
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
     from detent.engine.executor import AgentStreamChunk
     from detent.kernel.entries import Entry
     from detent.kernel.machine import Machine
 
 
-class StepLines:
+class StepLines(LiveLines):
     """A line for every step of one run, as it is committed; on a terminal also what is under way."""
 
     def __init__(self, run_id: str | None = None, machine: Machine[Any] | None = None) -> None:
+        super().__init__()
         self.run_id = run_id
         """The run to show; None shows the first one told about."""
         self._widest = (
             max((width(machine.named(state)) for state in machine.states), default=0) if machine else 12
         )
-        self._console: Console | None = None
-        self._status: Any = None
         self._writing = ("", "")
-
-    def __enter__(self) -> StepLines:
-        if is_terminal():
-            from rich.console import Console
-
-            self._console = Console(highlight=False, markup=False, emoji=False)
-            self._status = self._console.status("", spinner="dots", spinner_style="cyan")
-            self._status.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
 
     def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
         """Show an entry of the run, if it is one people want to see."""
@@ -55,32 +39,20 @@ class StepLines:
             return
         line = step_line(entry, self._widest)
         if line is not None:
-            self._print(line)
+            self.print(line)
         doing = under_way(entry)
-        if self._status is not None and doing is not None:
-            from rich.text import Text
-
-            self._status.update(Text(clean(doing), style="dim"))
+        if doing is not None:
+            self.show_under_way(doing)
 
     def on_stream(self, run_id: str, flow: str, step: str, chunk: AgentStreamChunk) -> None:
         """Show the end of what an agent is writing, beside the step under way."""
-        if self._status is None or (self.run_id is not None and run_id != self.run_id):
+        if not self.is_live or (self.run_id is not None and run_id != self.run_id):
             return
-        from rich.text import Text
-
         if step != self._writing[0] or chunk.chunk_type == "thinking":
             self._writing = (step, "")
         self._writing = (step, (self._writing[1] + chunk.text)[-400:])
         shown = " ".join(clean(self._writing[1]).split())[-60:]
-        self._status.update(Text(f"{clean(step)}  {shown}", style="dim"))
-
-    def _print(self, line: str) -> None:
-        if self._console is None:
-            say(line)
-            return
-        from rich.text import Text
-
-        self._console.print(Text.from_ansi(line), no_wrap=True, overflow="ellipsis", crop=True)
+        self.show_under_way(f"{step}  {shown}")
 
 
 def under_way(entry: Entry) -> str | None:

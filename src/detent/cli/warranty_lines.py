@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from detent.cli.output import clean, is_terminal, paint, say, status, width
+from detent.cli.live import LiveLines
+from detent.cli.output import clean, paint, status, width
 from detent.cli.progress import step_line, under_way
 
 if TYPE_CHECKING:
@@ -32,10 +32,11 @@ COLOURS = {
 }  # fmt: skip
 
 
-class MailLines:
+class MailLines(LiveLines):
     """Prints what is done about mails. On a terminal it also shows what is under way."""
 
     def __init__(self, *, steps: bool = False, effects: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
         self.labels: dict[tuple[str, str], str] = {}
         """Reasons of edges, as the step files have them."""
         self.widest = 12
@@ -43,31 +44,13 @@ class MailLines:
         self._effects = effects
         """Effects that were only shown, by run."""
         self._at: dict[str, str] = {}
-        self._console: Any = None
-        self._status: Any = None
-
-    def __enter__(self) -> MailLines:
-        if is_terminal():
-            from rich.console import Console
-
-            self._console = Console(highlight=False, markup=False, emoji=False)
-            self._status = self._console.status("", spinner="dots", spinner_style="cyan")
-            self._status.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
 
     def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
         """Follow a run."""
         from detent.apps.warranty.events import short
 
         if self._steps and (line := step_line(entry, self.widest)) is not None:
-            self._print(f"  {line}")
+            self.print(f"  {line}")
         doing = under_way(entry)
         if doing is None:
             return
@@ -75,11 +58,10 @@ class MailLines:
             self._at[run_id] = short(doing)
         else:
             self._at.pop(run_id, None)
-        if self._status is not None:
-            from rich.text import Text
-
-            shown = "   ".join(f"{key.split('-')[1]} {at}" for key, at in list(self._at.items())[:4])
-            self._status.update(Text(clean(shown), style="dim"))
+        if self.is_live:
+            self.show_under_way(
+                "   ".join(f"{key.split('-')[1]} {at}" for key, at in list(self._at.items())[:4])
+            )
 
     def told(self, told: Told) -> None:
         """Print what became of a mail."""
@@ -92,14 +74,14 @@ class MailLines:
             reason = told.reason or ""
             if told.what == "waiting" and reason.startswith("effect:"):
                 reason = "for a person: nobody knows whether an effect happened"
-            self._print(f"  {told.mail_key}  {painted}{gap} {clean(reason)}".rstrip())
+            self.print(f"  {told.mail_key}  {painted}{gap} {clean(reason)}".rstrip())
             return
         path = path_of([step.removesuffix("-scenario") for step in result.step_sequence])
         words = self.words(told)
         line = f"  {told.mail_key}  {path}{' ' * max(1, PATH - width(path))} "
         took = f"{round(result.processing_time_ms):>6} ms"
         words = words + " " * max(0, WORDS - width(words))
-        self._print(f"{line}{status(result.status.value, words)} {took}")
+        self.print(f"{line}{status(result.status.value, words)} {took}")
         for tool, args in (self._effects or {}).get(told.run_id or "", ()):
             self._show(tool, args)
 
@@ -130,20 +112,12 @@ class MailLines:
 
     def _show(self, tool: str, args: Mapping[str, Any]) -> None:
         if tool == "send_email":
-            self._print(f"      would send to {clean(args['to'])}: {clean(args['subject'])}")
+            self.print(f"      would send to {clean(args['to'])}: {clean(args['subject'])}")
             for line in str(args["body"]).splitlines():
-                self._print(paint(f"        {clean(line)}".rstrip(), dim=True))
+                self.print(paint(f"        {clean(line)}".rstrip(), dim=True))
         else:
             said = ", ".join(f"{name}: {clean(value)}" for name, value in args.items() if value is not None)
-            self._print(f"      would {tool.replace('_', ' a ')}: {said}")
-
-    def _print(self, line: str) -> None:
-        if self._console is None:
-            say(line)
-            return
-        from rich.text import Text
-
-        self._console.print(Text.from_ansi(line), no_wrap=True, overflow="ellipsis", crop=True)
+            self.print(f"      would {tool.replace('_', ' a ')}: {said}")
 
 
 def told_plain(told: Told) -> dict[str, Any]:

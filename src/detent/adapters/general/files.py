@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from detent.adapters.disk import sync_folder
 from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
 
 LARGEST = 10 * 1024 * 1024
@@ -99,7 +100,7 @@ class Files:
                 temporary.replace(place)
             elif not _named(temporary, place) and _content(place) != raw:  # somebody was quicker
                 raise _taken(path)
-            _sync(place.parent)
+            sync_folder(place.parent)
         except OSError as error:
             raise ToolError(
                 "not_written", f"{_told(path)} cannot be written ({error.strerror}).",
@@ -195,14 +196,3 @@ def _named(temporary: Path, place: Path) -> bool:
             return False
         temporary.replace(place)
     return True
-
-
-def _sync(folder: Path) -> None:
-    """Make the new name survive a power cut, where folders can be synced."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from detent.adapters.disk import sync_folder
 from detent.adapters.mail.departures import Receipt, message_id_of
 from detent.engine.tools import NOT_DONE, ToolError
 from detent.kernel.errors import ConfigurationError
@@ -83,7 +84,7 @@ class Outbox:
             ) from error
         try:
             _place(temporary, path)
-            _sync(path.parent)
+            sync_folder(path.parent)
         finally:
             _remove(temporary)
 
@@ -107,17 +108,6 @@ def _place(temporary: Path, path: Path) -> None:
         pass
     except OSError:  # a file system without links
         temporary.replace(path)
-
-
-def _sync(folder: Path) -> None:
-    """Make the new name survive a power cut, where folders can be synced."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _remove(path: Path) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from detent.adapters.disk import sync_folder
 from detent.engine.tools import ToolError
 
 OWN_FOLDER = ".detent"
@@ -147,7 +148,7 @@ class Project:
                 temporary.chmod(mode)
             temporary.replace(place)
             with contextlib.suppress(OSError):  # it is there, whether or not its folder can be synced
-                sync(place.parent)
+                sync_folder(place.parent)
         except OSError as error:
             raise ToolError(
                 "not_written", f"{told(place.name)} cannot be written ({error.strerror}).",
@@ -179,17 +180,6 @@ def _all(file: BinaryIO, raw: bytes) -> None:
 def open_new(path: Path) -> BinaryIO:
     """A file that was not there, for writing, with the rights new files get."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb")
-
-
-def sync(folder: Path) -> None:
-    """Make a new name survive a power cut, where folders can be synced."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def fingerprint(path: Path) -> tuple[int, str]:

@@ -53,7 +53,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 def test_nothing_said_is_eight_side_by_side_and_four_stages_without_a_command(tmp_path):
     said = WorkflowSettings.read(settings_of(tmp_path))
-    assert said == WorkflowSettings(8, False, {}, None, None)
+    assert said == WorkflowSettings(8, None, {}, None, None)
     stages = registry_of(tmp_path).stages
     assert [(one.name, one.command, one.timeout) for one in stages][:4] == [
         ("format", None, 300.0),

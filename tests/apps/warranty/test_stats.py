@@ -145,6 +145,19 @@ class TestByHand:
         assert found.ends["graceful-degradation"] == status[Status.DEGRADED]
         assert all(one.run in {result.run_id for result in results} for one in found.troubles)
 
+    async def test_runs_that_were_flagged_are_told_though_they_succeeded(self, tmp_path):
+        """A registry that did not answer leaves a mail answered and nobody wiser."""
+        async with mailbox(tmp_path, faults={"check_warranty": [SLOW] * 3}) as box:
+            flagged = await box.orchestrate(usual("valid"))
+            await box.orchestrate(usual("valid"))
+            stats = await mailbox_stats(box.engine.store)
+            shown = page(stats, now=0.0)
+        assert tuple(flagged.flags) == ("warranty_check_failed",)
+        assert stats.flags == (("warranty_check_failed", 1, flagged.run_id),)
+        assert stats.troubles == ()
+        assert f"  warranty_check_failed  1  {flagged.run_id}" in stats.lines()
+        assert flagged.run_id in shown
+
     async def test_a_run_that_goes_in_circles_fails_at_the_step_it_did_not_begin(self, tmp_path):
         """W-62."""
         async with mailbox(tmp_path, {"orchestration": {"max_steps": 2}}) as box:

@@ -76,6 +76,15 @@ class Trouble(NamedTuple):
     """One of them, the latest."""
 
 
+class Flagged(NamedTuple):
+    """Runs that were given a flag on their way: they went on, and somebody may want to look."""
+
+    flag: str
+    runs: int
+    run: str
+    """One of them, the latest."""
+
+
 @dataclass(frozen=True, slots=True)
 class MailboxStats:
     """What all runs add up to."""
@@ -90,6 +99,8 @@ class MailboxStats:
     """Where runs fail, the most frequent first."""
     legacy: Mapping[str, int] = field(default_factory=dict)
     """Runs of legacy mode by how they ended."""
+    flags: tuple[Flagged, ...] = ()
+    """The most frequent first."""
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -100,6 +111,7 @@ class MailboxStats:
             "ends": dict(self.ends),
             "troubles": [one._asdict() for one in self.troubles],
             "legacy": dict(self.legacy),
+            "flags": [one._asdict() for one in self.flags],
         }
 
     def lines(self) -> list[str]:
@@ -148,6 +160,8 @@ class _Sums:
     ends: Counter[str] = field(default_factory=Counter)
     troubles: Counter[tuple[str, str]] = field(default_factory=Counter)
     latest: dict[tuple[str, str], str] = field(default_factory=dict)
+    flags: Counter[str] = field(default_factory=Counter)
+    flagged: dict[str, str] = field(default_factory=dict)
 
     def add(self, row: RunRow, entries: Sequence[Entry]) -> None:
         done = visits(entries)
@@ -170,6 +184,9 @@ class _Sums:
             self._step(place[0]).failures[place[1]] += 1
             self.troubles[place] += 1
             self.latest.setdefault(place, row.id)  # rows come newest first
+        for flag in _flags(entries):
+            self.flags[flag] += 1
+            self.flagged.setdefault(flag, row.id)
 
     def _step(self, name: str) -> _StepSums:
         found = self.steps.get(name)
@@ -193,6 +210,7 @@ class _Sums:
                 Trouble(*place, number, self.latest[place]) for place, number in self.troubles.most_common()
             ),
             dict(legacy.most_common()),
+            tuple(Flagged(flag, number, self.flagged[flag]) for flag, number in self.flags.most_common()),
         )  # fmt: skip
 
 
@@ -201,6 +219,18 @@ def _copied(entries: Sequence[Entry]) -> int:
     started = entries[0].body if entries else None
     origin = started.forked_from if isinstance(started, Started) else None
     return len(visits(entries[: int(origin["seq"])])) if origin else 0
+
+
+def _flags(entries: Sequence[Entry]) -> set[str]:
+    """Flags a run was given, with its mail or by a step."""
+    found: set[str] = set()
+    for entry in entries:
+        body = entry.body
+        if isinstance(body, Started):
+            found.update(body.data.get("flags") or ())
+        elif isinstance(body, Moved):
+            found.update(body.append.get("flags") or ())
+    return found
 
 
 def _end(row: RunRow) -> str:
@@ -242,6 +272,9 @@ def _lines(found: MailboxStats) -> list[str]:
     if found.troubles:
         told = [(f"  {one.step}", one.reason, f"{one.count:,}", one.run) for one in found.troubles]
         lines += ["", "where runs fail", *columns(told, frozenset({2}))]
+    if found.flags:
+        flagged = [(f"  {one.flag}", f"{one.runs:,}", one.run) for one in found.flags]
+        lines += ["", "flagged, with the latest run", *columns(flagged, frozenset({1}))]
     if found.legacy:
         lines += ["", "legacy mode", *_table(found.legacy.items(), sum(found.legacy.values()))]
     return lines

@@ -36,7 +36,7 @@ def page(stats: MailboxStats, *, now: float, since: float | None = None, line: s
     if line is not None:
         parts.append(f'<p class="warn">{escape(line)}</p>')
     parts += [_steps(stats), _paths(stats), _counts("ends", "How runs ended", stats.ends)]
-    parts += [_troubles(stats), _counts("legacy", "Legacy mode", stats.legacy)]
+    parts += [_troubles(stats), _flags(stats), _counts("legacy", "Legacy mode", stats.legacy)]
     return "\n".join(part for part in parts if part) + "\n</body></html>\n"
 
 
@@ -75,6 +75,14 @@ def _troubles(stats: MailboxStats) -> str:
         for one in stats.troubles
     ]  # fmt: skip
     return _table("troubles", "Where runs fail", ("step", "reason", "#runs", "the latest"), rows)
+
+
+def _flags(stats: MailboxStats) -> str:
+    rows = [
+        [("", escape(one.flag)), ("n", f"{one.runs:,}"), ("", f"<code>{escape(one.run)}</code>")]
+        for one in stats.flags
+    ]
+    return _table("flags", "Flagged", ("flag", "#runs", "the latest"), rows)
 
 
 def _counts(name: str, title: str, counts: Mapping[str, int]) -> str:

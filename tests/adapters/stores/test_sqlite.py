@@ -115,7 +115,25 @@ async def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
 async def test_the_default_folder_is_made(tmp_path: Path) -> None:
     await made(tmp_path / ".detent" / "detent.db")
     assert (tmp_path / ".detent" / "detent.db").is_file()
-    assert (tmp_path / ".detent" / ".gitignore").read_text().endswith("\n*\n")
+
+
+async def test_git_keeps_workflows_and_no_runs_of_its_own_folder(tmp_path: Path) -> None:
+    """Whether or not the folder was there; what somebody has written about it is left alone."""
+    git = ["git", "-C", str(tmp_path)]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "b" / ".detent" / "workflows" / "more").mkdir(parents=True)
+    (tmp_path / "b" / ".detent" / "workflows" / "more" / "w.yaml").touch()
+    for name in ("a", "b"):
+        await made(tmp_path / name / ".detent" / "detent.db")
+    subprocess.run([*git, "add", "--all"], check=True)
+    listed = subprocess.run([*git, "ls-files"], check=True, capture_output=True, text=True).stdout.split()
+    assert listed == ["b/.detent/workflows/more/w.yaml"]
+    (tmp_path / "c" / ".detent").mkdir(parents=True)
+    (tmp_path / "c" / ".detent" / ".gitignore").write_text("mine\n")
+    await made(tmp_path / "c" / ".detent" / "detent.db")
+    assert (tmp_path / "c" / ".detent" / ".gitignore").read_text() == "mine\n"
 
 
 async def test_a_store_that_must_exist_is_not_made(path: Path) -> None:

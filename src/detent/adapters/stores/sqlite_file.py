@@ -13,8 +13,13 @@ from detent.kernel.errors import StoreError, StoreTooNew, StoreUnavailable
 
 APPLICATION_ID = 0x44544E54
 """Marks a file as ours (`DTNT`)."""
-NOT_KEPT = "# Made by detent: runs belong to this machine, not to the project's history.\n*\n"
-"""Keeps a folder out of git, this file included."""
+NOT_KEPT = """\
+# Made by detent: runs belong to this machine, workflows to the project.
+*
+!workflows/
+!workflows/**
+"""
+"""What git keeps of the folder that a store makes for itself; not this file."""
 
 _WHY = {
     sqlite3.SQLITE_BUSY: "is locked by another process for more than {seconds:g} seconds",
@@ -51,14 +56,8 @@ class SQLiteFile:
                 raise StoreUnavailable(
                     f"There is no store at {self.path} yet. The first `detent run` makes one."
                 )
-            if folder.name == ".detent" and not folder.exists() and folder.parent.is_dir():
-                try:
-                    folder.mkdir(exist_ok=True)
-                    (folder / ".gitignore").write_text(NOT_KEPT)
-                except OSError as error:
-                    raise StoreUnavailable(
-                        f"The folder {folder} cannot be made: {error.strerror}."
-                    ) from error
+            if folder.name == ".detent" and folder.parent.is_dir():
+                self._make_own(folder)
         if not folder.is_dir():
             raise StoreUnavailable(f"The folder {folder} for the store does not exist.")
         if self.path.is_dir():
@@ -74,6 +73,15 @@ class SQLiteFile:
                 self._migrate(connection)
         except sqlite3.Error as error:
             raise self.translate(error) from error
+
+    @staticmethod
+    def _make_own(folder: Path) -> None:
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise StoreUnavailable(f"The folder {folder} cannot be made: {error.strerror}.") from error
+        with contextlib.suppress(OSError), (folder / ".gitignore").open("x") as file:
+            file.write(NOT_KEPT)
 
     def connect(self, busy_timeout: float | None = None) -> sqlite3.Connection:
         """A connection ready for use; `busy_timeout` says how long it waits for a lock."""

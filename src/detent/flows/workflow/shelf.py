@@ -22,12 +22,12 @@ SUFFIXES = (".yaml", ".yml")
 class WorkflowNotFound(ConfigurationError):
     """No workflow goes by a name or path."""
 
-    def __init__(self, name: str, message: str, suggestions: tuple[str, ...] = ()) -> None:
+    def __init__(self, name: str, message: str, suggestions: tuple[str, ...] = (), remedy: str = "") -> None:
         self.name = name
         self.suggestions = suggestions
         """The nearest names, at most five, best first."""
         meant = ", ".join(f"'{one}'" for one in suggestions)
-        super().__init__(f"{message} Did you mean {meant}?" if meant else message)
+        super().__init__(" ".join(filter(None, [message, f"Did you mean {meant}?" if meant else "", remedy])))
 
 
 class Listed(NamedTuple):
@@ -113,8 +113,12 @@ class WorkflowShelf:
                     raise ConfigurationError(one.clash)
                 return one.file
         names = dict.fromkeys(one.name for one in listed)
-        message = f"There is no workflow '{name}'. See: detent workflow list"
-        raise WorkflowNotFound(name, message, Nearest().of(name, names))
+        own = self.levels[0][1]
+        where = f"By name they are found in {_shown(own)}, elsewhere by their path. " if own else ""
+        raise WorkflowNotFound(
+            name, f"There is no workflow '{name}'.", Nearest().of(name, names),
+            f"{where}See: detent workflow list",
+        )  # fmt: skip
 
     def load(self, path: Path) -> Read:
         """A file, read; read again only when it has changed."""

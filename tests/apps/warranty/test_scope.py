@@ -103,6 +103,22 @@ class TestScope:
         assert scope_of("", parts("three days at a festival, S/N SN48213"), words).kind == "in_scope"
         assert scope_of("", parts("for a festival and festivals"), words).kind == "in_scope"
 
+    @pytest.mark.parametrize(
+        ("complaint", "device"),
+        [
+            ("The invoice does not show our VAT number.", "The till does not show the invoice."),
+            ("There is a problem with my order status.", "There is a problem with the printer I ordered."),
+            ("The delivery is stuck in customs.", "Since delivery, paper gets stuck in the printer."),
+            ("The price list cannot be opened.", "The scale on your price list cannot be zeroed."),
+            ("Mam problem z zamówieniem.", "Mam problem z drukarką z ostatniej dostawy."),
+            ("Stary cennik nie da się otworzyć.", "Kasa z cennika: szuflada nie da się zamknąć."),
+        ],
+    )  # fmt: skip
+    def test_a_complaint_is_a_fault_only_where_a_device_is_named(self, complaint, device):
+        assert scope_of("", parts(complaint)).kind == "topic"
+        assert scope_of("", parts(device)).kind == "in_scope"
+        assert scope_of("", parts(complaint), STARTING).kind == "topic"
+
     def test_what_only_a_signature_says_sends_nobody_away(self):
         signed = "The lid squeezes my hand.\n\nRegards\nAda\nInvoice and delivery desk"
         assert scope_of("", parts(signed)).kind == "in_scope"

@@ -43,8 +43,9 @@ def scope_of(subject: str, parts: Iterable[TextPart], words: Words = WORDS) -> S
     text = spaced(f"{subject}\n{body}")
     written = spaced(f"{subject}\n{without_signature(body).strip() or body}")
     topics, hints = _by_topic(words.topic, written), _by_topic(words.topic_weak, written)
+    devices, complaints = found(words.device, text), found(words.fault_weak, text)
     hits = {
-        "fault": found(words.fault, text),
+        "fault": (*found(words.fault, text), *(complaints if devices else ())),
         "safety": found(words.safety, text),
         "warranty": found(words.warranty, text),
         "topic": tuple(entry for entries in topics.values() for entry in entries),

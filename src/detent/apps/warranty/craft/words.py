@@ -50,6 +50,10 @@ class Words:
         "nie dziala", "nie pracuje", "nie wlacza", "nie laczy", "nie wciaga", "zepsu", "uszkodz", "awari",
         "usterk", "blad", "zacina", "przeciek", "halas", "pekni", "zawyz", "gasnie", "czarny ekran",
     )  # fmt: skip
+    fault_weak: tuple[str, ...] = ()
+    """Words of complaint: a fault where the mail names a device, too."""
+    device: tuple[str, ...] = ()
+    """What can be out of order."""
     safety: tuple[str, ...] = (
         "smok", "spark", "burn", "electric shock",
         "dym", "iskr", "pali sie", "porazen",

@@ -105,8 +105,7 @@ async def test_an_input_that_looks_like_a_reference_stays_what_it_is(workshop: W
     assert ran.run.data["steps/each"]["output"] == [[given]]
 
 
-async def test_a_killed_body_reads_it_again_when_it_goes_on(workshop: Workshop, tmp_path: Path) -> None:
-    steps = """
+HELD_UP = """
     - name: each
       type: loop
       for_each: [1]
@@ -114,7 +113,11 @@ async def test_a_killed_body_reads_it_again_when_it_goes_on(workshop: Workshop, 
         - {name: wait, type: python, action: meet, kwargs: {name: door}}
         - {name: one, type: python, action: measure, kwargs: {text: "${{ inputs.text }}"}}
     """
-    spec = workshop.spec(flow(steps, HEAD))
+"""A body that waits before it reads."""
+
+
+async def test_a_killed_body_reads_it_again_when_it_goes_on(workshop: Workshop, tmp_path: Path) -> None:
+    spec = workshop.spec(flow(HELD_UP, HEAD))
     store = tmp_path / "store.db"
     async with workshop.under_way(spec, {"text": LONG}, store=SQLiteStore(store)) as engine:
         await workshop.until_inside("door")
@@ -171,15 +174,7 @@ async def test_a_fork_reads_it_too(workshop: Workshop) -> None:
 
 
 async def test_one_that_was_purged_is_asked_for_in_plain_words(workshop: Workshop, tmp_path: Path) -> None:
-    steps = """
-    - name: each
-      type: loop
-      for_each: [1]
-      steps:
-        - {name: wait, type: python, action: meet, kwargs: {name: door}}
-        - {name: one, type: python, action: measure, kwargs: {text: "${{ inputs.text }}"}}
-    """
-    spec = workshop.spec(flow(steps, HEAD))
+    spec = workshop.spec(flow(HELD_UP, HEAD))
     async with workshop.under_way(spec, {"text": LONG}, store=SQLiteStore(tmp_path / "store.db")) as engine:
         await workshop.until_inside("door")
         await engine.store.purge("r.each[0]")

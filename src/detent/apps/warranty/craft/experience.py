@@ -48,7 +48,7 @@ FAULT_WEAK = (
 DEVICE = (
     "printer", "scanner", "scale", "=till", "=tills", "kiosk", "terminal", "cash register", "cash drawer",
     "display", "touchscreen", "machine", "device", "drukark", "skaner", "=waga", "=wagi", "=wage", "=wadze",
-    "kasa fiskaln", "kasy fiskaln", "drukarki", "ekran", "urzadzen", "czytnik", "monitor", "szuflad",
+    "kasa fiskaln", "kasy fiskaln", "ekran", "urzadzen", "czytnik", "monitor", "szuflad",
     "lodowk", "fridge", "oven",
 )  # fmt: skip
 

@@ -14,6 +14,7 @@ from detent.adapters.stores.memory import MemoryStore
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
+from detent.engine.host import ticks
 from detent.kernel.entries import Entry
 from detent.kernel.machine import Machine
 from detent.kernel.status import Status
@@ -35,12 +36,22 @@ class Bench:
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind = kind
         self.path = folder / "detent.db"
-        self._memory = MemoryStore()
+        self._ahead = 0.0
+        self._memory = MemoryStore(ticks=self._ticks)
         self._engines: list[Engine] = []
 
     def store(self) -> Any:
         """A store object; all of them hold the same runs."""
-        return self._memory if self.kind == "memory" else SQLiteStore(self.path, sync="normal")
+        if self.kind == "memory":
+            return self._memory
+        return SQLiteStore(self.path, sync="normal", ticks=self._ticks)
+
+    def _ticks(self) -> float:
+        return ticks() + self._ahead
+
+    def let_leases_run_out(self) -> None:
+        """Have the store's clock jump past the end of every lease taken out so far."""
+        self._ahead += 3600.0
 
     async def engine(self, *flows: Flow, **options: Any) -> Engine:
         """An open engine, stopped after the test."""

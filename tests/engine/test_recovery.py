@@ -127,7 +127,7 @@ class TestResuming:
 
 
 class TestTakeOver:
-    async def test_a_worker_whose_beat_ran_out_is_taken_over_and_stops_quietly(self, bench, clock):
+    async def test_a_worker_whose_lease_ran_out_elsewhere_is_taken_over_and_stops_quietly(self, bench):
         """The one that slept finds itself fenced at its next commit; nothing of it is written."""
         go = asyncio.Event()
         entered = asyncio.Event()
@@ -137,11 +137,11 @@ class TestTakeOver:
             await go.wait()
             return {"by": "the one that slept"}
 
-        first = await bench.engine(one_step(slow), lease=15)
+        first = await bench.engine(one_step(slow), host="elsewhere")
         run_id = await first.start("flow")
         await entered.wait()
-        await clock.turn(first.clock.now() + 100 - clock.now() if first.clock.now() > clock.now() else 0)
-        second = await bench.engine(one_step(lambda ctx: {"by": "the one that took over"}), clock=clock)
+        bench.let_leases_run_out()
+        second = await bench.engine(one_step(lambda ctx: {"by": "the one that took over"}))
         assert await second.resume_all() == [run_id]
         run = await second.finish(run_id)
         assert run.data == {"by": "the one that took over"}
@@ -165,21 +165,19 @@ class TestTakeOver:
         assert await engine.resume_all() == ["s"]
         assert (await engine.finish("s")).status is Status.SUCCEEDED
 
-    async def test_a_run_that_kills_its_workers_asks_for_attention_in_the_end(self, durable, clock):
+    async def test_a_run_that_kills_its_workers_asks_for_attention_in_the_end(self, durable):
         flow = one_step(lambda ctx: Outcome(set={"survived": True}))
         run_id = None
         for number in range(3):
             # A worker that claims the run and is never heard of again.
-            engine = await durable.engine(flow, clock=clock, worker_id=f"w{number}", takeover_limit=3)
+            engine = await durable.engine(flow, worker_id=f"w{number}", host="elsewhere", takeover_limit=3)
             if run_id is None:
                 run_id = await engine.start("flow", drive=False)
             await engine.register()
-            await engine.store.claim(run_id, f"w{number}", clock.now(), {f"w{number - 1}"})
+            await engine.store.claim(run_id, f"w{number}", await engine.leases.dead())
             await _claimed(engine, run_id, f"w{number - 1}")
-            for helper in list(engine._helpers):
-                helper.cancel()
-            await clock.turn(100)
-        last = await durable.engine(flow, clock=clock, takeover_limit=3)
+            durable.let_leases_run_out()
+        last = await durable.engine(flow, takeover_limit=3)
         await last.resume_all()
         run = await last.get(run_id)
         assert run.status is Status.WAITING
@@ -362,6 +360,6 @@ async def _claimed(engine, run_id, lost):
     from detent.engine.driver import Driver
 
     row = await engine.store.row(run_id)
-    lease = await engine.store.claim(run_id, row.owner, engine.clock.now())
+    lease = await engine.store.claim(run_id, row.owner)
     driver = Driver(engine, engine.flow("flow"), await engine.get(run_id), lease)
     await driver.commit(Claimed(row.owner, lost))

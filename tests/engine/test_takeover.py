@@ -122,6 +122,8 @@ async def test_a_worker_that_slept_past_its_lease_performs_nothing_and_pays_for_
         def elapsed(self):
             return time.perf_counter() + self.slept
 
+        ticks = elapsed
+
         async def sleep(self, seconds):
             await asyncio.sleep(seconds)
 
@@ -132,7 +134,7 @@ async def test_a_worker_that_slept_past_its_lease_performs_nothing_and_pays_for_
             size = await super().append(commit)
             if any(entry.kind == at for entry in commit.entries):
                 clock.slept = 3600.0
-                await self.claim(commit.lease.run_id, "another", clock.now())
+                await self.claim(commit.lease.run_id, "another", await self.workers())
                 if beats:  # back awake, the beat comes first
                     await engine.leases.beat()
             return size

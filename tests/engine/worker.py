@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from detent.adapters.stores.sqlite import SQLiteStore
@@ -17,6 +18,8 @@ from detent.kernel.machine import Machine
 from detent.kernel.status import Status
 
 ROOT = Path(__file__).parents[2]
+LONG = 4.0
+"""Seconds for which a worker is busy: several leases of a test."""
 
 
 def told(folder: Path) -> list[str]:
@@ -39,6 +42,7 @@ def flows(folder: Path) -> list[Flow]:
         return what if what in told(folder) else NOT_DONE
 
     tool = Tool("tell", tell, probe=found)
+    slow_tool = Tool("busy", lambda what: busy(what), probe=found)
 
     def ask(ctx):
         if not ctx.answered():
@@ -50,6 +54,19 @@ def flows(folder: Path) -> list[Flow]:
         while not (folder / "go").exists():
             await asyncio.sleep(0.01)
         return "done"
+
+    def busy(what: str) -> str:
+        (folder / "busy").touch()
+        time.sleep(LONG if not (folder / "told").exists() else 0)
+        return tell(what)
+
+    def blocking_step(ctx):
+        (folder / "busy").touch()
+        time.sleep(LONG)
+        return Outcome("done", effects=[Effect("tell", {"what": "once"})])
+
+    async def blocking_loop(ctx):
+        return blocking_step(ctx)
 
     def die(ctx):
         os.kill(os.getpid(), 9)
@@ -69,7 +86,7 @@ def flows(folder: Path) -> list[Flow]:
             moves={"work": ["done", "failed"]},
             ends={"done": Status.SUCCEEDED, "failed": Status.FAILED},
         )
-        return Flow(machine, {"work": handler}, tools=[tool])  # type: ignore[dict-item]
+        return Flow(machine, {"work": handler}, tools=[tool, slow_tool])  # type: ignore[dict-item]
 
     return [
         flow("ask", ask),
@@ -77,6 +94,9 @@ def flows(folder: Path) -> list[Flow]:
         flow("die", die),
         flow("many", many),
         flow("one", one),
+        flow("blocking-tool", lambda ctx: Outcome("done", effects=[Effect("busy", {"what": "once"})])),
+        flow("blocking-step", blocking_step),
+        flow("blocking-loop", blocking_loop),
         flow("tell", lambda ctx: Outcome(effects=[Effect("tell", {"what": "once"})])),
     ]
 
@@ -97,8 +117,9 @@ def call(folder: Path, *command: str) -> str:
 
 
 async def _main(folder: Path, command: str, *rest: str) -> None:
-    async with Engine(SQLiteStore(folder / "detent.db", sync="normal"), flows(folder)) as engine:
-        if command == "run":
+    lease = float(rest[2]) if command == "serve" else 15.0
+    async with Engine(SQLiteStore(folder / "detent.db", sync="normal"), flows(folder), lease=lease) as engine:
+        if command in ("run", "serve"):
             run = await engine.run(rest[0], run_id=rest[1])
             print(run.status.value)
         elif command == "resume":

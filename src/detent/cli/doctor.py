@@ -129,8 +129,9 @@ async def _standing(store: Store) -> dict[str, Any]:
     from detent.kernel.status import Status
 
     clock = SystemClock()
-    dead = await Leases(store, clock).dead()
     workers = await store.workers()
+    gone = {worker.id for worker in await Leases(store, clock).dead()}
+    dead = [worker for worker in workers if worker.id in gone]
     page = await store.rows(RunQuery(status=[Status.WAITING], limit=LOOK_AT))
     attention = [
         row.id for row in page.rows if any(wait["why"] == "attention" for wait in row.now.waits or ())
@@ -140,9 +141,9 @@ async def _standing(store: Store) -> dict[str, Any]:
         statuses[status.value] = statuses.get(status.value, 0) + number
     return {
         "statuses": statuses,
-        "workers_alive": sorted(worker.id for worker in workers if worker.id not in dead),
-        "workers_dead": sorted(dead),
-        "loose_runs": await store.loose(clock.now(), dead, LOOK_AT),
+        "workers_alive": sorted(worker.id for worker in workers if worker not in dead),
+        "workers_dead": sorted(worker.id for worker in dead),
+        "loose_runs": await store.loose(dead, LOOK_AT),
         "due_runs": await store.due(clock.now(), LOOK_AT),
         "attention_runs": attention,
     }

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from detent.engine.context import StepContext, call
+from detent.engine.calls import call
+from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
 from detent.engine.step import Step, StepFailed, refused
 
@@ -17,7 +18,7 @@ async def concluded(step: Step, ctx: StepContext, value: Any) -> Outcome:
     if (why := refused(value)) is not None:
         raise StepFailed(why)
     if step.conclude is not None:
-        return Outcome.of(await call(step.conclude, False, ctx, value))
+        return Outcome.of(await call(step.conclude, None, ctx, value))
     if step.into is not None:
         outcome = Outcome.of(value) if isinstance(value, Mapping) or value is None else Outcome()
         return outcome if outcome.hold is not None else Outcome(set={step.into: value})

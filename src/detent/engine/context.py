@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from detent.engine.calls import call
 from detent.engine.dispatch import PATH
 from detent.engine.outcome import Effect, Receipt
 from detent.engine.ports import Blob, Clock, TapeCall, TapeError
@@ -163,7 +163,7 @@ class StepContext:
         if said is None:
             return dict(copied(self._run.data))
         if callable(said):
-            return dict(await call(said, False, self))
+            return dict(await call(said, None, self))
         return {key: copied(self._run.data.get(key)) for key in said}
 
     @property
@@ -289,7 +289,7 @@ class StepContext:
     async def _record(self, key: str, work: Callable[[], Any], spend: Callable[[Any], Spend] | None) -> None:
         # A worker that slept through a take-over must not pay for what another has paid for meanwhile.
         await self._driver.confirm()
-        value = to_plain(await call(work))
+        value = to_plain(await call(work, None))
         await self._driver.commit_whole(Recorded(key, value, spend(value) if spend is not None else NOTHING))
 
     def propose(self, tool: str, /, *, effect_key: str | None = None, **args: Any) -> Receipt:
@@ -315,7 +315,7 @@ class StepContext:
             key = Effect(tool, to_plain(whole)).identity(self.step.name)
             first = (EffectCall(self.run_id, key, self.attempt, self._driver.origin),)
         async with asyncio.timeout(found.timeout):
-            return to_plain(await call(found.perform, found.blocking, *first, **whole))
+            return to_plain(await call(found.perform, found.off_loop, *first, **whole))
 
     async def child(self, flow: str, data: Any = None, *, key: str, **options: Any) -> Child:
         """Run a child run with id `<this run>.<key>` to its end and give its result.
@@ -510,21 +510,6 @@ class BesideContext(StepContext):
     async def tag(self, *add: str, remove: Sequence[str] = ()) -> None:
         """Put tags on the run or take them off, should this be taken over."""
         self.said.append(Tagged(list(add), list(remove)))
-
-
-async def call(function: Callable[..., Any], blocking: bool = False, /, *args: Any, **kwargs: Any) -> Any:
-    """Call a sync or async function; a blocking sync one in a thread. One that wants to end the program has
-    failed: the program is not its own."""
-    try:
-        if blocking and not inspect.iscoroutinefunction(function):
-            result = await asyncio.to_thread(function, *args, **kwargs)
-        else:
-            result = function(*args, **kwargs)
-        if isinstance(result, Awaitable):
-            result = await result
-    except SystemExit as error:
-        raise RuntimeError(f"it called exit({error.code!r}) instead of returning or raising") from error
-    return result
 
 
 _ABSENT = object()

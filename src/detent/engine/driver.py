@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
 
 from detent.engine import deciding, effects
+from detent.engine.calls import call
 from detent.engine.children import ChildrenWaiting
 from detent.engine.concluding import concluded
-from detent.engine.context import StepContext, call
+from detent.engine.context import StepContext
 from detent.engine.dispatch import facts_of, no_agent_side
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.ports import Blob, Commit, EdgeCount, Lease, LedgerLine
@@ -63,9 +65,9 @@ class Driver:
     """One run under way in this process."""
 
     __slots__ = (
-        "_afterwards", "_began", "_blobs", "_lapses", "_next_fold", "_plans", "_turns", "_waiters",
-        "_writing", "asides", "budgeted", "cancelling", "cap", "clock", "door", "engine", "executors", "flow",
-        "halting", "in_slot", "lease", "live", "parent", "performing", "run", "telling",
+        "_afterwards", "_began", "_blobs", "_lapses", "_next_fold", "_plans", "_turns",
+        "_waiters", "_writing", "asides", "budgeted", "calls", "cancelling", "cap", "clock", "door", "engine",
+        "executors", "flow", "halting", "in_slot", "lease", "live", "parent", "performing", "run", "telling",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +96,8 @@ class Driver:
         """Why the run is to end once the step under way is done."""
         self.performing = False
         """Effects are being performed: the run must not be cut off now."""
+        self.calls: Sequence[Future[Any]] = ()
+        """What the effect under way has running in threads."""
         self.in_slot = False
         """True while this run counts against the engine's concurrency."""
         self.asides = 0
@@ -464,6 +468,11 @@ class Driver:
     async def confirm(self) -> None:
         """Before what cannot be undone: raise `Fenced` if the run may have been taken over, and was."""
         self._lapses = await self.engine.leases.confirm(self.lease, self._lapses)
+
+    @property
+    def unstopped(self) -> bool:
+        """True while a thread still performs an effect of this run, whether or not it is under way."""
+        return any(not call.done() for call in self.calls)
 
     # -- money ----------------------------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import deciding
-from detent.engine.context import StepContext, brief, call
+from detent.engine.calls import call, watched
+from detent.engine.context import StepContext, brief
 from detent.engine.ports import LedgerLine, TapeCall, TapeError
 from detent.engine.receipts import fill, receipts_in
 from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, Tool, ToolError
@@ -25,6 +26,8 @@ from detent.kernel.plain import decode, to_plain, writable
 if TYPE_CHECKING:
     from detent.engine.driver import Driver
 
+UNSTOPPABLE = 60.0
+"""Seconds a call in a thread may go on out of sight, where its tool sets no timeout."""
 HAPPENED, AGAIN, SKIP = "happened", "again", "skip"
 """What a person may say about an effect in doubt."""
 
@@ -54,14 +57,18 @@ async def _perform(driver: Driver, opening: Sequence[Body]) -> None:
             continue
         tool = driver.flow.tools.get(item["tool"], "effect")
         args = fill(await _args(driver, tool, item["args"]), receipts)
+        line = await driver.engine.store.effect(run.id, key)
         if run.begun == key and not opening:
+            if line is not None and not await _over(driver, line):
+                return
             settled = await _settle(driver, tool, key, args)
         else:
-            line = await driver.engine.store.effect(run.id, key)
             if line is not None and line.state in ("done", "skipped"):
                 pending.append(await _earlier(driver, line))
                 continue
-            await driver.commit(*pending, EffectBegun(key, tool.name))
+            if line is not None and line.state == "begun" and not await _over(driver, line):
+                return
+            await driver.commit(*pending, _beginning(driver, tool, key))
             pending, opening = [], ()
             if line is not None and line.state == "begun":
                 # Begun in an earlier visit that never learned how it went; the run was reopened or migrated.
@@ -134,6 +141,34 @@ async def _earlier(driver: Driver, line: LedgerLine) -> EffectDone:
     return EffectDone(line.key, line.tool, receipt, "reused")
 
 
+def _beginning(driver: Driver, tool: Tool, key: str) -> EffectBegun:
+    """What is written before an effect; of one that cannot be stopped, who performs it and for how long."""
+    if not tool.unstoppable:
+        return EffectBegun(key, tool.name)
+    return EffectBegun(key, tool.name, driver.engine.leases.me.id, tool.timeout or UNSTOPPABLE)
+
+
+async def _over(driver: Driver, line: LedgerLine) -> bool:
+    """Wait until the call of an effect found begun cannot be going on any more; False when told to stop.
+
+    While it may be, "not done" means "not yet": nobody must ask, and nobody repeat it.
+    """
+    engine = driver.engine
+    (entry,) = await engine.store.entries(driver.run.id, after=line.seq - 1, limit=1)
+    begun = entry.body
+    if not isinstance(begun, EffectBegun) or not begun.seconds:
+        return True
+    deadline = driver.clock.ticks() + begun.seconds
+    async with engine.slots.aside(driver):
+        while not await engine.leases.gone(begun.worker) and driver.clock.ticks() < deadline:
+            engine.tell_once("effect.may_be_running", f"{driver.run.id}:{line.key}", run_id=driver.run.id,
+                             tool=line.tool, worker=begun.worker, seconds=begun.seconds)  # fmt: skip
+            await engine.slots.rest(min(1.0, begun.seconds))
+            if engine.stopping:
+                return False
+    return True
+
+
 async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -> EffectDone | None:
     """Perform once. None when that did not settle it; what follows is committed."""
     number = driver.run.effect_attempts + 1
@@ -160,14 +195,21 @@ async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -
                     finally:
                         said.extend(ctx.emitted)
                 first = (EffectCall(driver.run.id, key, number, driver.origin),) if tool.wants_call else ()
-                return to_plain(await call(tool.perform, tool.blocking, *first, **args))
+                return to_plain(await call(tool.perform, tool.off_loop, *first, **args))
 
-        await driver.confirm()  # the last thing: another may have taken it over
-        if (tape := driver.engine.tape) is None:
-            receipt = await act()
-        else:
-            asked = TapeCall("effect", driver.where, driver.run.state, tool.name, args)
-            receipt = await tape.through(asked, act)
+        leases = driver.engine.leases
+        with watched() as calls:
+            driver.calls = calls
+            try:
+                await driver.confirm()  # the last thing: another may have taken it over
+                async with leases.acting(calls):
+                    if (tape := driver.engine.tape) is None:
+                        receipt = await act()
+                    else:
+                        asked = TapeCall("effect", driver.where, driver.run.state, tool.name, args)
+                        receipt = await tape.through(asked, act)
+            finally:
+                leases.linger(calls)
     except ToolError as error:
         if tool.breaker is not None and error.transient:
             await breakers.failed(name, tool.breaker)
@@ -183,7 +225,7 @@ async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -
         log.warning(
             "effect.in_doubt", run_id=driver.run.id, tool=tool.name, key=key, error=type(error).__name__
         )
-        return await _settle(driver, tool, key, args, number, error)
+        return await _settle(driver, tool, key, args, number, error, driver.unstopped)
     if tool.breaker is not None:
         await breakers.succeeded(name)
     if said:
@@ -210,18 +252,22 @@ async def _settle(
     args: dict[str, Any],
     number: int | None = None,
     error: Exception | None = None,
+    running: bool = False,
 ) -> EffectDone | None:
-    """Find out what became of an effect in doubt. `number` is set when it became so in this process."""
+    """Find out what became of an effect in doubt. `number` is set when it became so in this process.
+
+    Of a call that is still `running`, "not done" is no answer.
+    """
     attempts = driver.run.effect_attempts + 1 if number is None else number
     if tool.probe is not None:
         found = await _probe(driver, tool, args)
-        if found is NOT_DONE:
+        if found is NOT_DONE and not running:
             if number is None:  # the worker died before doing it: that was no failed attempt
                 await driver.confirm()
                 return await _attempt(driver, tool, key, args)
             await _did_not_happen(driver, tool, key, type(error).__name__, str(error), True, attempts)
             return None
-        if found is not UNKNOWN:
+        if found is not UNKNOWN and found is not NOT_DONE:
             return EffectDone(key, tool.name, to_plain(found), "probed")
     if tool.idempotent:
         if number is None:
@@ -233,7 +279,9 @@ async def _settle(
         Held(
             f"effect:{key}",
             "attention",
-            f"It is not known whether '{tool.name}' happened. Did it?",
+            f"'{tool.name}' did not return in {tool.timeout:g} seconds and cannot be stopped. Did it happen?"
+            if running
+            else f"It is not known whether '{tool.name}' happened. Did it?",
             [HAPPENED, AGAIN, SKIP],
             about={
                 "effect": key,
@@ -253,7 +301,7 @@ async def _probe(driver: Driver, tool: Tool, args: dict[str, Any]) -> Any:
         await driver.clock.sleep(tool.retry.wait_before(number))
         try:
             async with asyncio.timeout(tool.timeout):
-                return await call(tool.probe, tool.blocking, **args)
+                return await call(tool.probe, tool.off_loop, **args)
         except Exception as error:
             log.warning(
                 "effect.probe_failed", run_id=driver.run.id, tool=tool.name, attempt=number,

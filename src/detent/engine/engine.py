@@ -62,6 +62,7 @@ class Engine:
         takeover_limit: int = 10,
         park_after: float = 30.0,
         worker_id: str | None = None,
+        host: str | None = None,
         dispatch: DispatchSettings | None = None,
         tape: Tape | None = None,
     ) -> None:
@@ -73,7 +74,7 @@ class Engine:
         for flow in flows:
             self.add_flow(flow)
         self.observers = Observers(observers)
-        self.leases = Leases(store, self.clock, lease, worker_id)
+        self.leases = Leases(store, self.clock, lease, worker_id, host)
         self.breakers = Breakers(store, self.clock)
         self.dispatcher = Dispatcher(dispatch)
         """Decides who performs each step."""
@@ -99,6 +100,8 @@ class Engine:
         """Flows, and what runs of them say, whose configuration is known to add up."""
         self.taking: set[str] = set()
         """Runs being claimed by some task of this process."""
+        self.unstopped: dict[str, Driver] = {}
+        """Runs put down here while a thread still performs an effect of theirs; they stay this worker's."""
         self.dropped: set[str] = set()
         """Runs put down without the store knowing it."""
         self.swept: set[str] | None = None
@@ -138,8 +141,8 @@ class Engine:
         self.stopping = True
         self._time.stop()
         self.slots.rouse()
-        # Helpers could take up more runs; only the beat goes on while steps are finished.
-        await self._end_helpers(but="beat")
+        # Helpers could take up more runs. The lease is kept while steps are finished.
+        await self._end_helpers()
         while tasks := list(self._tasks.values()):
             _, late = await asyncio.wait(tasks, timeout=grace)
             for task in late:
@@ -171,8 +174,8 @@ class Engine:
                     "resource.close_failed", resource=type(resource).__name__, error=type(error).__name__
                 )
 
-    async def _end_helpers(self, but: str | None = None) -> None:
-        helpers = [helper for helper in self._helpers if helper.get_name() != but]
+    async def _end_helpers(self) -> None:
+        helpers = list(self._helpers)
         for helper in helpers:
             helper.cancel()
         await asyncio.gather(*helpers, return_exceptions=True)
@@ -441,22 +444,24 @@ class Engine:
             run.beside = beside.shown(run.data)
         if drive and not self.leases.registered:
             await self.register()
-        lease = await self.store.create(
-            NewRun(
-                run_id, flow.name, machine.name, started.parent, (entry,), row_of(run), tuple(run.tags),
-                self.leases.me.id if drive else None, flow.definition, blobs=blobs,
-                alone=not self._drivers,
-            )
-        )  # fmt: skip
+        self.taking.add(run_id)  # until it is launched, which follows without a pause
+        try:
+            lease = await self.store.create(
+                NewRun(
+                    run_id, flow.name, machine.name, started.parent, (entry,), row_of(run), tuple(run.tags),
+                    self.leases.me.id if drive else None, flow.definition, blobs=blobs,
+                    alone=not self._drivers,
+                )
+            )  # fmt: skip
+        finally:
+            self.taking.discard(run_id)
         driver = Driver(self, flow, run, lease, parent)
         self.committed(driver, (entry,))
         return driver
 
     async def register(self) -> None:
         if not self._beating:
-            # First of all, so that a caller who gives up waiting leaves no run without a beat.
             self._beating = True
-            self._helper(self.leases.keep(), "beat")
             self._helper(recovery.heed(self), "heed")
         await self.leases.register()
 
@@ -514,7 +519,7 @@ class Engine:
         except asyncio.CancelledError:
             if driver.cancelling is None:
                 with contextlib.suppress(Exception):
-                    await asyncio.shield(self.store.park(driver.lease))
+                    await asyncio.shield(self.let_go(driver))
                 raise
             await asyncio.shield(recovery.end(self, run_id, *driver.cancelling))
         except Exception as error:
@@ -539,7 +544,13 @@ class Engine:
             log.warning("run.not_tidied", run_id=run.id, error=type(error).__name__)
 
     async def let_go(self, driver: Driver) -> None:
-        """Give a run up if it is still ours; when the store is away, remember to take it up again."""
+        """Give a run up if it is still ours; when the store is away, remember to take it up again.
+
+        One whose effect a thread still performs stays ours: others would find it not done, and do it again.
+        """
+        if driver.unstopped:
+            self.unstopped[driver.run.id] = driver
+            return
         try:
             await self.store.park(driver.lease)
         except StoreError:

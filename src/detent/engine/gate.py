@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from detent.engine.context import call
+from detent.engine.calls import call
 from detent.engine.outcome import Effect, Outcome, additions
 from detent.engine.step import Proposal, Step, Verdict
 from detent.kernel.autonomy import AutonomyLevel, Check
@@ -142,7 +142,7 @@ async def _verdict(step: Step, inputs: Mapping[str, Any], proposal: Proposal) ->
     """What the step's validator says; one that fails has not passed anything."""
     assert step.validator is not None
     try:
-        said = await call(step.validator, False, inputs, proposal)
+        said = await call(step.validator, None, inputs, proposal)
     except Exception as error:
         return Verdict(False, (f"the validator failed: {type(error).__name__}",))
     if isinstance(said, Verdict):

@@ -1,7 +1,8 @@
-"""Who drives: the identity of this process, its beat, and who of the others is dead.
+"""Who drives: the identity of this worker, how long its lease is good, and who of the others is dead.
 
 A lease keeps a second driver from trying; the fence in the store keeps it from succeeding. Runs are leased
-to a worker, not one by one: thousands of runs cost one beat.
+to a worker, not one by one: thousands of runs cost one heartbeat. A process that is running on this machine
+is alive, however long it has not been heard of; of another machine the lease decides, by the store's clock.
 """
 
 from __future__ import annotations
@@ -10,121 +11,228 @@ import asyncio
 import contextlib
 import os
 import secrets
-import socket
-from pathlib import Path
+import weakref
+from concurrent.futures import Future
+from typing import Any
 
+from detent.engine.heartbeat import Heartbeat
+from detent.engine.host import born, this_host
 from detent.engine.ports import Clock, Lease, Store, Worker
 from detent.kernel import log
-from detent.kernel.errors import Fenced, StoreError
+from detent.kernel.errors import Fenced, StoreClosed, StoreUnavailable
+
+MARGIN = 0.2
+"""Share of a lease before whose end its holder gives up what it can."""
+JUMP = 2.0
+"""Seconds by which wall time may drift from the time since boot between two beats without being a jump."""
+
+_here: weakref.WeakValueDictionary[str, Leases] = weakref.WeakValueDictionary()
+"""Workers of this process: its being alive says nothing about a worker that was given up."""
 
 
-def this_host() -> str:
-    """Machine, boot and process namespace: pids compare only within one of these."""
-    with contextlib.suppress(OSError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
-        return f"{socket.gethostname()}/{boot}/{os.readlink('/proc/self/ns/pid')[5:-1]}"
-    return socket.gethostname()
-
-
-def born(pid: int) -> float | None:
-    """When a process started, in ticks of its boot; 0.0 where that cannot be told; None when it is gone."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        if Path("/proc/self/stat").exists():
-            return None
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return None
-        except PermissionError:
-            return 0.0
-        return 0.0
-    except OSError:
-        return 0.0
-    fields = stat.rsplit(")", 1)[1].split()
-    return None if fields[0] == "Z" else float(fields[19])
+class LeaseLost(StoreUnavailable):
+    """This worker's lease was about to run out and could not be renewed: it gave up what it was doing."""
 
 
 class Leases:
-    """Keeps this worker's beat and knows the dead."""
+    """Keeps this worker's lease and knows the dead."""
 
     def __init__(
-        self, store: Store, clock: Clock, seconds: float = 15.0, worker_id: str | None = None
+        self,
+        store: Store,
+        clock: Clock,
+        seconds: float = 15.0,
+        worker_id: str | None = None,
+        host: str | None = None,
     ) -> None:
         self.store = store
         self.clock = clock
         self.seconds = seconds
-        pid = os.getpid()
-        self.me = Worker(worker_id or secrets.token_hex(6), this_host(), pid, born(pid) or 0.0)
-        self._good_until = float("-inf")
+        self.me = Worker(worker_id or secrets.token_hex(6), this_host(host), 0, 0.0)
         self.lapses = 0
-        """How often the beat had run out before it was renewed."""
-        self._registered: asyncio.Future[None] | None = None
+        """How often the lease had run out before it was renewed."""
+        self._good_until = float("-inf")
+        self._offset = 0.0
+        """Wall time less time since boot, at the last beat."""
+        self._heartbeat: Heartbeat | None = None
+        self._registering: asyncio.Future[None] | None = None
+        self._cancellable: dict[asyncio.Timeout, list[Future[Any]]] = {}
+        """Calls that are given up with the lease, and what they have running in threads."""
+        self._watch: asyncio.TimerHandle | None = None
+        self._lingering: list[Future[Any]] = []
+        """Calls in threads that nobody here waits for any more."""
+
+    # -- being alive ----------------------------------------------------------------------------------------
 
     async def register(self) -> None:
-        """Beat for the first time, before anything is claimed."""
-        if self._registered is None or (self._registered.done() and not self.registered):
-            self._registered = asyncio.ensure_future(self.beat())
-        await asyncio.shield(self._registered)
+        """Take out the lease, before anything is claimed."""
+        if self._registering is None or (self._registering.done() and not self.registered):
+            self._registering = asyncio.ensure_future(self._register())
+        await asyncio.shield(self._registering)
+
+    async def _register(self) -> None:
+        if self._heartbeat is None:
+            pid = os.getpid()  # not before: the engine may have been made before a fork
+            self.me = self.me._replace(pid=pid, born=born(pid) or 0.0)
+            self._heartbeat = Heartbeat(
+                self._beat, self._abandoned, self.seconds / 3, asyncio.get_running_loop()
+            )
+            self._heartbeat.start()
+            _here[self.me.id] = self
+        await self.beat()
 
     @property
     def registered(self) -> bool:
         """True once this worker is known to the store."""
-        done = self._registered
+        done = self._registering
         return done is not None and done.done() and not done.cancelled() and done.exception() is None
 
     async def beat(self) -> None:
-        """Say that this worker is alive."""
-        asked = self.clock.elapsed()
+        """Renew the lease now."""
+        if self._heartbeat is None:
+            raise StoreUnavailable("This worker has no lease.")
+        try:
+            await self._heartbeat.here(self._beat)
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"The store did not answer within {self.seconds / 3:g} seconds, a third of the lease."
+            ) from None
+
+    async def _beat(self) -> None:
+        """In the heartbeat's thread: tell the store that this worker is alive."""
+        asked, wall = self.clock.ticks(), self.clock.now()
         if self._good_until != float("-inf") and asked >= self._good_until:
             self.lapses += 1  # while it was out, others may have taken what was ours
-        await self.store.beat(self.me._replace(until=self.clock.now() + self.seconds))
+        await self.store.beat(self.me, self.seconds)
+        self._offset = wall - asked
         self._good_until = asked + self.seconds
 
-    async def keep(self) -> None:
-        """Beat until cancelled; a store that is away for a moment is tried again."""
-        while True:
-            await self.clock.sleep(self.seconds / 3)
-            try:
-                await self.beat()
-            except StoreError as error:
-                log.warning("worker.beat_missed", worker=self.me.id, error=str(error))
-
     async def retire(self) -> None:
-        """Leave orderly."""
-        if self.registered:
-            await self.store.retire(self.me.id)
-            self._registered = None
+        """Leave orderly, unless a call in a thread goes on: its run must not be taken up meanwhile."""
+        heartbeat, self._heartbeat = self._heartbeat, None
+        if heartbeat is None:
+            return
+        try:
+            if self.lingering:
+                log.warning("worker.not_retired", worker=self.me.id, calls=len(self._lingering))
+            else:
+                with contextlib.suppress(TimeoutError):
+                    await heartbeat.here(lambda: self.store.retire(self.me.id))
+        finally:
+            await heartbeat.stop()
+            self._registering = None
 
-    async def dead(self) -> set[str]:
-        """Workers that are certainly gone: their beat ran out, or their process on this host is no more."""
-        now = self.clock.now()
-        gone: set[str] = set()
+    async def _abandoned(self) -> bool:
+        """In the heartbeat's thread: the loop of this worker closed without a word; free what it had."""
+        if self.lingering:
+            return False
+        with contextlib.suppress(StoreClosed):
+            await self.store.retire(self.me.id)
+        log.warning("worker.abandoned", worker=self.me.id)
+        return True
+
+    # -- the others -----------------------------------------------------------------------------------------
+
+    async def dead(self) -> list[Worker]:
+        """Workers that are gone: their process on this host is no more, or elsewhere their lease ran out."""
+        return [
+            worker
+            for worker in await self.store.workers()
+            if worker.id != self.me.id
+            and not (worker.left > 0 if (here := self._runs(worker)) is None else here)
+        ]
+
+    def _runs(self, worker: Worker) -> bool | None:
+        """Whether the process of a worker is running; None where that cannot be told."""
+        if worker.host != self.me.host:
+            return None
+        if worker.pid == os.getpid():
+            leases = _here.get(worker.id)
+            return leases is not None and leases.present
+        started = born(worker.pid)
+        if started is None:
+            return False
+        return started == worker.born if started and worker.born else None
+
+    @property
+    def present(self) -> bool:
+        """True while this worker, in this process, may be doing something."""
+        return (self._heartbeat is not None and self._heartbeat.alive) or self.lingering
+
+    async def gone(self, worker_id: str) -> bool:
+        """True when nothing a worker began in its process can be going on any more."""
+        if worker_id == self.me.id:
+            return not self.lingering
         for worker in await self.store.workers():
-            if worker.id == self.me.id:
-                continue
-            if worker.until < now:
-                gone.add(worker.id)
-            elif worker.host == self.me.host:
-                started = born(worker.pid)
-                if started is None or (started and worker.born and started != worker.born):
-                    gone.add(worker.id)
-        return gone
+            if worker.id == worker_id:
+                return self._runs(worker) is False
+        return True  # it retired
+
+    # -- holding --------------------------------------------------------------------------------------------
+
+    @property
+    def lingering(self) -> bool:
+        """True while a call in a thread goes on that nobody waits for."""
+        self._lingering = [future for future in self._lingering if not future.done()]
+        return bool(self._lingering)
+
+    def linger(self, calls: list[Future[Any]]) -> None:
+        """Remember calls that could not be stopped."""
+        self._lingering += [future for future in calls if not future.done()]
+
+    def _safe(self) -> bool:
+        """True while this worker may take its lease for good: it has not run out, and no clock has jumped."""
+        now = self.clock.ticks()
+        return now < self._good_until and abs(self.clock.now() - now - self._offset) < JUMP
 
     async def confirm(self, lease: Lease, lapses: int) -> int:
         """Before what cannot be undone: make sure a run is still ours, should this process have slept.
 
-        `lapses` is how often the beat had run out when the run was last known to be ours.
+        `lapses` is how often the lease had run out when the run was last known to be ours.
         Gives the count as it is now.
         """
-        while (
-            self.clock.elapsed() >= self._good_until or lapses != self.lapses
-        ):  # it may sleep again meanwhile
-            if self.clock.elapsed() >= self._good_until:
+        while not self._safe() or lapses != self.lapses:  # it may sleep again meanwhile
+            if not self._safe():
                 await self.beat()
             lapses = self.lapses
             row = await self.store.row(lease.run_id)
             if row.epoch != lease.epoch:
                 raise Fenced(lease.run_id, lease.epoch, row.seq)
         return lapses
+
+    @contextlib.asynccontextmanager
+    async def acting(self, calls: list[Future[Any]]) -> Any:
+        """Give up what is awaited in the block before the lease runs out unrenewed.
+
+        Another may act from then on. What runs in a thread (`calls`) cannot be given up and is waited for.
+        """
+        if not self.registered:
+            yield
+            return
+        try:
+            async with asyncio.timeout(None) as giving_up:
+                self._cancellable[giving_up] = calls
+                if self._watch is None:
+                    self._watch_over()
+                yield
+        except TimeoutError as error:
+            if not giving_up.expired():
+                raise
+            raise LeaseLost(
+                "The lease of this worker ran out: the store could not be reached in time."
+            ) from error
+        finally:
+            self._cancellable.pop(giving_up, None)
+
+    def _watch_over(self) -> None:
+        """Look whether the lease is about to run out, now and when it would be."""
+        loop = asyncio.get_running_loop()
+        self._watch = None
+        if not self._cancellable:
+            return
+        left = self._good_until - self.clock.ticks() - self.seconds * MARGIN
+        if left <= 0:
+            for giving_up, calls in self._cancellable.items():
+                if all(future.done() for future in calls) and not giving_up.expired():
+                    giving_up.reschedule(loop.time())
+        self._watch = loop.call_later(max(left, self.seconds * MARGIN / 4), self._watch_over)

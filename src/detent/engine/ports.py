@@ -16,11 +16,11 @@ from detent.kernel.errors import DetentError
 from detent.kernel.status import Status
 
 FORGOTTEN_AFTER = 86400.0
-"""Seconds after its last beat ran out at which a worker that never retired is forgotten."""
+"""Seconds after the end of its lease at which a worker that never retired and holds no run is forgotten."""
 
 
 class Worker(NamedTuple):
-    """A process that drives runs. Alive while its beat is fresh and its process exists."""
+    """A process that drives runs."""
 
     id: str
     host: str
@@ -29,7 +29,9 @@ class Worker(NamedTuple):
     born: float
     """When the process started, to tell a reused pid apart."""
     until: float = 0.0
-    """The beat is good until then."""
+    """When its lease ends, on a clock only the store can read."""
+    left: float = 0.0
+    """Seconds until then, by the store's own clock when the worker was read."""
 
 
 class Lease(NamedTuple):
@@ -203,20 +205,27 @@ class Store(Protocol):
     async def append(self, commit: Commit) -> int:
         """Make a commit durable, or raise `Fenced` and write nothing; gives the size of the saved fold."""
 
-    async def claim(self, run_id: str, worker: str, now: float, dead: Collection[str] = ()) -> Lease:
-        """Take the run and raise its epoch; `RunBusy` while a live worker that is not in `dead` has it."""
+    async def claim(self, run_id: str, worker: str, dead: Collection[Worker] = ()) -> Lease:
+        """Take the run and raise its epoch; `RunBusy` while another worker has it.
+
+        A worker in `dead` that has not been heard of since, or that the store does not know, has nothing.
+        """
 
     async def park(self, lease: Lease) -> None:
         """Give the run up if it is still ours."""
 
-    async def beat(self, worker: Worker) -> None:
-        """Say that a worker is alive until `worker.until`; forget those long dead (their runs do not)."""
+    async def beat(self, worker: Worker, seconds: float) -> None:
+        """Renew a worker's lease for so long from now; forget those long gone that hold no run.
+
+        Time is the store's own, so that workers whose clocks differ agree. This method and `retire` are
+        awaited in an event loop of their own, in another thread than everything else.
+        """
 
     async def retire(self, worker_id: str) -> None:
         """Forget a worker and free the runs it still holds."""
 
     async def workers(self) -> list[Worker]:
-        """All workers that did not retire, those long dead left out."""
+        """All workers that did not retire and are not forgotten, with what is left of their leases."""
 
     async def ask(self, run_id: str, what: str) -> None:
         """Leave a request for whoever drives the run."""
@@ -227,8 +236,14 @@ class Store(Protocol):
     async def due(self, now: float, limit: int = 100) -> list[str]:
         """Waiting runs whose time has come, earliest first."""
 
-    async def loose(self, now: float, dead: Collection[str] = (), limit: int = 100) -> list[str]:
-        """Running runs nobody alive drives, oldest first."""
+    async def loose(self, dead: Collection[Worker] = (), limit: int = 100) -> list[str]:
+        """Running runs that belong to nobody, to a worker in `dead` or to one the store does not know.
+
+        Oldest first.
+        """
+
+    async def owned(self, worker_id: str) -> list[tuple[str, int]]:
+        """Runs a worker holds, with their epochs."""
 
     # Reading
     async def row(self, run_id: str) -> RunRow:
@@ -292,6 +307,9 @@ class Clock(Protocol):
 
     def elapsed(self) -> float:
         """Seconds on a clock that never goes back, for durations."""
+
+    def ticks(self) -> float:
+        """Seconds on a clock that never goes back and runs on while the machine is suspended."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""

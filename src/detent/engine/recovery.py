@@ -68,9 +68,7 @@ async def take(engine: Engine, run_id: str, parent: Driver | None = None) -> Dri
     if flow.needs and not row.now.status.is_end:
         await engine.prepare(flow)
     await engine.register()
-    lease = await engine.store.claim(
-        run_id, engine.leases.me.id, engine.clock.now(), await engine.leases.dead()
-    )
+    lease = await engine.store.claim(run_id, engine.leases.me.id, await engine.leases.dead())
     try:
         run = await load(engine.store, run_id)
         if run.seq != lease.seq:
@@ -188,13 +186,14 @@ async def resume_all(engine: Engine, flows: Iterable[str] | None = None) -> list
     resumed: list[str] = []
     passed: set[str] = set()
     dead = await engine.leases.dead()
-    if engine.swept is None or not dead <= engine.swept:
+    gone = {worker.id for worker in dead}
+    if engine.swept is None or not gone <= engine.swept:
         await _sweep(engine)
-        engine.swept = dead
+        engine.swept = gone
     while True:
         now = engine.clock.now()
         limit = 500 + len(passed) - len(resumed)  # those that could not be resumed are still in the way
-        loose = [*engine.dropped, *await engine.store.loose(now, dead, limit)]
+        loose = [*engine.dropped, *await engine.store.loose(dead, limit)]
         found = [run_id for run_id in [*loose, *await engine.store.due(now, limit)] if run_id not in passed]
         if not found:
             return resumed
@@ -332,11 +331,15 @@ async def _any_ended(engine: Engine, runs: Iterable[str]) -> bool:
 
 async def heed(engine: Engine) -> None:
     """Look now and then whether another process asks to cancel a run under way here."""
+    strays: set[tuple[str, int]] = set()
+    looked = engine.clock.elapsed()
     while True:
         await engine.clock.sleep(HEED_EVERY)
-        if not engine._tasks:
-            continue
         try:
+            if engine.clock.elapsed() - looked >= engine.leases.seconds / 3:
+                strays, looked = await _free_strays(engine, strays), engine.clock.elapsed()
+            if not engine._tasks:
+                continue
             asked = await engine.store.asked(engine.leases.me.id)
         except StoreError as error:
             log.warning("engine.store_away", error=str(error))
@@ -347,6 +350,34 @@ async def heed(engine: Engine) -> None:
                     await cancel_here(engine, run_id, "cancelled", "person", what == UNDO)
                 except StoreError as error:  # asked again at the next look
                     log.warning("run.not_cancelled", run_id=run_id, error=str(error))
+
+
+async def _free_strays(engine: Engine, before: set[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Give up runs that the store calls ours and nobody here drives; gives those that may be such.
+
+    A claim may be lost on its way from the store to a driver. Only what was there at the last look too is
+    given up: the others may be on their way.
+    """
+    strays = {
+        (run_id, epoch)
+        for run_id, epoch in await engine.store.owned(engine.leases.me.id)
+        if engine.under_way(run_id) is None and run_id not in engine.taking and not _unstopped(engine, run_id)
+    }
+    for run_id, epoch in strays & before:
+        with contextlib.suppress(RunBusy, RunNotFound):
+            lease = await engine.store.claim(run_id, engine.leases.me.id)
+            if lease.epoch == epoch + 1 and engine.under_way(run_id) is None:
+                await engine.store.park(lease)
+                log.warning("run.freed", run_id=run_id)
+    return strays - before
+
+
+def _unstopped(engine: Engine, run_id: str) -> bool:
+    driver = engine.unstopped.get(run_id)
+    if driver is not None and not driver.unstopped:
+        del engine.unstopped[run_id]
+        return False
+    return driver is not None
 
 
 UNDO = "undo"
@@ -421,9 +452,7 @@ async def take_ended(engine: Engine, run_id: str) -> Driver | None:
         return None
     flow = engine.flows.get(row.flow)
     await engine.register()
-    lease = await engine.store.claim(
-        run_id, engine.leases.me.id, engine.clock.now(), await engine.leases.dead()
-    )
+    lease = await engine.store.claim(run_id, engine.leases.me.id, await engine.leases.dead())
     try:
         run = await load(engine.store, run_id)
     except BaseException:

@@ -6,12 +6,12 @@ examples, how facts become an outcome. Who performs the step is not said here; s
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from detent.engine.calls import Pace, in_thread, pace_of, paced
 from detent.kernel.autonomy import AutonomyLevel, StepType
 from detent.kernel.errors import ConfigurationError, DetentError
 from detent.kernel.policy import ONCE, BreakerPolicy, RetryPolicy
@@ -109,8 +109,9 @@ class Step:
     """Tools it may propose; None means any the flow has."""
     queries: tuple[str, ...] | None = None
     """Tools it may ask; None means any the flow has."""
-    blocking: bool = False
-    """A sync handler that waits for something: run in a thread so that other runs go on."""
+    blocking: bool | None = None
+    """Where a plain `def` handler is called: True always in a thread, so that other runs go on; False always
+    on the event loop, which it must not hold up. None: in a thread until it has shown to be quick."""
     metadata: dict[str, Any] = field(default_factory=dict)
     step_type: StepType = StepType.PYTHON
     inputs: Callable[[StepContext], Any] | tuple[str, ...] | None = None
@@ -165,12 +166,15 @@ class Step:
     """Steps that may be performed in this one's state."""
     is_async: bool = field(init=False, default=False)
     """The handler is a coroutine function, as most are."""
+    pace: Pace = field(init=False, default_factory=Pace)
+    """How quick a plain handler has shown to be."""
     straight: bool = field(init=False, default=False)
     """What the handler gives back is the outcome, with nothing in between."""
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "is_async", inspect.iscoroutinefunction(self.handler))
+        put(self, "pace", pace_of(self.handler))
         straight = self.conclude is None and self.into is None and not self.opaque
         put(self, "straight", straight and self.step_type is not StepType.AGENT)
         for name in ("effects", "queries", "next", "inputs"):
@@ -198,7 +202,10 @@ class Step:
         """Have the handler decide, whatever kind of function it is."""
         if self.is_async:
             return await self.handler(ctx)
-        value = await asyncio.to_thread(self.handler, ctx) if self.blocking else self.handler(ctx)
+        if self.blocking is None:
+            value = await paced(self.pace, self.handler, ctx)
+        else:
+            value = await in_thread(self.handler, ctx) if self.blocking else self.handler(ctx)
         return await value if isinstance(value, Awaitable) else value
 
     @classmethod

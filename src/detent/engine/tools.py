@@ -85,14 +85,27 @@ class Tool:
     private: bool = False
     """Kept out of the journal: a query leaves hashes there, an effect a blob of its arguments."""
     description: str = ""
-    blocking: bool = False
-    """A sync function that waits for something: run in a thread."""
+    blocking: bool | None = None
+    """Where a plain `def` is called: True in a thread; False on the event loop, which it must not hold up.
+    None: effects and probes in a thread, queries until they have shown to be quick."""
     arguments: Mapping[str, Any] | None = None
     """JSON Schema of its arguments; None reads it from the function's signature."""
     given: Callable[[StepContext], Mapping[str, Any]] | None = None
     """Arguments the run itself gives: what nobody who asks, code or agent, has to say or can."""
     in_front_of: Callable[..., Any] | None = None
     """The function whose signature tells the arguments, where `perform` only passes them on."""
+
+    @property
+    def off_loop(self) -> bool | None:
+        """Where a plain function of it is called, as `call` takes it."""
+        return True if self.blocking is None and self.kind == "effect" else self.blocking
+
+    @property
+    def unstoppable(self) -> bool:
+        """True when a call of it goes on in its thread, whatever becomes of who asked for it."""
+        if inspect.iscoroutinefunction(self.perform):
+            return self.blocking is True  # it calls a plain function in its turn
+        return self.off_loop is not False
 
     def whole(self, ctx: StepContext, args: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments with those the run gives."""
@@ -164,6 +177,7 @@ def calling(step: Step) -> Tool:
     return Tool(
         f"{CALL}{step.name}", perform, wants_context=True, idempotent=step.repeatable, retry=step.retry,
         timeout=step.timeout, description=step.intent, arguments={"type": "object"},
+        blocking=not step.is_async and step.blocking is not False,
     )  # fmt: skip
 
 

@@ -111,6 +111,10 @@ class EffectBegun:
     kind: ClassVar[str] = "effect_begun"
     key: str
     tool: str
+    worker: str = ""
+    """Who performs it, where it cannot be stopped once begun."""
+    seconds: float = 0.0
+    """How long it may go on in that worker, should nobody hear of it any more."""
 
 
 @dataclass(frozen=True, slots=True)

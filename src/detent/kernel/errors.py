@@ -105,6 +105,10 @@ class StoreUnavailable(StoreError):
     exit_code = 2
 
 
+class StoreClosed(StoreUnavailable):
+    """The store is not open, or not any more."""
+
+
 class StoreTooNew(StoreUnavailable):
     """The store was written by a newer Detent."""
 

@@ -19,7 +19,7 @@ from typing import Any
 from detent.adapters.cassette import CassetteMismatch, Player, Recorder
 from detent.adapters.mail.outbox import Outbox
 from detent.adapters.stores.memory import MemoryStore
-from detent.engine.context import call
+from detent.engine.calls import call
 from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.tools import NOT_DONE, EffectCall, Tool, ToolError
@@ -222,7 +222,7 @@ class _Play:
             if tool.kind == "effect" and not _is_safe(tool):
                 key = first[0].idempotency_key if first and isinstance(first[0], EffectCall) else None
                 return {"status": "noted"} if key is None else {"status": "noted", "key": key}
-            return await call(tool.perform, tool.blocking, *first, **args)
+            return await call(tool.perform, tool.off_loop, *first, **args)
 
         probe = tool.probe
         if tool.kind == "effect" and not _is_safe(tool) and probe is not None:

@@ -26,6 +26,8 @@ class HandClock:
         """Seconds turned so far."""
         return self._now - self._start
 
+    ticks = elapsed
+
     async def sleep(self, seconds: float) -> None:
         """Wait until the clock is turned past this time."""
         if seconds <= 0:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, cast
 
-from detent.engine.context import call
+from detent.engine.calls import call
 from detent.engine.ports import Store
 from detent.engine.tools import Tool
 
@@ -71,11 +71,11 @@ class CrashPoints:
             self.effects += 1
             number = self.effects
             self.reached("effect", "before", number)
-            result = await call(inner.perform, inner.blocking, *args, **kwargs)
+            result = await call(inner.perform, inner.off_loop, *args, **kwargs)
             self.reached("effect", "after", number)
             return result
 
-        return replace(inner, perform=perform)
+        return replace(inner, perform=perform, blocking=inner.unstoppable)
 
     def reached(self, what: str, when: str, number: int) -> None:
         """Crash if this is one of the points."""

@@ -19,7 +19,7 @@ from detent.engine.ports import Lease, RunQuery, Store
 from detent.kernel.entries import Noted
 from detent.kernel.errors import ConfigurationError, Fenced, StoreTooNew, StoreUnavailable
 from detent.testing.store_suite import DurableStoreSuite
-from detent.testing.store_trials.craft import T0, commit, edge, line, new, sums, worker
+from detent.testing.store_trials.craft import commit, edge, line, new, sums, worker
 
 pytestmark = pytest.mark.postgres
 
@@ -304,10 +304,10 @@ async def test_everything_else_survives_the_killing_of_backends(own_database: st
     done: list[int] = []
 
     async def work(name: str) -> None:
-        await store.beat(worker(name))
+        await store.beat(worker(name), 60)
         await store.create(new(name, worker=None))
         for epoch in range(2, 12):
-            lease = await store.claim(name, name, T0)
+            lease = await store.claim(name, name)
             assert lease.epoch >= epoch
             await store.park(lease)
             await store.workers()
@@ -437,7 +437,7 @@ async def test_a_lost_answer_never_hides_that_the_run_was_taken_over(
         await other.open()
         while not proxy.cuts:
             await asyncio.sleep(0.001)
-        taken.append(await other.claim("r1", "w2", T0, dead={"w1"}))
+        taken.append(await other.claim("r1", "w2"))
         await other.append(commit(taken[0], taken[0].seq, Noted("other")))
         await other.close()
 

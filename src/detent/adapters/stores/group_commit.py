@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from detent.kernel.errors import StoreError, StoreUnavailable
+from detent.kernel.errors import StoreClosed, StoreError
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class GroupCommit:
     def write(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         """Have `work(batch, *args)` done in the next transaction; the future is set once that is durable."""
         if self._closed:
-            raise StoreUnavailable("The store is closed.")
+            raise StoreClosed("The store is closed.")
         job = _Job(work, args, asyncio.get_running_loop())
         self._queue.put(job)
         return job.future

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from detent.adapters.stores import rows as shared
+from detent.engine.host import ticks
 from detent.engine.ports import (
     FORGOTTEN_AFTER,
     Blob,
@@ -65,7 +66,9 @@ class _Run:
 class MemoryStore:
     """All in dictionaries, with the same rules as the durable stores."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, ticks: Callable[[], float] = ticks) -> None:
+        self._ticks = ticks
+        """The clock of leases."""
         self._runs: dict[str, _Run] = {}
         self._numbers = itertools.count(1)
         self._workers: dict[str, Worker] = {}
@@ -138,20 +141,18 @@ class MemoryStore:
         self._blobs[blob.hash] = blob.body
         run.blobs.add(blob.hash)
 
-    async def claim(self, run_id: str, worker: str, now: float, dead: Collection[str] = ()) -> Lease:
+    async def claim(self, run_id: str, worker: str, dead: Collection[Worker] = ()) -> Lease:
         """Take a run over if nobody alive has it."""
         run = self._get(run_id)
         owner = run.owner
-        if owner is not None and owner != worker and not self._gone(owner, now, dead):
-            raise RunBusy(run_id, owner)
+        if owner is not None and owner != worker and (known := self._workers.get(owner)) is not None:
+            gone = next((one for one in dead if one.id == owner), None)
+            if gone is None or gone.until != known.until:
+                raise RunBusy(run_id, owner)
         run.epoch += 1
         run.owner = worker
         lost = owner if owner not in (None, worker) else None
         return Lease(run_id, run.epoch, len(run.entries), run, lost)
-
-    def _gone(self, worker: str, now: float, dead: Collection[str]) -> bool:
-        known = self._workers.get(worker)
-        return worker in dead or known is None or known.until < now
 
     async def park(self, lease: Lease) -> None:
         """Let a run go."""
@@ -160,11 +161,15 @@ class MemoryStore:
             run.owner = None
             run.asked = None
 
-    async def beat(self, worker: Worker) -> None:
+    async def beat(self, worker: Worker, seconds: float) -> None:
         """Note that a worker is alive."""
-        self._workers[worker.id] = worker
-        for old in [old for old in self._workers.values() if old.until < worker.until - FORGOTTEN_AFTER]:
-            del self._workers[old.id]
+        now = self._ticks()
+        self._workers[worker.id] = worker._replace(until=now + seconds)
+        old = [one.id for one in list(self._workers.values()) if one.until < now - FORGOTTEN_AFTER]
+        held = {run.owner for run in list(self._runs.values())} if old else set()
+        for worker_id in old:
+            if worker_id not in held and worker_id != worker.id:
+                self._workers.pop(worker_id, None)
 
     async def retire(self, worker_id: str) -> None:
         """Forget a worker."""
@@ -175,7 +180,12 @@ class MemoryStore:
 
     async def workers(self) -> list[Worker]:
         """All known workers."""
-        return list(self._workers.values())
+        now = self._ticks()
+        return [worker._replace(left=worker.until - now) for worker in list(self._workers.values())]
+
+    async def owned(self, worker_id: str) -> list[tuple[str, int]]:
+        """Runs a worker holds."""
+        return [(run.id, run.epoch) for run in self._runs.values() if run.owner == worker_id]
 
     async def ask(self, run_id: str, what: str) -> None:
         """Leave a request."""
@@ -197,12 +207,13 @@ class MemoryStore:
         found.sort(key=lambda run: (run.now.wake_at, run.number))
         return [run.id for run in found[:limit]]
 
-    async def loose(self, now: float, dead: Collection[str] = (), limit: int = 100) -> list[str]:
+    async def loose(self, dead: Collection[Worker] = (), limit: int = 100) -> list[str]:
         """Running runs nobody alive drives."""
+        alive = self._workers.keys() - {worker.id for worker in dead}
         found = [
             run.id
             for run in self._runs.values()
-            if run.now.status is Status.RUNNING and (run.owner is None or self._gone(run.owner, now, dead))
+            if run.now.status is Status.RUNNING and run.owner not in alive
         ]
         return found[:limit]
 

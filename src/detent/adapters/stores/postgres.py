@@ -40,11 +40,12 @@ from detent.engine.ports import (
     Worker,
 )
 from detent.kernel.entries import Entry
-from detent.kernel.errors import IntegrationMissing, RunBusy, RunNotFound, StoreUnavailable
+from detent.kernel.errors import IntegrationMissing, RunBusy, RunNotFound, StoreClosed, StoreUnavailable
 from detent.kernel.plain import decode
 from detent.kernel.status import Status
 
 try:
+    import psycopg
     import psycopg_pool
 except ImportError as error:
     raise IntegrationMissing(
@@ -56,15 +57,18 @@ T = TypeVar("T")
 # `$.` stands for the store's schema.
 _NUMBER = "SELECT number FROM $.runs WHERE id = %s"
 _LOCK_RUN = "SELECT number, owner, epoch, seq FROM $.runs WHERE id = %s FOR UPDATE"
-_ALIVE = "SELECT 1 FROM $.workers WHERE id = %s AND until >= %s"
+_HEARD = "SELECT until FROM $.workers WHERE id = %s"
 _TAKE = "UPDATE $.runs SET epoch = %s, owner = %s WHERE number = %s"
 _PARK = "UPDATE $.runs SET owner = NULL, asked = NULL WHERE number = %s AND epoch = %s"
+# Leases are in the server's time: the clocks of workers differ, and jump.
 _BEAT = """
-WITH me AS (
-        SELECT %s::text AS id, %s::text AS host, %s::integer AS pid, %s::float8 AS born, %s::float8 AS until
-    ),
-    forgotten AS (DELETE FROM $.workers WHERE until < %s)
-INSERT INTO $.workers (id, host, pid, born, until) SELECT id, host, pid, born, until FROM me
+WITH clock AS (SELECT extract(epoch FROM clock_timestamp())::float8 AS now),
+    forgotten AS (
+        DELETE FROM $.workers w USING clock WHERE w.until < clock.now - %(forgotten)s AND w.id <> %(id)s
+            AND NOT EXISTS (SELECT 1 FROM $.runs r WHERE r.owner = w.id)
+    )
+INSERT INTO $.workers (id, host, pid, born, until)
+    SELECT %(id)s, %(host)s, %(pid)s, %(born)s, clock.now + %(seconds)s FROM clock
 ON CONFLICT (id)
 DO UPDATE SET host = excluded.host, pid = excluded.pid, born = excluded.born, until = excluded.until
 """
@@ -74,13 +78,17 @@ WITH theirs AS (SELECT number FROM $.runs WHERE owner = %s ORDER BY number FOR U
 UPDATE $.runs AS r SET owner = NULL FROM theirs WHERE r.number = theirs.number AND r.owner = %s
 """
 _RETIRE = "DELETE FROM $.workers WHERE id = %s"
-_WORKERS = "SELECT id, host, pid, born, until FROM $.workers ORDER BY id"
+_WORKERS = """
+SELECT id, host, pid, born, until, until - extract(epoch FROM clock_timestamp())::float8
+FROM $.workers ORDER BY id
+"""
+_OWNED = "SELECT id, epoch FROM $.runs WHERE owner = %s"
 _ASK = "UPDATE $.runs SET asked = CASE WHEN owner IS NULL THEN asked ELSE %s END WHERE id = %s"
 _ASKED = "SELECT id, asked FROM $.runs WHERE owner = %s AND asked IS NOT NULL ORDER BY number"
 _DUE = "SELECT id FROM $.runs WHERE wake_at <= %s AND status = 'waiting' ORDER BY wake_at, number LIMIT %s"
 _LOOSE = """
 SELECT id FROM $.runs WHERE status = 'running' AND (owner IS NULL OR owner = ANY(%s)
-    OR owner NOT IN (SELECT id FROM $.workers WHERE until >= %s)) ORDER BY number LIMIT %s
+    OR owner NOT IN (SELECT id FROM $.workers)) ORDER BY number LIMIT %s
 """
 _RUN = f"""
 SELECT {", ".join(shared.RUN_COLUMNS)}, ARRAY(SELECT tag FROM $.tags WHERE run = number ORDER BY tag)
@@ -140,6 +148,9 @@ class PostgresStore:
         self._patience = patience
         self._pool: psycopg_pool.AsyncConnectionPool[Connection] | None = None
         self._writer: Writer | None = None
+        self._line: Connection | None = None
+        """The connection over which the worker's lease is kept."""
+        self._line_lock = asyncio.Lock()
         self._version = 0
         self._defined: set[str] = set()
         self._sql: dict[str, bytes] = {}
@@ -192,7 +203,7 @@ class PostgresStore:
         while True:
             pool = self._pool
             if pool is None:
-                raise StoreUnavailable("The store is not open.")
+                raise StoreClosed("The store is not open.")
             connection: Connection | None = None
             try:
                 async with pool.connection() as connection:
@@ -203,7 +214,7 @@ class PostgresStore:
                     f"{self._pool_size} connections were busy for {self._patience:g} seconds."
                 ) from None
             except psycopg_pool.PoolClosed:
-                raise StoreUnavailable("The store is closed.") from None
+                raise StoreClosed("The store is closed.") from None
             except Exception as error:
                 again = lost(connection, error) or repeatable(error)
                 if not again or time.monotonic() >= until:
@@ -260,11 +271,12 @@ class PostgresStore:
 
     def _writing(self) -> Writer:
         if self._writer is None:
-            raise StoreUnavailable("The store is not open.")
+            raise StoreClosed("The store is not open.")
         return self._writer
 
-    async def claim(self, run_id: str, worker: str, now: float, dead: Collection[str] = ()) -> Lease:
+    async def claim(self, run_id: str, worker: str, dead: Collection[Worker] = ()) -> Lease:
         """Raise the epoch if nobody alive has the run."""
+        gone = {one.id: one.until for one in dead}
         before: list[str] = []
         """Whom an earlier try took it from, should the answer to that try have been lost."""
 
@@ -275,8 +287,8 @@ class PostgresStore:
                     raise RunNotFound(run_id)
                 number, owner, epoch, seq = found
                 if owner is not None and owner != worker:
-                    alive = await db.execute(self._s(_ALIVE), (owner, now))
-                    if owner not in dead and await alive.fetchone():
+                    heard = await (await db.execute(self._s(_HEARD), (owner,))).fetchone()
+                    if heard is not None and gone.get(owner) != heard[0]:
                         raise RunBusy(run_id, owner)
                     before[:] = [owner]
                 await db.execute(self._s(_TAKE), (epoch + 1, worker, number))
@@ -294,9 +306,13 @@ class PostgresStore:
 
         return await self._do(work)
 
-    async def beat(self, worker: Worker) -> None:
-        """Write the worker's beat."""
-        await self._change(_BEAT, *worker, worker.until - FORGOTTEN_AFTER)
+    async def beat(self, worker: Worker, seconds: float) -> None:
+        """Write the worker's lease."""
+        values = {
+            "id": worker.id, "host": worker.host, "pid": worker.pid, "born": worker.born, "seconds": seconds,
+            "forgotten": FORGOTTEN_AFTER,
+        }  # fmt: skip
+        await self._over_own_line(lambda db: db.execute(self._s(_BEAT), values))
 
     async def retire(self, worker_id: str) -> None:
         """Forget a worker and free its runs."""
@@ -306,11 +322,44 @@ class PostgresStore:
                 await db.execute(self._s(_FREE), (worker_id, worker_id))
                 await db.execute(self._s(_RETIRE), (worker_id,))
 
-        await self._do(work)
+        try:
+            await self._over_own_line(work)
+        finally:
+            line, self._line = self._line, None
+            await let_go(line)
+
+    async def _over_own_line(self, work: Callable[[Connection], Awaitable[Any]]) -> None:
+        """Do something over the connection of the thread that keeps the lease.
+
+        It neither queues for the pool nor waits for the event loop of the runs. The caller bounds the time;
+        a connection that did not answer in it is not used again.
+        """
+        async with self._line_lock:
+            line, self._line = self._line, None
+            if line is not None and not line.closed:
+                with contextlib.suppress(psycopg.OperationalError):  # it was lost since it was last used
+                    await self._try_line(line, work)
+                    return
+            try:
+                await self._try_line(await self._link.connect(), work)
+            except Exception as error:
+                raise self._link.explain(error) from error
+
+    async def _try_line(self, line: Connection, work: Callable[[Connection], Awaitable[Any]]) -> None:
+        try:
+            await work(line)
+        except BaseException:
+            await let_go(line)
+            raise
+        self._line = line
 
     async def workers(self) -> list[Worker]:
         """All workers that did not retire."""
         return [Worker(*row) for row in await self._all(_WORKERS)]
+
+    async def owned(self, worker_id: str) -> list[tuple[str, int]]:
+        """Runs a worker holds."""
+        return await self._all(_OWNED, worker_id)
 
     async def ask(self, run_id: str, what: str) -> None:
         """Leave a request for the driver, if there is one."""
@@ -325,9 +374,9 @@ class PostgresStore:
         """Waiting runs whose time has come."""
         return [row[0] for row in await self._all(_DUE, now, limit)]
 
-    async def loose(self, now: float, dead: Collection[str] = (), limit: int = 100) -> list[str]:
+    async def loose(self, dead: Collection[Worker] = (), limit: int = 100) -> list[str]:
         """Running runs without a live worker."""
-        return [row[0] for row in await self._all(_LOOSE, list(dead), now, limit)]
+        return [row[0] for row in await self._all(_LOOSE, [worker.id for worker in dead], limit)]
 
     # -- reading --------------------------------------------------------------------------------------------
 

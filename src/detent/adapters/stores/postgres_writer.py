@@ -26,7 +26,7 @@ import psycopg
 from detent.adapters.stores import rows as shared
 from detent.adapters.stores.postgres_link import Connection, Link, let_go, lock_key, lost, repeatable
 from detent.engine.ports import Blob, Commit, EdgeCount, Lease, LedgerLine, NewRun
-from detent.kernel.errors import Fenced, RunExists, StoreUnavailable
+from detent.kernel.errors import Fenced, RunExists, StoreClosed, StoreUnavailable
 
 LARGEST_BATCH = 2000
 LARGEST_BYTES = 16 << 20
@@ -239,7 +239,7 @@ class Writer:
     def write(self, job: Job) -> asyncio.Future[Any]:
         """Have a job done in the next transaction; the future is set once that is durable."""
         if self._closing:
-            raise StoreUnavailable("The store is closed.")
+            raise StoreClosed("The store is closed.")
         self._waiting.append(job)
         self._news.set()
         return job.future

@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar
 from detent.adapters.stores import rows as shared
 from detent.adapters.stores.group_commit import GroupCommit
 from detent.adapters.stores.sqlite_file import SQLiteFile
+from detent.engine.host import boot_of, this_host, ticks
 from detent.engine.ports import (
     FORGOTTEN_AFTER,
     Blob,
@@ -38,6 +39,7 @@ from detent.kernel.errors import (
     RunBusy,
     RunExists,
     RunNotFound,
+    StoreClosed,
     StoreError,
     StoreUnavailable,
 )
@@ -80,7 +82,12 @@ _UPSERT_EFFECT = """
 INSERT INTO effects (run, key, tool, state, seq) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET tool = excluded.tool, state = excluded.state, seq = excluded.seq
 """
-_ALIVE = "SELECT 1 FROM workers WHERE id = ? AND until >= ?"
+_HEARD = "SELECT until FROM workers WHERE id = ?"
+# Leases from before the machine was started, or in the wall time of older versions, lie far ahead.
+_FORGET = """
+DELETE FROM workers WHERE id <> ? AND until NOT BETWEEN ? AND ?
+    AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.owner = workers.id)
+"""
 _RUN = f"SELECT {', '.join(shared.RUN_COLUMNS)} FROM runs"
 
 
@@ -134,9 +141,12 @@ class SQLiteStore:
         sync: Literal["full", "normal"] = "full",
         create: bool = True,
         busy_timeout: float = 30.0,
+        ticks: Callable[[], float] = ticks,
     ) -> None:
         self.path = Path(path)
         self.sync = sync
+        self._ticks = ticks
+        """The clock of leases, the same in every process of this machine."""
         self._file = SQLiteFile(self.path, sync, create, busy_timeout)
         self._writer: GroupCommit | None = None
         self._readers: ThreadPoolExecutor | None = None
@@ -179,7 +189,7 @@ class SQLiteStore:
 
     def _write(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         if self._writer is None:
-            raise StoreUnavailable("The store is not open.")
+            raise StoreClosed("The store is not open.")
         return self._writer.write(work, *args)
 
     async def _write_alone(self, work: Callable[..., T], *args: Any) -> T:
@@ -207,7 +217,7 @@ class SQLiteStore:
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._readers is None:
-            raise StoreUnavailable("The store is not open.")
+            raise StoreClosed("The store is not open.")
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._reading, work)
 
     def _reading(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -333,8 +343,9 @@ class SQLiteStore:
         db.execute("INSERT OR REPLACE INTO folds VALUES (?, ?)", (number, fold))
         return len(fold)
 
-    async def claim(self, run_id: str, worker: str, now: float, dead: Collection[str] = ()) -> Lease:
+    async def claim(self, run_id: str, worker: str, dead: Collection[Worker] = ()) -> Lease:
         """Raise the epoch if nobody alive has the run."""
+        gone = {one.id: one.until for one in dead}
 
         def work(batch: Batch) -> Lease:
             db = batch.connection
@@ -344,13 +355,10 @@ class SQLiteStore:
             if found is None:
                 raise RunNotFound(run_id)
             number, owner, epoch, seq = found
-            if (
-                owner is not None
-                and owner != worker
-                and owner not in dead
-                and db.execute(_ALIVE, (owner, now)).fetchone()
-            ):
-                raise RunBusy(run_id, owner)
+            if owner is not None and owner != worker:
+                heard = db.execute(_HEARD, (owner,)).fetchone()
+                if heard is not None and gone.get(owner) != heard[0]:
+                    raise RunBusy(run_id, owner)
             db.execute("UPDATE runs SET epoch = ?, owner = ? WHERE number = ?", (epoch + 1, worker, number))
             return Lease(run_id, epoch + 1, seq, number, owner if owner not in (None, worker) else None)
 
@@ -367,12 +375,13 @@ class SQLiteStore:
 
         await self._write(work)
 
-    async def beat(self, worker: Worker) -> None:
-        """Write the worker's beat."""
+    async def beat(self, worker: Worker, seconds: float) -> None:
+        """Write the worker's lease."""
 
         def work(batch: Batch) -> None:
-            batch.connection.execute("INSERT OR REPLACE INTO workers VALUES (?, ?, ?, ?, ?)", worker)
-            batch.connection.execute("DELETE FROM workers WHERE until < ?", (worker.until - FORGOTTEN_AFTER,))
+            db, now = batch.connection, self._ticks()
+            db.execute("INSERT OR REPLACE INTO workers VALUES (?, ?, ?, ?, ?)", (*worker[:4], now + seconds))
+            db.execute(_FORGET, (worker.id, now - FORGOTTEN_AFTER, now + FORGOTTEN_AFTER))
 
         await self._write(work)
 
@@ -387,8 +396,21 @@ class SQLiteStore:
 
     async def workers(self) -> list[Worker]:
         """All workers that did not retire."""
+        found = await self._read(
+            lambda db: db.execute("SELECT id, host, pid, born, until FROM workers ORDER BY id").fetchall()
+        )
+        now = self._ticks()
+        return [Worker(*row)._replace(left=self._left(row[1], row[4] - now)) for row in found]
+
+    @staticmethod
+    def _left(host: str, left: float) -> float:
+        """What is left of a lease; nothing of one from before the machine was started."""
+        return left if boot_of(host) == boot_of(this_host()) and left <= FORGOTTEN_AFTER else -FORGOTTEN_AFTER
+
+    async def owned(self, worker_id: str) -> list[tuple[str, int]]:
+        """Runs a worker holds."""
         return await self._read(
-            lambda db: [Worker(*row) for row in db.execute("SELECT id, host, pid, born, until FROM workers")]
+            lambda db: db.execute("SELECT id, epoch FROM runs WHERE owner = ?", (worker_id,)).fetchall()
         )
 
     async def ask(self, run_id: str, what: str) -> None:
@@ -417,13 +439,13 @@ class SQLiteStore:
             (now, limit),
         )
 
-    async def loose(self, now: float, dead: Collection[str] = (), limit: int = 100) -> list[str]:
+    async def loose(self, dead: Collection[Worker] = (), limit: int = 100) -> list[str]:
         """Running runs without a live worker."""
         gone = ", ".join("?" * len(dead))
         return await self._ids(
             f"SELECT id FROM runs WHERE status = 'running' AND (owner IS NULL OR owner IN ({gone}) "
-            "OR owner NOT IN (SELECT id FROM workers WHERE until >= ?)) ORDER BY number LIMIT ?",
-            (*dead, now, limit),
+            "OR owner NOT IN (SELECT id FROM workers)) ORDER BY number LIMIT ?",
+            (*(worker.id for worker in dead), limit),
         )
 
     async def _ids(self, sql: str, values: tuple[Any, ...]) -> list[str]:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from detent.apps.warranty.intake_records import key_in
 from detent.apps.warranty.results import ProcessingResult
-from detent.engine.context import StepContext, call
+from detent.engine.calls import call
+from detent.engine.context import StepContext
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.tools import Tool, ToolError
@@ -229,7 +230,7 @@ def told(tool: Tool) -> Tool:
         asking = _asking.get()
         began = time.perf_counter()
         try:
-            answer = await call(tool.perform, tool.blocking, **args)
+            answer = await call(tool.perform, tool.off_loop, **args)
         except Exception as error:
             code = error.code if isinstance(error, ToolError) else type(error).__name__
             _say(
@@ -239,7 +240,7 @@ def told(tool: Tool) -> Tool:
         _say(asking, lambda step, tries: function_called(tool.name, "query", step, _ms(began), tries))
         return answer
 
-    return replace(tool, perform=perform, given=given, arguments=tool.schema, blocking=False)
+    return replace(tool, perform=perform, given=given, arguments=tool.schema, blocking=tool.unstoppable)
 
 
 def _say(asking: _Asking | None, say: Callable[[str, int], None]) -> None:

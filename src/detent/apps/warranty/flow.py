@@ -16,7 +16,8 @@ from detent.apps.warranty.settings import FIRST_STEP, WarrantySettings
 from detent.apps.warranty.tools.registry import WarrantySource, check_warranty_tool
 from detent.apps.warranty.tools.replies import Replies, send_email_tool
 from detent.apps.warranty.tools.tickets import TicketDesk, create_ticket_tool
-from detent.engine.context import StepContext, call
+from detent.engine.calls import call
+from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
 from detent.engine.tools import Tool
 from detent.flows.playbook.flow import EVERY, PlaybookFlow, playbook_flow
@@ -161,6 +162,6 @@ def _with_scope(desk: Desk, conclude: Callable[[StepContext, Any], Any]) -> Call
     """The first step's outcome, with the scope that follows from it."""
 
     async def concluded(ctx: StepContext, said: Any) -> Outcome:
-        return desk.decided(ctx, Outcome.of(await call(conclude, False, ctx, said)))
+        return desk.decided(ctx, Outcome.of(await call(conclude, None, ctx, said)))
 
     return concluded

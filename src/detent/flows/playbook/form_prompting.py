@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from detent.engine.answers import parse_answer
-from detent.engine.context import BesideContext, call
+from detent.engine.calls import call
+from detent.engine.context import BesideContext
 from detent.engine.executor import SchemaHint
 from detent.engine.step import Proposal
 from detent.flows.playbook import forms
@@ -64,7 +65,7 @@ class FormDialect(LineDialect):
                 text = forms.within(ctx.data, field.candidates.within or "")
                 found: Iterable[Any] = forms.by_pattern(field.candidates.pattern, text)
             else:
-                found = await call(self.finders[field.name], False, ctx)
+                found = await call(self.finders[field.name], None, ctx)
             shown[field.name] = forms.candidates_of(found)
         return {**shown, **await self._drafts(ctx)}
 

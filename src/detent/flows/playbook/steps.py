@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from detent.engine.context import BesideContext, StepContext, call
+from detent.engine.calls import call
+from detent.engine.context import BesideContext, StepContext
 from detent.engine.executor import OutputSchemaValidationError
 from detent.engine.outcome import Effect, Outcome, Receipt, additions
 from detent.engine.step import Handler, Proposal, Step, Validator
@@ -123,7 +124,7 @@ class StepWork:
             await ctx.unfold()
             if ctx.fallback is None and ctx.attempt == 1 and not isinstance(ctx, BesideContext):
                 self._needed(ctx)  # says what is missing
-            return self.settled(ctx, Outcome.of(await call(inner, False, ctx)))
+            return self.settled(ctx, Outcome.of(await call(inner, None, ctx)))
 
         perform.__wrapped__ = inner  # type: ignore[attr-defined]
         perform.__name__ = getattr(inner, "__name__", self.step.id)
@@ -212,7 +213,7 @@ class StepWork:
             outcome_effects = effects
         changes = _repointed(changes, keys)
         changes |= await self._answered(ctx, effects)
-        changes |= said if self.concluding is None else await call(self.concluding, False, ctx, said)
+        changes |= said if self.concluding is None else await call(self.concluding, None, ctx, said)
         outcome = Outcome(said.next_step, set=changes, append=own.append, effects=outcome_effects)
         data = self._after(ctx, outcome)
         if said.reply.form is None:
@@ -224,7 +225,7 @@ class StepWork:
         if not problems:
             whole = outcome._replace(effects=effects)
             for contract in self.contracts:
-                problems += [str(one) for one in await call(contract, False, ctx, whole, said.reply)]
+                problems += [str(one) for one in await call(contract, None, ctx, whole, said.reply)]
         if problems:
             raise self._refused(ctx, problems)
         return outcome._replace(reason=self._label(name_of(outcome.next) if outcome.next else "", data))
@@ -256,7 +257,7 @@ class StepWork:
         """What the step's own code would do on the same data: what it sets, and what it proposes."""
         if self.inner is None:
             return Outcome(), ()
-        outcome = Outcome.of(await call(self.inner, False, ctx))
+        outcome = Outcome.of(await call(self.inner, None, ctx))
         proposals = tuple(Effect.of(one) for one in (*ctx.proposed, *outcome.effects))
         ctx.proposed = ()
         if outcome.hold is not None or self._named(outcome) in (DEGRADED, FAILED):

@@ -61,8 +61,9 @@ class Action(Named):
     """Opaque: calling it twice is the same as once."""
     holds: bool = False
     """It waits for a person or the clock; an agent cannot answer in their place."""
-    blocking: bool = False
-    """A sync handler that waits for something: run in a thread."""
+    blocking: bool | None = None
+    """Where a plain `def` is called, as a step says it: True in a thread, False on the event loop, None in a
+    thread until it has shown to be quick."""
     timeout: float | None = None
     tells: Callable[[Mapping[str, Any]], tuple[str, str]] | None = None
     """Message and level left in the run's record when it is done, whoever did it; from its inputs."""
@@ -311,7 +312,7 @@ def action(
     opaque: bool = False,
     repeatable: bool = False,
     holds: bool = False,
-    blocking: bool = False,
+    blocking: bool | None = None,
     timeout: float | None = None,
     tells: Callable[[Mapping[str, Any]], tuple[str, str]] | None = None,
 ) -> Callable[[F], F]:

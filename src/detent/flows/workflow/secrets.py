@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from detent.engine.context import StepContext, call
+from detent.engine.calls import call
+from detent.engine.context import StepContext
 from detent.engine.step import TRANSIENT
 from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
 from detent.flows.workflow.inputs import SECRET, inputs_hash, variable
@@ -64,10 +65,10 @@ def _revealing(tool: Tool, environ: Mapping[str, str]) -> Tool:
     def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
         async def perform(*first: Any, detent_secrets: Mapping[str, str] | None = None, **args: Any) -> Any:
             if not detent_secrets:
-                return await call(function, tool.blocking, *first, **args)
+                return await call(function, tool.off_loop, *first, **args)
             values = _values(detent_secrets, args, environ)
             try:
-                answer = await call(function, tool.blocking, *first, **_replaced(args, values))
+                answer = await call(function, tool.off_loop, *first, **_replaced(args, values))
             except Exception as error:
                 if (told := _without(error, detent_secrets, environ)) is error:
                     raise
@@ -84,7 +85,7 @@ def _revealing(tool: Tool, environ: Mapping[str, str]) -> Tool:
         probe=None if tool.probe is None else wrapped(tool.probe),
         given=given,
         in_front_of=tool.in_front_of or tool.perform,
-        blocking=False,
+        blocking=tool.unstoppable,
     )
 
 

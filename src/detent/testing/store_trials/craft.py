@@ -7,6 +7,7 @@ import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from detent.engine.host import this_host
 from detent.engine.ports import (
     Blob,
     Commit,
@@ -131,9 +132,14 @@ def blob(body: bytes) -> Blob:
     return Blob(digest(body.hex()), body)
 
 
-def worker(worker_id: str, until: float = T0 + 60) -> Worker:
-    """A worker whose beat is good until then."""
-    return Worker(worker_id, "host", 4242, 17.25, until)
+def worker(worker_id: str) -> Worker:
+    """A worker on this machine."""
+    return Worker(worker_id, this_host("elsewhere"), 4242, 17.25)
+
+
+async def known(store: Store, *names: str) -> list[Worker]:
+    """Workers as the store knows them."""
+    return [worker for worker in await store.workers() if worker.id in names]
 
 
 def sums(edges: Iterable[EdgeCount]) -> dict[tuple[str, str], tuple[int, float, float, float, int, float]]:

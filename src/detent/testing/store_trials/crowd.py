@@ -34,7 +34,7 @@ class CrowdTrials(Trials):
     async def test_a_fenced_append_among_others_spoils_none_of_them(self, store: Store) -> None:
         leases = [await store.create(new(f"r{index:02}")) for index in range(40)]
         for lease in leases[::3]:
-            await store.claim(lease.run_id, "w1", 0.0)
+            await store.claim(lease.run_id, "w1")
         results = await asyncio.gather(
             *(
                 store.append(

@@ -15,6 +15,7 @@ from detent.testing.store_trials.craft import (
     commit,
     edge,
     everything,
+    known,
     line,
     move,
     new,
@@ -67,7 +68,7 @@ class FenceTrials(Trials):
     async def test_a_run_nobody_made_is_not_found(self, store: Store) -> None:
         for work in (
             store.row("no"), store.entries("no"), store.saved_fold("no"), store.effects("no"),
-            store.effect("no", "k"), store.claim("no", "w1", T0), store.ask("no", "cancel"),
+            store.effect("no", "k"), store.claim("no", "w1"), store.ask("no", "cancel"),
             store.purge("no"),
         ):  # fmt: skip
             assert (await refused(RunNotFound, work)).run_id == "no"
@@ -107,7 +108,7 @@ class FenceTrials(Trials):
     async def _refused_whole(self, store: Store, run_id: str, after: int, epoch: int) -> None:
         """Append with this fence and everything an append can bring; nothing of it may be there then."""
         before = await everything(store, run_id)
-        lease = (await store.claim(run_id, "w1", T0))._replace(epoch=epoch)
+        lease = (await store.claim(run_id, "w1"))._replace(epoch=epoch)
         before["row"] = before["row"]._replace(epoch=before["row"].epoch + 1, owner="w1")
         kept = blob(f"{run_id} {after} {epoch}".encode())
         wrong = commit(
@@ -148,9 +149,11 @@ class FenceTrials(Trials):
 
     @trial
     async def test_a_paused_driver_is_fenced_even_when_it_writes_first(self, store: Store) -> None:
-        await store.beat(worker("w1", T0 + 10))
+        await store.beat(worker("w1"), -1)
         paused = await store.create(new("r1"))
-        rightful = await store.claim("r1", "w2", T0 + 20)  # w1's beat ran out while it was paused
+        rightful = await store.claim(
+            "r1", "w2", await known(store, "w1")
+        )  # its lease ran out while it was paused
         assert rightful.epoch == paused.epoch + 1
         # The paused one wakes up and gets there first: the same entry, its own old epoch.
         await refused(Fenced, store.append(commit(paused, 1, move(2, to="stale"))))
@@ -170,8 +173,7 @@ class FenceTrials(Trials):
 
         async def drive(name: str) -> None:
             for _ in range(6):
-                await store.beat(worker(name))
-                lease = await store.claim("r1", name, T0, dead={"x", "y", "z"})
+                lease = await store.claim("r1", name)  # the store knows none of them
                 seq = lease.seq
                 for _ in range(5):
                     try:

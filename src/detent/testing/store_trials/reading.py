@@ -198,7 +198,7 @@ class ReadingTrials(Trials):
     @trial
     async def test_names_may_be_in_any_script(self, store: Store) -> None:
         run, flow, tag, name = "běh-🙂", "płyn 'x\"", "étiquette %", "работник"
-        await store.beat(worker(name))
+        await store.beat(worker(name), 60)
         lease = await store.create(new(run, flow=flow, tags=(tag,), worker=name, parent="rodič"))
         await store.append(commit(lease, 1, ledger=(line("klíč ?"),), tags=((tag + "2", True),)))
         assert [row.id for row in (await store.rows(RunQuery(flow=flow, tag=tag, parent="rodič"))).rows] == [

@@ -15,7 +15,7 @@ from typing import Any
 
 from detent.adapters.project import project_tools
 from detent.adapters.stores.memory import MemoryStore
-from detent.engine.context import call
+from detent.engine.calls import call
 from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow

@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any
 
 from detent.apps.warranty.craft.coverage import failure, normalised
-from detent.engine.context import call
+from detent.engine.calls import call
 from detent.engine.tools import Tool, ToolError
 from detent.evals.case import EvalTestCase
 from detent.evals.playing import PlayFailed
@@ -66,7 +66,7 @@ class Plans:
                 code, message, transient = FAULTS[word]
                 raise ToolError(code, message, transient=transient)
             if not answers:
-                return await call(inner, False, *args, **kwargs)
+                return await call(inner, None, *args, **kwargs)
             return _answered(tool.name, answers.popleft() if len(answers) > 1 else answers[0], kwargs)
 
         return replace(tool, perform=perform)

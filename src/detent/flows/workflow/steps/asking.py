@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from detent.engine.context import StepContext, call
+from detent.engine.calls import call
+from detent.engine.context import StepContext
 from detent.engine.step import Step
 from detent.flows.workflow.expressions import Prepared, prepared
 from detent.flows.workflow.home import Home, Seat
@@ -35,7 +36,7 @@ def _context(said: Any, home: Home) -> Context:
 async def _built(context: Context, ctx: StepContext, name: str) -> dict[str, Any]:
     if context is None:
         return {}
-    value = resolved(context, ctx) if isinstance(context, Prepared) else await call(context.build, False, ctx)
+    value = resolved(context, ctx) if isinstance(context, Prepared) else await call(context.build, None, ctx)
     if not isinstance(value, Mapping):
         raise ConfigurationError(
             f"The context of step '{name}' is {type(value).__name__}; it must give names to values."
@@ -74,7 +75,7 @@ def agent_step(seat: Seat, home: Home) -> Step:
         given = await _built(context, ctx, spec.name)
         if agent.prompt is None:
             return given
-        told = await call(agent.prompt, False, given)
+        told = await call(agent.prompt, None, given)
         return given if told is None else {"task": str(told), **given}
 
     queries, effects = home.kinds(agent.tools)
@@ -104,7 +105,7 @@ def generate_step(seat: Seat, home: Home) -> Step:
         assert maker is not None
         first = next(iter(inspect.signature(maker).parameters), None)
         given = await ctx.inputs()
-        text = await call(maker, False, *((ctx,) if first == "ctx" else ()), **given)
+        text = await call(maker, None, *((ctx,) if first == "ctx" else ()), **given)
         return str(text)
 
     if maker is not None:

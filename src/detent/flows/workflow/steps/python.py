@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from detent.engine.context import StepContext, call
+from detent.engine.calls import call
+from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
 from detent.engine.schemas import returns_of
 from detent.engine.step import WAITS, Step

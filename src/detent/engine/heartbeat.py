@@ -1,0 +1,95 @@
+"""The heartbeat of a worker: a thread that renews its lease and does nothing else.
+
+No handler, tool or observer runs in that thread or in its event loop, so nothing they do, short of stopping
+the process, keeps a lease from being renewed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from detent.kernel import log
+
+T = TypeVar("T")
+
+
+class Heartbeat:
+    """Calls `beat` every `period` seconds, in a thread of its own, for as long as `home` is open."""
+
+    def __init__(
+        self,
+        beat: Callable[[], Awaitable[None]],
+        abandoned: Callable[[], Awaitable[bool]],
+        period: float,
+        home: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._beat = beat
+        self._abandoned = abandoned
+        """Called once the home loop has closed without `stop`, until it says that nothing is left to do."""
+        self._period = period
+        self._home = home
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._work, name="detent-heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Begin; the first beat is the caller's to ask for."""
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """True until it was stopped or found itself abandoned."""
+        return self._thread.is_alive()
+
+    async def here(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Await something in the heartbeat's loop, for at most a period."""
+
+        async def bounded() -> T:
+            async with asyncio.timeout(self._period):
+                return await work()
+
+        asked = asyncio.run_coroutine_threadsafe(bounded(), self._loop)
+        return await asyncio.wrap_future(asked)
+
+    async def stop(self) -> None:
+        """Let the thread end."""
+        with contextlib.suppress(RuntimeError):  # its loop has closed: it was abandoned and found out
+            self._loop.call_soon_threadsafe(self._stop.set)
+        await asyncio.to_thread(self._thread.join)
+
+    def _work(self) -> None:
+        try:
+            self._loop.run_until_complete(self._keep())
+        finally:
+            with contextlib.suppress(Exception):
+                _cancel_all(self._loop)
+            self._loop.close()
+
+    async def _keep(self) -> None:
+        while not await self._stopped():
+            try:
+                if self._home.is_closed():
+                    if await self._abandoned():
+                        return
+                    continue
+                async with asyncio.timeout(self._period):
+                    await self._beat()
+            except Exception as error:  # the store is away for a moment, or answers too late
+                log.warning("worker.beat_missed", error=f"{type(error).__name__}: {error}")
+
+    async def _stopped(self) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._period):
+                await self._stop.wait()
+        return self._stop.is_set()
+
+
+def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    left: set[asyncio.Task[Any]] = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))

@@ -1,0 +1,338 @@
+"""Who is alive: busy, stopped, cut off, with clocks that differ. None of it may have an effect happen twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from detent.adapters.stores.memory import MemoryStore
+from detent.engine.clock import SystemClock
+from detent.engine.engine import Engine
+from detent.engine.outcome import Effect, Outcome
+from detent.engine.tools import NOT_DONE, Tool
+from detent.kernel.errors import RunBusy, StoreUnavailable
+from detent.kernel.policy import RetryPolicy
+from detent.kernel.status import Status
+from detent.testing.clock import HandClock
+from tests.engine import worker
+from tests.engine.conftest import journal, kinds, one_step, until
+
+SHORT = 0.6
+"""A lease that runs out while a test watches."""
+
+
+def booking(perform, **options):
+    """A flow whose only step has one effect."""
+    flow = one_step(
+        lambda ctx: Outcome(effects=[Effect("book", {})]), tools=[Tool("book", perform, **options)]
+    )
+    return flow
+
+
+class TestOnOneMachine:
+    """A process that runs is alive, however long it has not been heard of."""
+
+    @pytest.mark.parametrize("command", ["blocking-tool", "blocking-step", "blocking-loop"])
+    async def test_a_busy_worker_is_not_taken_for_dead(self, tmp_path, durable, command):
+        """`time.sleep` far beyond the lease, in a plain tool, a plain step, and on the event loop itself."""
+        process = worker.spawn(tmp_path, "serve", command, "b", str(SHORT))
+        await until(lambda: (tmp_path / "busy").exists(), 30)
+        second = await durable.engine(*worker.flows(tmp_path), lease=SHORT)
+        serving = asyncio.ensure_future(second.serve(poll=0.02))
+        await until(lambda: (tmp_path / "told").exists(), 60)
+        await until(lambda: _ended(second, "b"), 60)
+        serving.cancel()
+        process.communicate(timeout=60)
+        assert worker.told(tmp_path) == ["once"]
+        assert "claimed" not in await kinds(second, "b")
+
+    async def test_a_stopped_process_keeps_its_runs(self, tmp_path, durable):
+        process = worker.spawn(tmp_path, "serve", "slow", "s", str(SHORT))
+        await until(lambda: list(tmp_path.glob("slow-*")), 30)
+        process.send_signal(signal.SIGSTOP)
+        second = await durable.engine(*worker.flows(tmp_path), lease=SHORT)
+        await until(lambda: _lapsed(second))
+        assert await second.resume_all() == []
+        with pytest.raises(RunBusy):
+            await second.resume("s")
+        process.send_signal(signal.SIGCONT)
+        (tmp_path / "go").touch()
+        assert process.communicate(timeout=60)[0].strip() == "succeeded"
+        assert "claimed" not in await kinds(second, "s")
+
+    @pytest.mark.parametrize("seconds", [60.0, 86400.0, -86400.0])
+    async def test_wall_clocks_do_not_decide_who_is_alive(self, bench, seconds):
+        """On one machine, and between two of them: the clock of one is wrong, or is set while runs are under way."""
+        gate, begun = asyncio.Event(), []
+
+        async def book():
+            begun.append(1)
+            await gate.wait()
+
+        first = await bench.engine(booking(book), host="first")
+        run_id = await first.start("flow")
+        await until(lambda: begun)
+        for host in ("first", "second"):
+            other = await bench.engine(booking(book), host=host, clock=_Wrong(seconds))
+            assert await other.resume_all() == []
+            with pytest.raises(RunBusy):
+                await other.resume(run_id)
+        gate.set()
+        assert (await first.finish(run_id)).status is Status.SUCCEEDED
+        assert begun == [1]
+
+    async def test_a_worker_whose_loop_closed_without_a_word_lets_its_runs_go(self, tmp_path, durable):
+        entered = threading.Event()
+
+        async def begin():
+            async def stuck(ctx):
+                entered.set()
+                await asyncio.Event().wait()
+
+            engine = Engine(durable.store(), [one_step(stuck)], lease=SHORT)
+            await engine.open()
+            await engine.start("flow", run_id="r")
+            await until(entered.is_set)
+
+        await asyncio.to_thread(asyncio.run, begin())
+        engine = await durable.engine(one_step(lambda ctx: {"by": "the next"}))
+        await until(lambda: engine.resume_all())
+        assert (await engine.finish("r")).data == {"by": "the next"}
+
+
+class TestCallsThatCannotBeStopped:
+    """A thread goes on whatever becomes of who asked for it; until it is over, nobody asks whether it is done."""
+
+    async def test_a_timed_out_plain_tool_is_not_performed_again_while_it_runs(self, bench):
+        """The probe says "not done" because the call is under way: that is no answer."""
+        done, release = [], threading.Event()
+
+        def book():
+            release.wait(20)
+            done.append(1)
+
+        flow = booking(
+            book, probe=lambda: {} if done else NOT_DONE, timeout=0.05,
+            retry=RetryPolicy(max_attempts=3, wait_min=0, wait_max=0),
+        )  # fmt: skip
+        engine = await bench.engine(flow)
+        run = await engine.run("flow")
+        assert run.status is Status.WAITING
+        (hold,) = run.holds.values()
+        assert "cannot be stopped" in hold.question
+        release.set()
+        await until(lambda: done)
+        await engine.resolve(run.id, "happened")
+        assert (await engine.finish(run.id)).status is Status.SUCCEEDED
+        assert done == [1]
+
+    async def test_a_probe_that_finds_it_done_is_believed_all_the_same(self, bench):
+        done, release = [], threading.Event()
+
+        def book():
+            done.append(1)
+            release.wait(20)
+
+        engine = await bench.engine(booking(book, probe=lambda: {"done": len(done)}, timeout=0.05))
+        run = await engine.run("flow")
+        release.set()
+        assert (run.status, done) == (Status.SUCCEEDED, [1])
+
+    async def test_an_engine_that_stops_amid_a_plain_tool_keeps_the_run_until_the_tool_is_over(self, durable):
+        done, begun, release = [], threading.Event(), threading.Event()
+
+        def book():
+            begun.set()
+            release.wait(20)
+            done.append(1)
+
+        flow = booking(book, probe=lambda: {} if done else NOT_DONE)
+        first = Engine(durable.store(), [flow], lease=SHORT)
+        await first.open()
+        run_id = await first.start("flow")
+        await until(begun.is_set)
+        await first.stop(grace=0)
+        second = await durable.engine(flow)
+        assert await second.resume_all() == []
+        with pytest.raises(RunBusy):
+            await second.resume(run_id)
+        release.set()
+        await until(lambda: second.resume_all())
+        assert (await second.finish(run_id)).status is Status.SUCCEEDED
+        assert done == [1]
+
+    async def test_a_worker_elsewhere_is_waited_for_as_long_as_its_call_may_take(self, bench):
+        """Its lease ran out: it may be cut off, and its thread amid the call."""
+        asked, begun, release = [], threading.Event(), threading.Event()
+
+        def book():
+            begun.set()
+            release.wait(20)
+
+        def probe():
+            asked.append(1)
+            return {"id": 7}
+
+        flow = booking(book, probe=probe, timeout=300)
+        first = await bench.engine(flow, host="elsewhere")
+        run_id = await first.start("flow")
+        await until(begun.is_set)
+        bench.let_leases_run_out()
+        clock = HandClock(breath=0.01)
+        second = await bench.engine(flow, clock=clock)
+        assert await second.resume_all() == [run_id]
+        await clock.turn(299)
+        assert asked == []
+        await clock.turn(2)
+        await until(lambda: asked)
+        run = await second.finish(run_id)
+        release.set()
+        assert (run.status, asked) == (Status.SUCCEEDED, [1])
+
+    async def test_a_worker_that_died_here_is_not_waited_for(self, tmp_path, durable):
+        process = worker.spawn(tmp_path, "serve", "blocking-tool", "b", "15")
+        await until(lambda: (tmp_path / "busy").exists(), 30)
+        process.kill()
+        process.wait()
+        engine = await durable.engine(*worker.flows(tmp_path))
+        assert await engine.resume_all() == ["b"]
+        assert (await engine.finish("b")).status is Status.SUCCEEDED
+        assert worker.told(tmp_path) == ["once"]
+
+
+class TestCutOff:
+    """A worker on another machine loses its store amid an effect."""
+
+    async def test_it_gives_its_call_up_before_another_acts(self):
+        store, happened, gate = _Cut(), [], asyncio.Event()
+
+        def book(who):
+            async def perform():
+                happened.append(f"{who} begins")
+                try:
+                    await gate.wait()
+                except asyncio.CancelledError:
+                    happened.append(f"{who} gives up")
+                    raise
+                happened.append(f"{who} is done")
+
+            return perform
+
+        async with Engine(
+            store.line(), [booking(book("first"), probe=lambda: NOT_DONE)], host="a", lease=SHORT
+        ) as first:
+            run_id = await first.start("flow")
+            await until(lambda: happened)
+            first.store.cut = True
+            async with Engine(store, [booking(book("second"), probe=lambda: NOT_DONE)], host="b") as second:
+                await until(lambda: second.resume_all())
+                await until(lambda: "second begins" in happened)
+                gate.set()
+                assert (await second.finish(run_id)).status is Status.SUCCEEDED
+                first.store.cut = False
+        assert happened == ["first begins", "first gives up", "second begins", "second is done"]
+
+    async def test_a_jump_of_the_wall_clock_has_the_claim_confirmed(self):
+        """A suspended machine: its own lease looks good, and another has taken the run."""
+
+        class Overtaken(MemoryStore):
+            """Just after an effect was written down as begun, the machine sleeps and another worker comes."""
+
+            async def append(self, commit):
+                size = await super().append(commit)
+                if any(entry.kind == "effect_begun" for entry in commit.entries):
+                    clock.seconds = 3600.0
+                    await self.claim(commit.lease.run_id, "another", await self.workers())
+                return size
+
+        clock, done = _Wrong(0.0), []
+        async with Engine(Overtaken(), [booking(lambda: done.append(1))], clock=clock) as engine:
+            run_id = await engine.start("flow")
+            await until(lambda: engine.under_way(run_id) is None)
+            assert (await engine.store.row(run_id)).owner == "another"
+        assert done == []
+
+
+class TestStrays:
+    async def test_a_claim_that_never_reached_a_driver_is_given_up(self, bench):
+        """The store calls the run ours; nobody here drives it, and nobody else may."""
+        first = await bench.engine(one_step(lambda ctx: None), lease=SHORT)
+        run_id = await first.start("flow", drive=False)
+        await first.register()
+        await first.store.claim(run_id, first.leases.me.id)
+        second = await bench.engine(one_step(lambda ctx: None))
+        with pytest.raises(RunBusy):
+            await second.resume(run_id)
+        await until(lambda: second.resume_all())
+        assert (await second.finish(run_id)).status is Status.SUCCEEDED
+
+    async def test_what_is_under_way_is_not(self, bench):
+        gate = asyncio.Event()
+
+        async def work(ctx):
+            await gate.wait()
+
+        engine = await bench.engine(one_step(work), lease=SHORT)
+        run_id = await engine.start("flow")
+        beats = engine.store.__class__.owned
+        looks = []
+
+        async def owned(worker_id):
+            looks.append(1)
+            return await beats(engine.store, worker_id)
+
+        engine.store.owned = owned
+        await until(lambda: len(looks) >= 4)
+        gate.set()
+        assert (await engine.finish(run_id)).status is Status.SUCCEEDED
+        assert {entry.epoch for entry in await journal(engine, run_id)} == {1}
+
+
+class _Wrong(SystemClock):
+    """A wall clock that is off."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def now(self):
+        return time.time() + self.seconds
+
+
+class _Cut(MemoryStore):
+    """A store whose clients can be cut off."""
+
+    def line(self):
+        return _Line(self)
+
+
+class _Line:
+    """One client's way to the store."""
+
+    def __init__(self, store) -> None:
+        self._store = store
+        self.cut = False
+
+    def __getattr__(self, name):
+        found = getattr(self._store, name)
+        if not callable(found) or name in ("open", "close"):
+            return found
+
+        async def through(*args, **kwargs):
+            if self.cut:
+                raise StoreUnavailable("cut off")
+            return await found(*args, **kwargs)
+
+        return through
+
+
+async def _ended(engine, run_id):
+    return (await engine.store.row(run_id)).now.status.is_end
+
+
+async def _lapsed(engine):
+    return any(one.left < 0 for one in await engine.store.workers() if one.pid != os.getpid())

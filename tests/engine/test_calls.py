@@ -1,4 +1,4 @@
-"""Where code that is not ours is called: plain functions off the event loop, until they have shown to be quick."""
+"""Where code that is not ours is called: off the event loop, until it has shown to be quick."""
 
 from __future__ import annotations
 

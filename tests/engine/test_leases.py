@@ -1,4 +1,4 @@
-"""Who is alive: busy, stopped, cut off, with clocks that differ. None of it may have an effect happen twice."""
+"""Who is alive: busy, stopped, cut off, with clocks that differ. Nothing happens twice for any of it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import asyncio
 import os
 import signal
 import threading
-import time
 
 import pytest
 
 from detent.adapters.stores.memory import MemoryStore
-from detent.engine.clock import SystemClock
 from detent.engine.engine import Engine
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.tools import NOT_DONE, Tool
-from detent.kernel.errors import RunBusy, StoreUnavailable
+from detent.kernel.errors import RunBusy
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
 from detent.testing.clock import HandClock
+from detent.testing.disturbed import Cut, WrongClock
 from tests.engine import worker
 from tests.engine.conftest import journal, kinds, one_step, until
 
@@ -67,7 +66,7 @@ class TestOnOneMachine:
 
     @pytest.mark.parametrize("seconds", [60.0, 86400.0, -86400.0])
     async def test_wall_clocks_do_not_decide_who_is_alive(self, bench, seconds):
-        """On one machine, and between two of them: the clock of one is wrong, or is set while runs are under way."""
+        """Neither on one machine nor between two: a clock may be wrong, or be set under way."""
         gate, begun = asyncio.Event(), []
 
         async def book():
@@ -78,7 +77,7 @@ class TestOnOneMachine:
         run_id = await first.start("flow")
         await until(lambda: begun)
         for host in ("first", "second"):
-            other = await bench.engine(booking(book), host=host, clock=_Wrong(seconds))
+            other = await bench.engine(booking(book), host=host, clock=WrongClock(seconds))
             assert await other.resume_all() == []
             with pytest.raises(RunBusy):
                 await other.resume(run_id)
@@ -106,7 +105,7 @@ class TestOnOneMachine:
 
 
 class TestCallsThatCannotBeStopped:
-    """A thread goes on whatever becomes of who asked for it; until it is over, nobody asks whether it is done."""
+    """A thread goes on whatever becomes of who started it. Until it is over, "not done" is no answer."""
 
     async def test_a_timed_out_plain_tool_is_not_performed_again_while_it_runs(self, bench):
         """The probe says "not done" because the call is under way: that is no answer."""
@@ -209,7 +208,7 @@ class TestCutOff:
     """A worker on another machine loses its store amid an effect."""
 
     async def test_it_gives_its_call_up_before_another_acts(self):
-        store, happened, gate = _Cut(), [], asyncio.Event()
+        store, line, happened, gate = MemoryStore(), Cut(), [], asyncio.Event()
 
         def book(who):
             async def perform():
@@ -223,18 +222,17 @@ class TestCutOff:
 
             return perform
 
-        async with Engine(
-            store.line(), [booking(book("first"), probe=lambda: NOT_DONE)], host="a", lease=SHORT
-        ) as first:
+        flow = booking(book("first"), probe=lambda: NOT_DONE)
+        async with Engine(line.store(store), [flow], host="a", lease=SHORT) as first:
             run_id = await first.start("flow")
             await until(lambda: happened)
-            first.store.cut = True
+            line.cut(60)
             async with Engine(store, [booking(book("second"), probe=lambda: NOT_DONE)], host="b") as second:
                 await until(lambda: second.resume_all())
                 await until(lambda: "second begins" in happened)
                 gate.set()
                 assert (await second.finish(run_id)).status is Status.SUCCEEDED
-                first.store.cut = False
+                line.mend()
         assert happened == ["first begins", "first gives up", "second begins", "second is done"]
 
     async def test_a_jump_of_the_wall_clock_has_the_claim_confirmed(self):
@@ -250,7 +248,7 @@ class TestCutOff:
                     await self.claim(commit.lease.run_id, "another", await self.workers())
                 return size
 
-        clock, done = _Wrong(0.0), []
+        clock, done = WrongClock(0.0), []
         async with Engine(Overtaken(), [booking(lambda: done.append(1))], clock=clock) as engine:
             run_id = await engine.start("flow")
             await until(lambda: engine.under_way(run_id) is None)
@@ -291,43 +289,6 @@ class TestStrays:
         gate.set()
         assert (await engine.finish(run_id)).status is Status.SUCCEEDED
         assert {entry.epoch for entry in await journal(engine, run_id)} == {1}
-
-
-class _Wrong(SystemClock):
-    """A wall clock that is off."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-
-    def now(self):
-        return time.time() + self.seconds
-
-
-class _Cut(MemoryStore):
-    """A store whose clients can be cut off."""
-
-    def line(self):
-        return _Line(self)
-
-
-class _Line:
-    """One client's way to the store."""
-
-    def __init__(self, store) -> None:
-        self._store = store
-        self.cut = False
-
-    def __getattr__(self, name):
-        found = getattr(self._store, name)
-        if not callable(found) or name in ("open", "close"):
-            return found
-
-        async def through(*args, **kwargs):
-            if self.cut:
-                raise StoreUnavailable("cut off")
-            return await found(*args, **kwargs)
-
-        return through
 
 
 async def _ended(engine, run_id):

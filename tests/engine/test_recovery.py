@@ -170,7 +170,7 @@ class TestTakeOver:
         run_id = None
         for number in range(3):
             # A worker that claims the run and is never heard of again.
-            engine = await durable.engine(flow, worker_id=f"w{number}", host="elsewhere", takeover_limit=3)
+            engine = await durable.engine(flow, worker_id=f"w{number}", host=f"h{number}", takeover_limit=3)
             if run_id is None:
                 run_id = await engine.start("flow", drive=False)
             await engine.register()

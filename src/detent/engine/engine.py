@@ -22,7 +22,7 @@ from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.driver import Driver
 from detent.engine.flow import Flow
 from detent.engine.journals import load
-from detent.engine.leases import Leases
+from detent.engine.leases import LeaseLost, Leases
 from detent.engine.observers import Observers
 from detent.engine.ports import Blob, Clock, NewRun, Resource, Store, Tape
 from detent.engine.slots import Slots
@@ -507,7 +507,7 @@ class Engine:
         result: Run | Exception | None = None
         try:
             await self.slots.enter(driver)
-            await driver.drive()
+            await self._drive(driver)
             result = driver.run
             if result.status.is_end and result.parent is None and driver.flow.ended is not None:
                 await self._tell_ended(driver.flow.ended, result)
@@ -535,6 +535,16 @@ class Engine:
         finally:
             self.slots.leave(driver)
             self.forget(driver, result)
+
+    async def _drive(self, driver: Driver) -> None:
+        """Drive; what was given up with the lease goes on once the run is known to be still ours."""
+        while True:
+            try:
+                await driver.drive()
+                return
+            except LeaseLost as error:
+                log.warning("run.given_up", run_id=driver.run.id, why=str(error))
+                await driver.confirm()
 
     async def _tell_ended(self, ended: Callable[[Store, Run], Awaitable[None]], run: Run) -> None:
         """What is done about the end of a run cannot harm it."""

@@ -46,14 +46,12 @@ class Heartbeat:
         return self._thread.is_alive()
 
     async def here(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Await something in the heartbeat's loop, for at most a period."""
+        """Await something in the heartbeat's loop, for as long as the store is patient."""
 
-        async def bounded() -> T:
-            async with asyncio.timeout(self._period):
-                return await work()
+        async def asked() -> T:
+            return await work()
 
-        asked = asyncio.run_coroutine_threadsafe(bounded(), self._loop)
-        return await asyncio.wrap_future(asked)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked(), self._loop))
 
     async def stop(self) -> None:
         """Let the thread end."""

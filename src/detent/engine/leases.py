@@ -91,12 +91,7 @@ class Leases:
         """Renew the lease now."""
         if self._heartbeat is None:
             raise StoreUnavailable("This worker has no lease.")
-        try:
-            await self._heartbeat.here(self._beat)
-        except TimeoutError:
-            raise StoreUnavailable(
-                f"The store did not answer within {self.seconds / 3:g} seconds, a third of the lease."
-            ) from None
+        await self._heartbeat.here(self._beat)
 
     async def _beat(self) -> None:
         """In the heartbeat's thread: tell the store that this worker is alive."""
@@ -116,8 +111,7 @@ class Leases:
             if self.lingering:
                 log.warning("worker.not_retired", worker=self.me.id, calls=len(self._lingering))
             else:
-                with contextlib.suppress(TimeoutError):
-                    await heartbeat.here(lambda: self.store.retire(self.me.id))
+                await heartbeat.here(lambda: self.store.retire(self.me.id))
         finally:
             await heartbeat.stop()
             self._registering = None

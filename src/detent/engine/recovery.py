@@ -241,9 +241,9 @@ async def take_up(engine: Engine, run_id: str, wanted: set[str]) -> bool:
 
 async def serve(engine: Engine, poll: float) -> None:
     """Keep taking up what is left lying or due."""
-    await engine.register()
     while not engine.stopping:
         try:
+            await engine.register()
             await resume_all(engine)
         except StoreError as error:  # away for a moment: the runs are still there when it is back
             log.warning("engine.store_away", error=str(error))

@@ -25,12 +25,20 @@ from detent.engine.ports import Store
 from detent.kernel import log
 from detent.kernel.errors import ConfigurationError, RunExists
 from detent.testing.crash import CrashPoint, CrashPoints
+from detent.testing.disturbed import Cut, WrongClock
 from detent.testing.workload import find_workload
 from detent.testing.world import World
 
 POLL = 0.05
 STOP_SELF = signal.SIGUSR1
 """Has a worker stop itself at the next turn of its loop: anywhere but within an effect."""
+CUT_OFF = signal.SIGUSR2
+"""Cuts a worker off from its store, for longer than its lease."""
+JUMP = signal.SIGHUP
+"""Has a worker's wall clock jump, a day ahead or back again."""
+
+
+HEEDED = {STOP_SELF, CUT_OFF, JUMP}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,10 @@ class Job:
     points: Sequence[str] = ()
     lease: float = 15.0
     takeover_limit: int = 10
+    host: str | None = None
+    """The machine it takes itself to be on; None is this one."""
+    clock: float = 0.0
+    """Seconds by which its wall clock is off."""
     counted: str | None = None
     """File to write the number of commits to before leaving."""
 
@@ -74,14 +86,17 @@ async def work(job: Job) -> None:
     loop = asyncio.get_running_loop()
     leave = asyncio.Event()
     loop.add_signal_handler(STOP_SELF, lambda: os.kill(os.getpid(), signal.SIGSTOP))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {STOP_SELF})  # one that came too early comes now
+    clock, line = WrongClock(job.clock), Cut()
+    loop.add_signal_handler(CUT_OFF, lambda: line.cut(job.lease * 1.6))
+    loop.add_signal_handler(JUMP, lambda: setattr(clock, "seconds", 0.0 if clock.seconds else 86400.0))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)  # one that came too early comes now
     loop.add_signal_handler(signal.SIGTERM, leave.set)
     world = World(job.world)
     crash = CrashPoints(CrashPoint.parse(point) for point in job.points)
     workload = find_workload(job.workload)(world, crash)
     engine = Engine(
-        crash.store(store_at(job.store)), workload.flows, lease=job.lease, takeover_limit=job.takeover_limit,
-        dispatch=workload.dispatch,
+        line.store(crash.store(store_at(job.store))), workload.flows, lease=job.lease, clock=clock,
+        takeover_limit=job.takeover_limit, host=job.host, dispatch=workload.dispatch,
     )  # fmt: skip
     async with engine:
         serving = None if job.only else asyncio.create_task(engine.serve(poll=POLL))
@@ -135,7 +150,7 @@ def _child(job: Job) -> None:
 
 def main() -> None:
     """Fork a worker for every line on standard input; say its process id."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {STOP_SELF})  # until a worker can heed it
+    signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)  # until a worker can
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are nobody's business here
     for line in sys.stdin:
         job = Job(**json.loads(line))

@@ -1,10 +1,13 @@
-"""The torture test: kill and stop worker processes many times, and see that the results do not show it.
+"""The torture test: disturb worker processes many times, and see that the results do not show it.
 
-Three rounds on one store. *Boundaries*: one process for every commit and effect of one run, killed just
-before and just after it. *Kills*: workers on the same store, killed at random instants and replaced.
-*Stops*: workers stopped for longer than their lease and continued after others took over; never within an
-effect, for no engine could undo what a process does after it was given up. Effects left in doubt are
-settled by looking at the world, as a person would. Then every run is compared with an undisturbed one.
+Five rounds on one store, in each of which some workers have places to spare. *Boundaries*: one process for
+every commit and effect of one run, killed just before and just after it. *Kills*: workers killed at random
+instants and replaced. *Pauses*: workers of one machine stopped at any instant for longer than their lease,
+amid plain functions that take longer than that. *Stops*: workers of several machines stopped and continued
+after others took over; never within an effect, for no engine could undo what a machine does after it was
+given up. *Elsewhere*: workers of several machines whose clocks differ and jump, cut off from the store for
+longer than their lease, amid the same functions. Effects left in doubt are settled by looking at the world,
+as a person would. Then every run is compared with an undisturbed one.
 
     python -m detent.testing.torture --store sqlite:torture.db --kills 300 --workers 2 --seed 7
 """
@@ -14,16 +17,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import itertools
 import random
 import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from detent.engine.effects import AGAIN, HAPPENED
 from detent.engine.engine import Engine
@@ -32,16 +37,16 @@ from detent.kernel.errors import ConfigurationError, RunBusy, RunStateError
 from detent.kernel.plain import encode
 from detent.kernel.status import Status
 from detent.testing.crash import CrashPoint, CrashPoints
-from detent.testing.nursery import STOP_SELF, Job, Nursery, store_at
+from detent.testing.labour import SHORT_LEASE
+from detent.testing.nursery import CUT_OFF, JUMP, STOP_SELF, Job, Nursery, store_at
 from detent.testing.verify import Found, Violation, excerpt, expect, verify
-from detent.testing.workload import find_workload
+from detent.testing.workload import Workload, find_workload
 from detent.testing.world import World
 
 REFERENCE = "detent.testing.workload:reference"
+LABOUR = "detent.testing.labour:labour"
 PATIENCE = 30.0
 """Seconds without any progress after which open runs count as stuck."""
-SHORT_LEASE = 1.5
-"""Seconds a stopped worker keeps its runs."""
 SIDE_BY_SIDE = 3
 """Processes under way in the first round."""
 
@@ -54,7 +59,10 @@ class Report:
     seed: int
     boundaries: int = 0
     kills: int = 0
+    pauses: int = 0
     stops: int = 0
+    jumps: int = 0
+    cuts: int = 0
     settled: Counter[str] = field(default_factory=Counter)
     """Holds the harness answered, by answer."""
     fenced: int = 0
@@ -75,7 +83,9 @@ class Report:
         lines = [
             f"Torture of {self.store.partition(':')[0]}, seed {self.seed}, {self.seconds:.0f} s",
             f"  killed       at {self.boundaries} boundaries of commits and effects, {self.kills} at random",
-            f"  stopped      {self.stops} times; stale workers refused {self.fenced} times",
+            f"  paused       {self.pauses} times on one machine",
+            f"  stopped      {self.stops} times elsewhere; stale workers refused {self.fenced} times",
+            f"  clocks       jumped {self.jumps} times; {self.cuts} times cut off",
             f"  runs         {found.runs}; {found.entries} journal entries, {found.takeovers} take-overs",
             f"  effects      {effects}; {found.repeated} begun more than once",
             f"  in doubt     settled by looking: {settled}",
@@ -104,8 +114,7 @@ class Torturer:
         self.say = say
         self.report = Report(store, seed)
         self.world = World(folder / "world")
-        self.make = find_workload(workload)
-        self.planned = self.make(self.world, CrashPoints())
+        self._hosts = itertools.count()
         self._engine: Engine | None = None
         self._nursery: Nursery | None = None
 
@@ -125,16 +134,26 @@ class Torturer:
     async def ready(self) -> AsyncIterator[None]:
         """Open the store and the nursery."""
         with Nursery() as self._nursery:
-            async with Engine(store_at(self.store), self.planned.flows) as self._engine:
+            flows = [flow for name in (self.workload, LABOUR) for flow in self._made(name).flows]
+            async with Engine(store_at(self.store), flows) as self._engine:
                 yield
         self.world.close()
 
-    def job(self, prefix: str, numbers: Sequence[int] = (), **options: object) -> Job:
+    def _made(self, workload: str) -> Workload:
+        return find_workload(workload)(self.world, CrashPoints())
+
+    def job(
+        self, prefix: str, numbers: Sequence[int] = (), workload: str | None = None, **options: object
+    ) -> Job:
         """A worker's task on this store."""
         return Job(
-            self.store, str(self.folder / "world"), self.workload, str(self.folder / "workers.log"), prefix,
-            list(numbers), **options,  # type: ignore[arg-type]
+            self.store, str(self.folder / "world"), workload or self.workload,
+            str(self.folder / "workers.log"), prefix, list(numbers), **options,  # type: ignore[arg-type]
         )  # fmt: skip
+
+    def host(self) -> str:
+        """A machine nobody else is on."""
+        return f"machine-{next(self._hosts)}"
 
     # -- rounds ---------------------------------------------------------------------------------------------
 
@@ -212,7 +231,9 @@ class Torturer:
             nonlocal numbers
             fresh = range(numbers, numbers + runs_per_stop)
             numbers += runs_per_stop
-            return self.nursery.start(self.job("s", fresh, lease=SHORT_LEASE, points=points))
+            return self.nursery.start(
+                self.job("s", fresh, lease=SHORT_LEASE, points=points, host=self.host())
+            )
 
         alive = [start() for _ in range(self.workers)]
         settling = asyncio.create_task(self._keep_settling())
@@ -239,12 +260,85 @@ class Torturer:
                     await self.nursery.kill(alive.pop(0))
         finally:
             settling.cancel()
-        alive.append(self.nursery.start(self.job("s", range(numbers), lease=SHORT_LEASE)))
+        last = self.job("s", range(numbers), lease=SHORT_LEASE, host=self.host())
+        alive.append(self.nursery.start(last))
         await self._until_ended(alive, [f"s{number}" for number in range(numbers)])
         self.say(f"stopped {self.report.stops} times")
         for pid in alive:
             await self.nursery.kill(pid)
         await self._check({f"s{number}": number for number in range(numbers)})
+
+    async def pauses(self, times: int) -> None:
+        """Stop workers of one machine at any instant, within effects too, past their lease."""
+
+        async def strike(alive: Sequence[int]) -> None:
+            victims = self.random.sample(alive, min(len(alive) - 1, times - self.report.pauses))
+            await asyncio.sleep(self.random.random() * 0.3)
+            for victim in victims:
+                self.report.pauses += self.nursery.send(victim, signal.SIGSTOP)
+            await asyncio.sleep(SHORT_LEASE * 1.6)
+            for victim in victims:
+                self.nursery.send(victim, signal.SIGCONT)
+
+        await self._labour("p", strike, lambda: self.report.pauses >= times, dict)
+        self.say(f"paused {self.report.pauses} times")
+
+    async def elsewhere(self, jumps: int, cuts: int) -> None:
+        """Have clocks of several machines differ and jump, and cut machines off past their lease."""
+
+        async def strike(alive: Sequence[int]) -> None:
+            report = self.report
+            for victim in self.random.sample(alive, len(alive) // 2):
+                await asyncio.sleep(self.random.random() * 0.3)
+                if report.jumps < jumps:
+                    report.jumps += self.nursery.send(victim, JUMP)
+                if report.cuts < cuts:
+                    report.cuts += self.nursery.send(self.random.choice(alive), CUT_OFF)
+            await asyncio.sleep(SHORT_LEASE)
+
+        def options() -> dict[str, Any]:
+            return {"host": self.host(), "clock": self.random.choice((0.0, 60.0, -60.0, -86400.0))}
+
+        await self._labour(
+            "e", strike, lambda: self.report.jumps >= jumps and self.report.cuts >= cuts, options
+        )
+        self.say(f"{self.report.jumps} clocks jumped, {self.report.cuts} workers were cut off")
+
+    async def _labour(
+        self,
+        prefix: str,
+        strike: Callable[[Sequence[int]], Awaitable[None]],
+        enough: Callable[[], bool],
+        options: Callable[[], dict[str, Any]],
+    ) -> None:
+        """Disturb workers amid functions that wait; each turn brings new runs along, and one more worker."""
+        numbers = 0
+
+        def start(runs: int) -> int:
+            nonlocal numbers
+            fresh = range(numbers, numbers + runs)
+            numbers += runs
+            job = self.job(prefix, fresh, LABOUR, lease=SHORT_LEASE, takeover_limit=100, **options())
+            return self.nursery.start(job)
+
+        alive = [start(4) for _ in range(self.workers + 1)]
+        settling = asyncio.create_task(self._keep_settling())
+        try:
+            while not enough():
+                await strike(alive)
+                alive = [pid for pid in alive if self.nursery.alive(pid)]
+                alive.append(start(6))
+                if len(alive) > self.workers + 3:
+                    await self.nursery.kill(alive.pop(0))
+                    self.report.kills += 1
+        finally:
+            settling.cancel()
+        job = self.job(prefix, range(numbers), LABOUR, lease=SHORT_LEASE, **options())
+        alive.append(self.nursery.start(job))
+        await self._until_ended(alive, [f"{prefix}{number}" for number in range(numbers)])
+        for pid in alive:
+            await self.nursery.kill(pid)
+        await self._check({f"{prefix}{number}": number for number in range(numbers)}, LABOUR)
 
     # -- what a person would do -----------------------------------------------------------------------------
 
@@ -342,12 +436,13 @@ class Torturer:
     def _wrong(self, run: str, message: str, text: str = "") -> None:
         self.report.violations.append(Violation(run, message, text))
 
-    async def _check(self, runs: Mapping[str, int]) -> None:
-        expected = await expect(self.make, runs)
+    async def _check(self, runs: Mapping[str, int], workload: str | None = None) -> None:
+        name = workload or self.workload
+        expected = await expect(find_workload(name), runs)
         for run_id, wanted in expected.runs.items():
             if wanted["status"] == Status.FAILED.value:
                 self._wrong(run_id, f"fails even when nobody disturbs it: {wanted['error']}")
-        found = await verify(self.engine.store, self.world, expected, self.planned.paid)
+        found = await verify(self.engine.store, self.world, expected, self._made(name).paid)
         total = self.report.found
         for name in ("runs", "entries", "takeovers", "folds", "repeated", "paid", "lost"):
             setattr(total, name, getattr(total, name) + getattr(found, name))
@@ -374,7 +469,10 @@ async def torture(
     *,
     workload: str = REFERENCE,
     kills: int = 200,
+    pauses: int = 8,
     stops: int = 6,
+    jumps: int = 6,
+    cuts: int = 6,
     boundaries: bool = True,
     stride: int = 1,
     workers: int = 2,
@@ -398,8 +496,12 @@ async def torture(
                 await torturer.boundaries(stride)
             if kills:
                 await torturer.kills(kills)
+            if pauses:
+                await torturer.pauses(pauses)
             if stops:
                 await torturer.stops(stops)
+            if jumps or cuts:
+                await torturer.elsewhere(jumps, cuts)
         torturer.check_log()
     report = torturer.report
     report.seconds = time.monotonic() - began
@@ -415,7 +517,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--store", help="sqlite:PATH or postgresql://…#SCHEMA, empty; default a temporary SQLite file"
     )
     parser.add_argument("--kills", type=int, default=200, help="kills at random instants")
-    parser.add_argument("--stops", type=int, default=6, help="workers stopped past their lease")
+    parser.add_argument("--pauses", type=int, default=8, help="stops past the lease, on one machine")
+    parser.add_argument("--stops", type=int, default=6, help="stops past the lease, on several machines")
+    parser.add_argument("--jumps", type=int, default=6, help="jumps of a worker's clock")
+    parser.add_argument("--cuts", type=int, default=6, help="workers cut off from the store past their lease")
     parser.add_argument("--workers", type=int, default=2, help="processes on the same store")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workload", default=REFERENCE, help="module:function that makes the workload")
@@ -428,7 +533,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.store or f"sqlite:{folder}/torture.db",
             workload=options.workload,
             kills=options.kills,
+            pauses=options.pauses,
             stops=options.stops,
+            jumps=options.jumps,
+            cuts=options.cuts,
             boundaries=options.boundaries,
             stride=options.stride,
             workers=options.workers,

@@ -11,6 +11,8 @@ import asyncio
 import fcntl
 import json
 import os
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,6 +51,8 @@ class World:
         self.path = Path(path)
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         self._read_to = 0
+        self._turn = threading.RLock()
+        """Plain functions are called in threads."""
         self._lines: list[dict[str, Any]] = []
         self._trouble: dict[tuple[str, int], Trouble] = {}
 
@@ -76,13 +80,14 @@ class World:
 
     def _all(self) -> list[dict[str, Any]]:
         """All whole lines; only what was added since the last look is read."""
-        size = os.fstat(self._fd).st_size
-        if size > self._read_to:
-            text = os.pread(self._fd, size - self._read_to, self._read_to)
-            whole = text[: text.rfind(b"\n") + 1]
-            self._lines.extend(json.loads(line) for line in whole.splitlines() if line)
-            self._read_to += len(whole)
-        return self._lines
+        with self._turn:
+            size = os.fstat(self._fd).st_size
+            if size > self._read_to:
+                text = os.pread(self._fd, size - self._read_to, self._read_to)
+                whole = text[: text.rfind(b"\n") + 1]
+                self._lines.extend(json.loads(line) for line in whole.splitlines() if line)
+                self._read_to += len(whole)
+            return list(self._lines)
 
     def _write(self, what: str, key: str, args: Mapping[str, Any], receipt: Any) -> None:
         line = {"what": what, "key": key, "args": dict(args), "receipt": receipt, "pid": os.getpid()}
@@ -92,12 +97,13 @@ class World:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep other processes from deciding at the same time; a dead one lets go by itself."""
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+        """Keep others from deciding at the same time; a dead process lets go by itself."""
+        with self._turn:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     # -- making things happen -------------------------------------------------------------------------------
 
@@ -116,6 +122,32 @@ class World:
             Tool(probed, self._performing(probed), probe=self._probing(probed), **options),
             Tool(keyed, self._performing(keyed, once=True), idempotent=True, **options),
             Tool(blind, self._performing(blind), **options),
+        ]
+
+    def waiting_tools(self, name: str = "waiting", **options: Any) -> list[Tool]:
+        """Tools that wait for `seconds` before they do something.
+
+        `waiting.plain` and `waiting.blind` wait in a plain function, `waiting.awaiting` on the event
+        loop. All but the blind one can be probed.
+        """
+        options = {"retry": QUICK, "wants_call": True, **options}
+        plain, blind, awaiting = f"{name}.plain", f"{name}.blind", f"{name}.awaiting"
+
+        def blocking(what: str) -> Any:
+            def perform(call: EffectCall, run: str, seconds: float) -> dict[str, Any]:
+                time.sleep(seconds)
+                return self._do(what, call.idempotency_key, {"run": run, "seconds": seconds}, False)
+
+            return perform
+
+        async def awaits(call: EffectCall, run: str, seconds: float) -> dict[str, Any]:
+            await asyncio.sleep(seconds)
+            return self._do(awaiting, call.idempotency_key, {"run": run, "seconds": seconds}, False)
+
+        return [
+            Tool(plain, blocking(plain), probe=self._probing(plain), **options),
+            Tool(blind, blocking(blind), **options),
+            Tool(awaiting, awaits, probe=self._probing(awaiting), **options),
         ]
 
     def query(self) -> Tool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,15 @@ from detent.engine.tools import ToolError
 
 GRACE = 1.0
 """Seconds a program gets to end by itself when it must."""
+SHELL = "/bin/sh"
+TETHERED = """
+exec 3<&0
+( (read -r _ <&3 || kill -KILL 0) >/dev/null 2>&1 & )
+exec "$@" 3<&- </dev/null
+"""
+"""Becomes the program, having left somebody in its process group who ends the group when this process dies: a
+pipe that nobody can write to any more reads as its end. Not a child of the program, which may wait for all it
+has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +88,17 @@ async def run_program(
     running in its process group is ended with it.
     """
     began = time.monotonic()
+    transport = None
     out, err = _Kept(head, tail), _Kept(head, tail)
     loop = asyncio.get_running_loop()
     pipe = asyncio.subprocess.PIPE
+    tether = _Tether() if stdin is None else None
     try:
+        command = [_found(argv[0], cwd, env), *argv[1:]]
         transport, program = await loop.subprocess_exec(
-            lambda: _Program(out, err, stop_when_full), *argv, cwd=cwd, env=dict(env), start_new_session=True,
-            stdin=pipe if stdin is not None else asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe,
+            lambda: _Program(out, err, stop_when_full), *(command if tether is None else tether.of(command)),
+            cwd=cwd, env=dict(env), start_new_session=True,
+            stdin=pipe if tether is None else tether.stdin, stdout=pipe, stderr=pipe,
         )  # fmt: skip
     except FileNotFoundError:
         raise ToolError("no_program", f"there is no program '{_name(argv)}' on this machine.") from None
@@ -93,6 +107,9 @@ async def run_program(
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or type(error).__name__
         raise ToolError("not_started", f"'{_name(argv)}' cannot be started ({why}).") from None
+    finally:
+        if tether is not None:
+            tether.handed_over(transport is not None)
     try:
         if stdin is not None and (feed := transport.get_pipe_transport(0)) is not None:
             feed.write(stdin)  # type: ignore[attr-defined]
@@ -111,11 +128,58 @@ async def run_program(
     finally:
         if strays:
             _signal(transport, signal.SIGKILL)
+        if tether is not None:
+            tether.let_go()
         transport.close()
     code = transport.get_returncode()
     return Ran(
         code if code is not None else -1, out.text(), err.text(), out.cut, err.cut, time.monotonic() - began
     )
+
+
+class _Tether:
+    """Has a program end with this process, however that ends."""
+
+    def __init__(self) -> None:
+        self._writing = -1
+        self.stdin = asyncio.subprocess.DEVNULL
+        if os.path.exists(SHELL):
+            self.stdin, self._writing = os.pipe()
+
+    def of(self, argv: list[str]) -> list[str]:
+        """The command that runs a command on the tether."""
+        return argv if self._writing < 0 else [SHELL, "-c", TETHERED, SHELL, *argv]
+
+    def handed_over(self, started: bool) -> None:
+        """The program has its end, or was never started."""
+        if self._writing >= 0:
+            os.close(self.stdin)
+            if not started:
+                os.close(self._writing)
+                self._writing = -1
+
+    def let_go(self) -> None:
+        """What the program left running may go on."""
+        if self._writing >= 0:
+            with contextlib.suppress(BrokenPipeError):  # nobody is left
+                os.write(self._writing, b"\n")
+            os.close(self._writing)
+            self._writing = -1
+
+
+def _found(program: str, cwd: Path, env: Mapping[str, str]) -> str:
+    """The file of a program, looked for as the system would."""
+    if os.path.dirname(program):
+        path = os.path.join(cwd, program)
+        if not os.path.exists(path):
+            raise FileNotFoundError
+        if not os.access(path, os.X_OK) or os.path.isdir(path):
+            raise PermissionError
+        return path
+    found = shutil.which(program, path=env.get("PATH", os.defpath))
+    if found is None:
+        raise FileNotFoundError
+    return os.path.join(cwd, found)
 
 
 class _Program(asyncio.SubprocessProtocol):

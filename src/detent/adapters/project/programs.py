@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ SHELL = "/bin/sh"
 TETHERED = """
 exec 3<&0
 ( (read -r _ <&3 || kill -KILL 0) >/dev/null 2>&1 & )
-exec "$@" 3<&- </dev/null
+exec "$@" 3<&- <"$0"
 """
 """Becomes the program, having left somebody in its process group who ends the group when this process dies: a
 pipe that nobody can write to any more reads as its end. Not a child of the program, which may wait for all it
@@ -92,13 +93,12 @@ async def run_program(
     out, err = _Kept(head, tail), _Kept(head, tail)
     loop = asyncio.get_running_loop()
     pipe = asyncio.subprocess.PIPE
-    tether = _Tether() if stdin is None else None
+    tether = _Tether(stdin)
     try:
-        command = [_found(argv[0], cwd, env), *argv[1:]]
         transport, program = await loop.subprocess_exec(
-            lambda: _Program(out, err, stop_when_full), *(command if tether is None else tether.of(command)),
-            cwd=cwd, env=dict(env), start_new_session=True,
-            stdin=pipe if tether is None else tether.stdin, stdout=pipe, stderr=pipe,
+            lambda: _Program(out, err, stop_when_full),
+            *tether.of([_found(argv[0], cwd, env), *argv[1:]]),
+            cwd=cwd, env=dict(env), start_new_session=True, stdin=tether.stdin, stdout=pipe, stderr=pipe,
         )  # fmt: skip
     except FileNotFoundError:
         raise ToolError("no_program", f"there is no program '{_name(argv)}' on this machine.") from None
@@ -108,12 +108,8 @@ async def run_program(
         why = getattr(error, "strerror", None) or type(error).__name__
         raise ToolError("not_started", f"'{_name(argv)}' cannot be started ({why}).") from None
     finally:
-        if tether is not None:
-            tether.handed_over(transport is not None)
+        tether.handed_over(transport is not None)
     try:
-        if stdin is not None and (feed := transport.get_pipe_transport(0)) is not None:
-            feed.write(stdin)  # type: ignore[attr-defined]
-            feed.close()
         if not await program.ended(timeout):
             await _end(transport, program, gently=not program.full)
             if not program.full:
@@ -128,8 +124,7 @@ async def run_program(
     finally:
         if strays:
             _signal(transport, signal.SIGKILL)
-        if tether is not None:
-            tether.let_go()
+        tether.let_go()
         transport.close()
     code = transport.get_returncode()
     return Ran(
@@ -138,25 +133,29 @@ async def run_program(
 
 
 class _Tether:
-    """Has a program end with this process, however that ends."""
+    """Has a program end with this process, however that ends. Its standard input comes from a file."""
 
-    def __init__(self) -> None:
+    def __init__(self, given: bytes | None) -> None:
+        self._input = os.devnull
+        if given is not None:
+            handle, self._input = tempfile.mkstemp()
+            with os.fdopen(handle, "wb") as file:
+                file.write(given)
         self._writing = -1
-        self.stdin = asyncio.subprocess.DEVNULL
         if os.path.exists(SHELL):
             self.stdin, self._writing = os.pipe()
+        else:
+            self.stdin = os.open(self._input, os.O_RDONLY)
 
     def of(self, argv: list[str]) -> list[str]:
         """The command that runs a command on the tether."""
-        return argv if self._writing < 0 else [SHELL, "-c", TETHERED, SHELL, *argv]
+        return argv if self._writing < 0 else [SHELL, "-c", TETHERED, self._input, *argv]
 
     def handed_over(self, started: bool) -> None:
         """The program has its end, or was never started."""
-        if self._writing >= 0:
-            os.close(self.stdin)
-            if not started:
-                os.close(self._writing)
-                self._writing = -1
+        os.close(self.stdin)
+        if not started:
+            self.let_go()
 
     def let_go(self) -> None:
         """What the program left running may go on."""
@@ -165,6 +164,9 @@ class _Tether:
                 os.write(self._writing, b"\n")
             os.close(self._writing)
             self._writing = -1
+        if self._input != os.devnull:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._input)
 
 
 def _found(program: str, cwd: Path, env: Mapping[str, str]) -> str:

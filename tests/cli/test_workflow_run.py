@@ -917,6 +917,56 @@ def test_what_a_rollback_may_need_is_not_purged(detent, folder):
     assert kept(folder, "footprints", "r1") == 0
 
 
+def test_rolling_one_release_back_leaves_the_result_of_another_alone(detent, folder):
+    """Ids with dots as people write them: each run keeps its own copies of what it replaced."""
+    write(folder, "notes", RELEASE)
+    (folder / "note.txt").write_text("old")
+    first = detent("workflow", "run", "notes", "-i", "text=first", "--id", "release-1.2")
+    second = detent("workflow", "run", "notes", "-i", "text=second", "-i", "ask=true", "--id", "release-1.3")
+    assert (first.code, second.code) == (0, 0), second.err
+    assert (folder / "note.txt").read_text() == "second"
+    assert detent("cancel", "release-1.3", "--rollback").code == 0
+    assert (folder / "note.txt").read_text() == "first"
+    assert "2 files dropped" in detent("purge", "release-1.2").out
+    assert detent("purge", "--older", "0s").code == 0
+
+
+RELEASE = """
+version: "1.0"
+name: notes
+inputs:
+  text: {type: string}
+  ask: {type: boolean, default: false}
+steps:
+  - name: keep
+    type: python
+    action: write_file
+    rollback: restore_file
+    kwargs: {path: note.txt, text: "${{ inputs.text }}"}
+  - {name: wait, type: python, action: ask, when: "inputs.ask", kwargs: {question: "Well?"}}
+"""
+
+
+@pytest.mark.parametrize("run_id", ["order/17", "Ünïcode 5", "a b", "release-1.2"])
+def test_an_id_as_people_write_it_works_with_every_command(detent, folder, run_id):
+    write(folder, "notes", RELEASE)
+    (folder / "note.txt").write_text("old")
+    assert detent("workflow", "run", "notes", "-i", "text=new", "-i", "ask=true", "--id", run_id).code == 0
+    assert detent("show", run_id).code == 0
+    assert detent("why", run_id[:-1]).code == 0
+    assert detent("cancel", run_id, "--rollback").code == 0
+    assert (folder / "note.txt").read_text() == "old"
+    assert [row["id"] for row in detent("runs", "--roots", "--json").json["runs"]] == [run_id]
+
+
+@pytest.mark.parametrize("run_id", ["", "a\nb", "x" * 300, "a..b"])
+def test_an_id_that_would_harm_is_refused_before_anything_is_done(detent, folder, run_id):
+    said = detent("workflow", "run", "line", "--id", run_id)
+    assert said.code == 2
+    assert "cannot be the id of a run" in said.err
+    assert log(folder) == []
+
+
 def test_purging_by_age_takes_files_of_runs_that_are_over(detent, folder):
     write(folder, "files", FILES)
     (folder / "note.txt").write_text("old")

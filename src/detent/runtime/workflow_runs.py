@@ -199,7 +199,7 @@ class WorkflowRuns:
 
         With the `version` of a standing only if nobody has begun one of these inputs since; else `RunBusy`.
         """
-        run_id = run_id or os.urandom(8).hex()
+        run_id = os.urandom(8).hex() if run_id is None else run_id
         if version is not None:
             mine = {"run": run_id, "at": engine.clock.now()}
             if not await engine.store.set_mark(self._mark(prepared), mine, version):

@@ -316,9 +316,11 @@ class MemoryStore:
         return len(gone)
 
     def _is_over(self, run: _Run) -> bool:
-        """Whether it has ended, and the run at the top of those it belongs to has too."""
-        top = self._runs.get(run.id.partition(".")[0])
-        return run.now.status.is_end and (top is None or top.now.status.is_end)
+        """Whether it has ended, and every run that it is part of has too."""
+        above: _Run | None = run
+        while above is not None and above.now.status.is_end:
+            above = self._runs.get(above.parent) if above.parent is not None else None
+        return above is None
 
     async def mark(self, key: str) -> tuple[Any, int]:
         """A small durable value."""

@@ -110,12 +110,14 @@ SELECT (SELECT count(*) FROM $.runs), (SELECT count(*) FROM $.workers), current_
 _BLOB = "SELECT body FROM $.blobs WHERE hash = %s"
 _LOCK_BLOBS = "SELECT pg_advisory_xact_lock(%s, 1)"
 _UNREFER_RUN = "DELETE FROM $.blob_refs WHERE run = %s"
-# A run's id begins with that of the run at the top, and a dot.
+# Runs that have not ended, and all below them, keep what they refer to.
 _UNREFER_OLD = """
+WITH RECURSIVE needed (id) AS (
+    SELECT id FROM $.runs WHERE status IN ('running', 'waiting')
+    UNION SELECT below.id FROM $.runs below JOIN needed ON below.parent = needed.id
+)
 DELETE FROM $.blob_refs WHERE run IN (SELECT r.number FROM $.runs r WHERE r.updated_at < %s
-    AND r.status NOT IN ('running', 'waiting')
-    AND NOT EXISTS (SELECT 1 FROM $.runs top WHERE top.id = split_part(r.id, '.', 1)
-        AND top.status IN ('running', 'waiting')))
+    AND r.id NOT IN (SELECT id FROM needed))
 """
 _SWEEP = "DELETE FROM $.blobs b WHERE NOT EXISTS (SELECT 1 FROM $.blob_refs r WHERE r.hash = b.hash)"
 _MARK = "SELECT value, version FROM $.marks WHERE key = %s"

@@ -61,12 +61,14 @@ _ADVANCE = f"""
 UPDATE runs SET seq = ?, {", ".join(f"{column} = ?" for column in shared.STATE_COLUMNS)}
 WHERE number = ? AND epoch = ? AND seq = ?
 """
-# A run's id begins with that of the run at the top, and a dot.
+# Runs that have not ended, and all below them, keep what they refer to.
 _UNREFER_OLD = """
+WITH RECURSIVE needed (id) AS (
+    SELECT id FROM runs WHERE status IN ('running', 'waiting')
+    UNION SELECT below.id FROM runs below JOIN needed ON below.parent = needed.id
+)
 DELETE FROM blob_refs WHERE run IN (SELECT r.number FROM runs r WHERE r.updated_at < ?
-    AND r.status NOT IN ('running', 'waiting')
-    AND NOT EXISTS (SELECT 1 FROM runs top WHERE top.id = substr(r.id, 1, instr(r.id || '.', '.') - 1)
-        AND top.status IN ('running', 'waiting')))
+    AND r.id NOT IN (SELECT id FROM needed))
 """
 _ADVANCE_AND_PARK = _ADVANCE.replace("SET seq = ?", "SET owner = NULL, asked = NULL, seq = ?")
 _UPSERT_EDGE = """

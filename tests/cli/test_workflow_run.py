@@ -468,6 +468,70 @@ def test_two_processes_that_begin_at_once_begin_one_run(detent, folder, spawn):
     assert len(detent("runs", "--json").json["runs"]) == 1
 
 
+def test_two_identical_commands_at_once_are_one_run_however_often(detent, folder, spawn):
+    """A workflow over in no time: the second command may come before, during or after the first one's run."""
+    for number in range(ROUNDS):
+        text = f"round {number}"
+        both = [spawn("workflow", "run", "line", "-i", f"who={text}") for _ in range(2)]
+        said = [process.result() for process in both]
+        assert all(one.code == 0 or "under way in another process" in one.err for one in said), said
+        assert log(folder).count(f"+one {text}") == log(folder).count(f"+two {text}") == 1
+        assert len(detent("runs", "--json", "--limit", "1000").json["runs"]) == number + 1
+
+
+ROUNDS = 6
+
+
+def test_a_run_killed_after_its_last_commit_is_shown_and_not_done_again(detent, folder, spawn):
+    write(folder, "big", BIG)
+    first = spawn_into_a_full_pipe(folder, "workflow", "run", "big", "--json")
+    deadline = time.monotonic() + PATIENCE
+    while '"succeeded"' not in detent("runs", "--json", "--roots").out:
+        assert time.monotonic() < deadline
+        assert first.poll() is None
+    first.kill()  # it has committed everything and waits for somebody to read what it says
+    first.wait()
+    (run,) = detent("runs", "--json", "--roots").json["runs"]
+    again = detent("workflow", "run", "big", "--json")
+    assert again.code == 0
+    assert f"Run {run['id']} of the same workflow and inputs has ended" in again.err
+    assert again.json["success"]
+    assert log(folder) == ["+big"]
+    assert detent("workflow", "run", "big", "--json").code == 0
+    assert log(folder) == ["+big", "+big"], "it was shown: the same command means a new run"
+
+
+BIG = """
+version: "1.0"
+name: big
+steps:
+  - {name: put, type: python, action: put, kwargs: {text: big}}
+  - {name: say, type: python, action: echo, kwargs: {value: VALUE}}
+""".replace("VALUE", "x" * 200_000)
+
+
+def spawn_into_a_full_pipe(folder: Path, *args: str) -> subprocess.Popen[bytes]:
+    """The program, with an output that nobody reads: it is held up as soon as it says something long."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "detent", *args], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+
+
+def test_a_run_that_another_command_has_shown_is_not_shown_again(detent, folder, killed):
+    killed("two you", "line", "--id", "r1")
+    assert detent("resume", "r1").code == 0
+    assert detent("workflow", "run", "line", "--id", "r2").code == 0
+    assert len(detent("runs", "--json", "--roots").json["runs"]) == 2
+
+
+def test_a_run_that_a_worker_finished_after_the_kill_is_shown_once(detent, folder, killed):
+    killed("two you", "line", "--id", "r1")
+    assert detent("resume", "--all").code == 0
+    said = detent("workflow", "run", "line")
+    assert (said.code, "r1" in said.out, "has ended" in said.err) == (0, True, True)
+    assert log(folder) == ["+one you", "+two you"]
+
+
 def test_ctrl_c_finishes_the_step_under_way_and_the_run_goes_on_later(detent, folder, spawn):
     """D-78: exit code 130, and no rollback."""
     (folder / "wait-head b").touch()

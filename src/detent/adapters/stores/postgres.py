@@ -107,6 +107,11 @@ SELECT (SELECT count(*) FROM $.runs), (SELECT count(*) FROM $.workers), current_
     (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relkind = 'r')
 """
+_INTEGRITY = """
+SELECT (SELECT count(*) FROM $.entries e WHERE NOT EXISTS (SELECT 1 FROM $.runs r WHERE r.number = e.run)),
+    (SELECT count(*) FROM $.blob_refs f WHERE NOT EXISTS (SELECT 1 FROM $.blobs b WHERE b.hash = f.hash)),
+    (SELECT count(*) FROM $.blobs WHERE encode(sha256(body), 'hex') <> hash)
+"""
 _BLOB = "SELECT body FROM $.blobs WHERE hash = %s"
 _LOCK_BLOBS = "SELECT pg_advisory_xact_lock(%s, 1)"
 _UNREFER_RUN = "DELETE FROM $.blob_refs WHERE run = %s"
@@ -395,6 +400,16 @@ class PostgresStore:
             "bytes": size,
             "workers": workers,
         }
+
+    async def integrity(self) -> list[str]:
+        """What belongs to nothing; the pages themselves are the server's to check."""
+        entries, refs, blobs = await self._one(_INTEGRITY)
+        found = {
+            "journal entries belong to no run": entries,
+            "values kept beside journals are missing": refs,
+            "values kept beside journals are not the ones that were kept": blobs,
+        }
+        return [f"{number:,} {what}." for what, number in found.items() if number]
 
     # -- values beside the journal --------------------------------------------------------------------------
 

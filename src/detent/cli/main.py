@@ -29,6 +29,7 @@ from detent.cli import (
     shadow,
     starting,
     steps,
+    store,
     warranty,
     workflow,
 )
@@ -68,7 +69,7 @@ app = typer.Typer(
 
 GROUPS = (
     starting, driving, flows, steps, playbook, workflow, warranty, runs, reports, autonomy, shadow, answering,
-    evals, models, doctor,
+    evals, models, doctor, store,
 )  # fmt: skip
 for group in GROUPS:
     group.add(app)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from detent.engine.journals import read
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.engine.standing import row_of
-from detent.kernel.errors import StoreError
+from detent.kernel.errors import StoreError, name_of
 from detent.kernel.run import Run
 
 PAGE = 200
@@ -69,6 +69,7 @@ async def _compared(store: Store, row: RunRow) -> str | None:
     except Exception as error:
         return f"its journal cannot be read at entry {run.seq + 1:,}: {type(error).__name__}: {error}"
     for name in COMPARED:
-        if getattr(now, name) != getattr(row.now, name):
-            return f"its journal says {name} {getattr(now, name)!s}, its row says {getattr(row.now, name)!s}"
+        said, listed = name_of(getattr(now, name)), name_of(getattr(row.now, name))
+        if said != listed:
+            return f"its journal says {name} {said}, its row says {listed}"
     return None

@@ -8,11 +8,10 @@ import sqlite3
 import time
 from pathlib import Path
 
+from detent.adapters.stores.sqlite_file import APPLICATION_ID
 from detent.adapters.stores.sqlite_integrity import damage_in
-from detent.adapters.stores.sqlite_reading import index_of, log_of
+from detent.adapters.stores.sqlite_reading import cannot_be_written, index_of, log_of, reading_uri
 from detent.kernel.errors import ConfigurationError, StoreUnavailable
-
-APPLICATION_ID = 0x44544E54
 
 
 def copy_to(source: sqlite3.Connection, target: Path) -> None:
@@ -56,7 +55,8 @@ def restore(backup: Path, path: Path, *, force: bool = False) -> Path | None:
     spare = path.with_name(f"{path.name}.restoring-{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.closing(sqlite3.connect(f"file:{backup.absolute()}?mode=rw", uri=True)) as source:
+        place = reading_uri(backup) if cannot_be_written(backup) else str(backup)
+        with contextlib.closing(sqlite3.connect(place, uri=place != str(backup))) as source:
             (application,) = source.execute("PRAGMA application_id").fetchone()
             if application != APPLICATION_ID:
                 raise ConfigurationError(f"{backup} is no store of Detent's.")

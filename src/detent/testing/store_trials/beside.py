@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from detent.engine.context import blob_of
 from detent.engine.ports import Store
 from detent.kernel.errors import StoreError
 from detent.kernel.status import Status
@@ -146,11 +147,8 @@ class BesideTrials(Trials):
         self, store: Store
     ) -> None:
         """It may have to undo what the runs below it did."""
-        for root, status in (
-            ("open-1.2", Status.WAITING),
-            ("over", Status.FAILED),
-            ("open-1", Status.FAILED),
-        ):
+        roots = {"open-1.2": Status.WAITING, "over": Status.FAILED, "open-1": Status.FAILED}
+        for root, status in roots.items():
             child = f"{root}.a[0]"
             for run_id, parent in ((root, None), (child, root), (f"{child}.b", child)):
                 lease = await store.create(new(run_id, parent=parent))
@@ -165,7 +163,7 @@ class BesideTrials(Trials):
     @trial
     async def test_a_store_that_is_whole_finds_nothing_wrong_with_itself(self, store: Store) -> None:
         lease = await store.create(new("r1"))
-        await store.append(commit(lease, 1, blobs=(blob(b"kept"), blob(b""))))
+        await store.append(commit(lease, 1, blobs=(blob_of(b"kept"), blob_of(b""))))
         assert await store.integrity() == []
         await store.purge("r1")
         assert await store.integrity() == []

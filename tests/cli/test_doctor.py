@@ -114,5 +114,6 @@ async def test_a_huge_store_is_looked_at_in_part_and_that_is_told(many):
         "Of the waiting runs only the newest 1,000 were looked at.",
         "Of the interrupted runs only 1,000 were looked at.",
         "Of the due runs only 1,000 were looked at.",
+        "Of the interrupted runs only 100 were asked whether they can go on here.",
     ]
-    assert any("past the time they wait for, and no worker" in need.what for need in health.needs)
+    assert any("past the time waited for, and no worker" in need.what for need in health.needs)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 LOOK_AT = 1000
 """Runs of each kind that are looked at."""
+SAMPLE = 100
+"""Interrupted runs that are asked whether they can be driven here."""
 LEAST_FREE = 200 << 20
 """Bytes that should be free where the store lies: below, a few large values can fill the disk."""
 PROBE = 1 << 16
@@ -113,11 +115,10 @@ async def run_needs(
         health.needs.append(
             Need(f"{_runs(loose)} under way{by} and nobody drives them.", ("resume", "--all"), loose)
         )
-    late = [] if health.workers_alive else [row for row in await _rows(store, due) if _late(row, now)]
+    late = [] if health.workers_alive else await store.due(now - OVERDUE, LOOK_AT)
     if late:
-        ids = [row.id for row in late]
-        what = f"{_runs(ids)} past the time they wait for, and no worker is there to wake them."
-        health.needs.append(Need(what, ("resume", "--all"), ids))
+        what = f"{_runs(late)} past the time waited for, and no worker is there to wake them."
+        health.needs.append(Need(what, ("resume", "--all"), late))
     waiting = await store.rows(RunQuery(status=[Status.WAITING], limit=LOOK_AT))
     if waiting.next is not None:
         health.not_looked_at.append(f"Of the waiting runs only the newest {LOOK_AT:,} were looked at.")
@@ -136,7 +137,12 @@ async def run_needs(
     if len(attention) > MOST_TOLD:
         ids = [row.id for row in attention[MOST_TOLD:]]
         health.needs.append(Need(f"{_runs(ids)} also waiting for a person.", ("runs",), ids))
-    await _stuck(store, health, [*waiting.rows, *await _rows(store, loose)], cannot_resume)
+    some = [await store.row(run_id) for run_id in loose[:SAMPLE]]
+    if len(loose) > SAMPLE:
+        health.not_looked_at.append(
+            f"Of the interrupted runs only {SAMPLE:,} were asked whether they can go on here."
+        )
+    await _stuck(store, health, [*waiting.rows, *some], cannot_resume)
     return health
 
 
@@ -202,14 +208,6 @@ async def deep_check(settings: Settings, told: Callable[[int], None] | None = No
     if len(runs) > MOST_TOLD:
         found.append(f"{len(runs) - MOST_TOLD:,} more runs have damaged journals.")
     return [Need(what) for what in found]
-
-
-def _late(row: RunRow, now: float) -> bool:
-    return row.now.wake_at is not None and row.now.wake_at < now - OVERDUE
-
-
-async def _rows(store: Store, ids: Sequence[str]) -> list[RunRow]:
-    return [await store.row(run_id) for run_id in ids]
 
 
 def _runs(ids: Sequence[str]) -> str:

@@ -1023,6 +1023,14 @@ def test_an_id_as_people_write_it_works_with_every_command(detent, folder, run_i
     assert [row["id"] for row in detent("runs", "--roots", "--json").json["runs"]] == [run_id]
 
 
+def test_the_beginning_of_two_ids_is_not_taken_for_the_shorter_one(detent, folder):
+    for number, run_id in enumerate(("release-1", "release-1.2")):
+        assert detent("workflow", "run", "line", "-i", f"who={number}", "--id", run_id).code == 0
+    said = detent("show", "rel")
+    assert (said.code, "the beginning of several runs: release-1, release-1.2" in said.err) == (2, True)
+    assert detent("show", "release-1", "--json").json["id"] == "release-1"
+
+
 @pytest.mark.parametrize("run_id", ["", "a\nb", "x" * 300, "a..b"])
 def test_an_id_that_would_harm_is_refused_before_anything_is_done(detent, folder, run_id):
     said = detent("workflow", "run", "line", "--id", run_id)

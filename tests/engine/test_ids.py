@@ -196,3 +196,15 @@ async def test_a_fork_that_would_need_the_id_of_another_run_writes_nothing(bench
     with pytest.raises(RunExists):
         await engine.fork("p", None, new_id="q")
     assert await engine.store.find("q") == ["q.a"]
+
+
+async def test_a_run_that_an_earlier_version_began_keeps_its_files_where_they_are(bench):
+    """Then `release-1.2` kept them with `release-1`; what it had put there must be found again."""
+    roots = []
+    note = Tool("note", lambda call: roots.append(call.root), wants_call=True, idempotent=True)
+    step = one_step(lambda ctx: Outcome("done", effects=[Effect("note", {})]), name="child", tools=[note])
+    engine = await bench.engine(step)
+    await _written_before(engine, "release-1.2", None, {})
+    await engine.resume("release-1.2")
+    await engine.finish("release-1.2")
+    assert roots == ["release-1"]

@@ -517,6 +517,20 @@ def spawn_into_a_full_pipe(folder: Path, *args: str) -> subprocess.Popen[bytes]:
     )
 
 
+def test_an_id_that_another_run_has_is_refused_and_that_run_is_not_shown_for_it(detent, folder):
+    assert detent("workflow", "run", "line", "-i", "who=a", "--id", "r1").code == 0
+    said = detent("workflow", "run", "line", "-i", "who=b", "--id", "r1")
+    assert (said.code, said.err) == (1, "Run 'r1' already exists.\n")
+    assert detent("workflow", "run", "line", "-i", "who=b").code == 0
+    assert log(folder) == ["+one a", "+two a", "+one b", "+two b"]
+
+
+def test_the_same_command_again_right_away_is_another_run(detent, folder, spawn):
+    for _ in range(3):
+        assert spawn("workflow", "run", "line").result().code == 0
+    assert len(detent("runs", "--json", "--roots").json["runs"]) == 3
+
+
 def test_a_run_that_another_command_has_shown_is_not_shown_again(detent, folder, killed):
     killed("two you", "line", "--id", "r1")
     assert detent("resume", "r1").code == 0

@@ -7,6 +7,8 @@ import os
 import time
 from pathlib import Path
 
+CUT_OFF = 0.02
+"""Seconds by which what the system says of times may be wrong."""
 _asked_at = 0.0
 
 
@@ -26,5 +28,6 @@ def _age() -> float:
     with contextlib.suppress(OSError, ValueError, IndexError):
         ticks = float(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         uptime = float(Path("/proc/uptime").read_text().split()[0])
-        return max(0.0, uptime - ticks / os.sysconf("SC_CLK_TCK"))
+        # Both are cut off: rather a little too young than told to have come before it was started.
+        return max(0.0, uptime - ticks / os.sysconf("SC_CLK_TCK") - CUT_OFF)
     return time.process_time()

@@ -208,8 +208,10 @@ class WorkflowRuns:
                     return Standing(None, version, announced=str(mark["run"]))
                 await asyncio.sleep(0.05)
                 continue
+            if latest.flow != self.spec.name or f"{TAG}{prepared.hash}" not in latest.tags:
+                return Standing(None, version)  # announced under an id that another run has
             if not latest.now.status.is_end:
-                continue  # begun since it was looked for
+                return Standing(latest, version)  # begun since it was looked for
             return Standing(None, version, unseen=latest if _unseen(mark, engine, asked_at) else None)
 
     def _mark(self, prepared: Prepared) -> str:

@@ -318,7 +318,7 @@ class StepContext:
             return to_plain(await call(found.perform, found.blocking, *first, **whole))
 
     async def child(self, flow: str, data: Any = None, *, key: str, **options: Any) -> Child:
-        """Run a child run with id `<this run>.<key>` to its end and give its result.
+        """Run a child run with id `<this run>.<key>` (dots in the key escaped) to its end; give its result.
 
         Asked again for the same key (after a crash, or a wait), it gives the same child's result.
         """

@@ -468,6 +468,84 @@ def test_two_processes_that_begin_at_once_begin_one_run(detent, folder, spawn):
     assert len(detent("runs", "--json").json["runs"]) == 1
 
 
+def test_two_identical_commands_at_once_are_one_run_however_often(detent, folder, spawn):
+    """A workflow over in no time: the second command may come before, during or after the first one's run."""
+    for number in range(ROUNDS):
+        text = f"round {number}"
+        both = [spawn("workflow", "run", "line", "-i", f"who={text}") for _ in range(2)]
+        said = [process.result() for process in both]
+        assert all(one.code == 0 or "under way in another process" in one.err for one in said), said
+        assert log(folder).count(f"+one {text}") == log(folder).count(f"+two {text}") == 1
+        assert len(detent("runs", "--json", "--limit", "1000").json["runs"]) == number + 1
+
+
+ROUNDS = 6
+
+
+def test_a_run_killed_after_its_last_commit_is_shown_and_not_done_again(detent, folder, spawn):
+    write(folder, "big", BIG)
+    first = spawn_into_a_full_pipe(folder, "workflow", "run", "big", "--json")
+    deadline = time.monotonic() + PATIENCE
+    while '"succeeded"' not in detent("runs", "--json", "--roots").out:
+        assert time.monotonic() < deadline
+        assert first.poll() is None
+    first.kill()  # it has committed everything and waits for somebody to read what it says
+    first.wait()
+    (run,) = detent("runs", "--json", "--roots").json["runs"]
+    again = detent("workflow", "run", "big", "--json")
+    assert again.code == 0
+    assert f"Run {run['id']} of the same workflow and inputs has ended" in again.err
+    assert again.json["success"]
+    assert log(folder) == ["+big"]
+    assert detent("workflow", "run", "big", "--json").code == 0
+    assert log(folder) == ["+big", "+big"], "it was shown: the same command means a new run"
+
+
+BIG = """
+version: "1.0"
+name: big
+steps:
+  - {name: put, type: python, action: put, kwargs: {text: big}}
+  - {name: say, type: python, action: echo, kwargs: {value: VALUE}}
+""".replace("VALUE", "x" * 200_000)
+
+
+def spawn_into_a_full_pipe(folder: Path, *args: str) -> subprocess.Popen[bytes]:
+    """The program, with an output that nobody reads: it is held up as soon as it says something long."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "detent", *args], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+
+
+def test_an_id_that_another_run_has_is_refused_and_that_run_is_not_shown_for_it(detent, folder):
+    assert detent("workflow", "run", "line", "-i", "who=a", "--id", "r1").code == 0
+    said = detent("workflow", "run", "line", "-i", "who=b", "--id", "r1")
+    assert (said.code, said.err) == (1, "Run 'r1' already exists.\n")
+    assert detent("workflow", "run", "line", "-i", "who=b").code == 0
+    assert log(folder) == ["+one a", "+two a", "+one b", "+two b"]
+
+
+def test_the_same_command_again_right_away_is_another_run(detent, folder, spawn):
+    for _ in range(3):
+        assert spawn("workflow", "run", "line").result().code == 0
+    assert len(detent("runs", "--json", "--roots").json["runs"]) == 3
+
+
+def test_a_run_that_another_command_has_shown_is_not_shown_again(detent, folder, killed):
+    killed("two you", "line", "--id", "r1")
+    assert detent("resume", "r1").code == 0
+    assert detent("workflow", "run", "line", "--id", "r2").code == 0
+    assert len(detent("runs", "--json", "--roots").json["runs"]) == 2
+
+
+def test_a_run_that_a_worker_finished_after_the_kill_is_shown_once(detent, folder, killed):
+    killed("two you", "line", "--id", "r1")
+    assert detent("resume", "--all").code == 0
+    said = detent("workflow", "run", "line")
+    assert (said.code, "r1" in said.out, "has ended" in said.err) == (0, True, True)
+    assert log(folder) == ["+one you", "+two you"]
+
+
 def test_ctrl_c_finishes_the_step_under_way_and_the_run_goes_on_later(detent, folder, spawn):
     """D-78: exit code 130, and no rollback."""
     (folder / "wait-head b").touch()
@@ -915,6 +993,64 @@ def test_what_a_rollback_may_need_is_not_purged(detent, folder):
     assert kept(folder, "backups") == 1, "r1 was only cancelled: it could be reopened"
     assert detent("purge", "r1").lines == ["0 values, 2 files dropped."]
     assert kept(folder, "footprints", "r1") == 0
+
+
+def test_rolling_one_release_back_leaves_the_result_of_another_alone(detent, folder):
+    """Ids with dots as people write them: each run keeps its own copies of what it replaced."""
+    write(folder, "notes", RELEASE)
+    (folder / "note.txt").write_text("old")
+    first = detent("workflow", "run", "notes", "-i", "text=first", "--id", "release-1.2")
+    second = detent("workflow", "run", "notes", "-i", "text=second", "-i", "ask=true", "--id", "release-1.3")
+    assert (first.code, second.code) == (0, 0), second.err
+    assert (folder / "note.txt").read_text() == "second"
+    assert detent("cancel", "release-1.3", "--rollback").code == 0
+    assert (folder / "note.txt").read_text() == "first"
+    assert "2 files dropped" in detent("purge", "release-1.2").out
+    assert detent("purge", "--older", "0s").code == 0
+
+
+RELEASE = """
+version: "1.0"
+name: notes
+inputs:
+  text: {type: string}
+  ask: {type: boolean, default: false}
+steps:
+  - name: keep
+    type: python
+    action: write_file
+    rollback: restore_file
+    kwargs: {path: note.txt, text: "${{ inputs.text }}"}
+  - {name: wait, type: python, action: ask, when: "inputs.ask", kwargs: {question: "Well?"}}
+"""
+
+
+@pytest.mark.parametrize("run_id", ["order/17", "Ünïcode 5", "a b", "release-1.2"])
+def test_an_id_as_people_write_it_works_with_every_command(detent, folder, run_id):
+    write(folder, "notes", RELEASE)
+    (folder / "note.txt").write_text("old")
+    assert detent("workflow", "run", "notes", "-i", "text=new", "-i", "ask=true", "--id", run_id).code == 0
+    assert detent("show", run_id).code == 0
+    assert detent("why", run_id[:-1]).code == 0
+    assert detent("cancel", run_id, "--rollback").code == 0
+    assert (folder / "note.txt").read_text() == "old"
+    assert [row["id"] for row in detent("runs", "--roots", "--json").json["runs"]] == [run_id]
+
+
+def test_the_beginning_of_two_ids_is_not_taken_for_the_shorter_one(detent, folder):
+    for number, run_id in enumerate(("release-1", "release-1.2")):
+        assert detent("workflow", "run", "line", "-i", f"who={number}", "--id", run_id).code == 0
+    said = detent("show", "rel")
+    assert (said.code, "the beginning of several runs: release-1, release-1.2" in said.err) == (2, True)
+    assert detent("show", "release-1", "--json").json["id"] == "release-1"
+
+
+@pytest.mark.parametrize("run_id", ["", "a\nb", "x" * 300, "a..b"])
+def test_an_id_that_would_harm_is_refused_before_anything_is_done(detent, folder, run_id):
+    said = detent("workflow", "run", "line", "--id", run_id)
+    assert said.code == 2
+    assert "cannot be the id of a run" in said.err
+    assert log(folder) == []
 
 
 def test_purging_by_age_takes_files_of_runs_that_are_over(detent, folder):

@@ -15,11 +15,11 @@ from detent.flows.workflow.inputs import InputsError
 from detent.flows.workflow.preflight import PrerequisitesMissing
 from detent.flows.workflow.problems import WorkflowFileError
 from detent.flows.workflow.registry import ValidationStage
-from detent.kernel.errors import ConfigurationError, DefinitionChanged, RunBusy
+from detent.kernel.errors import ConfigurationError, DefinitionChanged, RunBusy, RunExists
 from detent.kernel.status import Status
 from detent.runtime.catalog import Catalog
 from detent.runtime.settings import read_settings
-from detent.runtime.workflow_runs import WorkflowRuns
+from detent.runtime.workflow_runs import WorkflowRuns, set_shown
 from detent.runtime.workflows import Workflows, path_taken
 
 PLUGIN = """
@@ -198,9 +198,34 @@ class TestRuns:
             mark = {"run": "dead", "at": engine.clock.now() - 60}
             await engine.store.set_mark(runs._mark(prepared), mark, 0)
             there = await runs.look(engine, prepared)
-            assert there.row is None
-            run_id = await runs.start(engine, prepared, version=there.version)
+            assert (there.row, there.announced) == (None, "dead")
+            run_id = await runs.start(engine, prepared, run_id=there.announced, version=there.version)
             assert (await engine.finish(run_id)).status is Status.SUCCEEDED
+            with pytest.raises(RunExists):  # it was only slow: there is one run all the same
+                await runs.start(engine, prepared, run_id="dead")
+
+    async def test_one_that_ended_and_was_not_shown_is_known_until_it_was(self, project):
+        async with project.engine() as engine:
+            runs = project.runs()
+            prepared = runs.prepare({})
+            there = await runs.look(engine, prepared)
+            run = await engine.finish(await runs.start(engine, prepared, version=there.version))
+            assert (await runs.look(engine, prepared)).unseen.id == run.id
+            before = engine.clock.now()
+            await set_shown(engine, run, True)
+            assert (await runs.look(engine, prepared)).unseen is None
+            at_once = await runs.look(engine, prepared, asked_at=before)
+            assert at_once.unseen.id == run.id, "shown after this command was given"
+            assert (await runs.look(engine, prepared, asked_at=engine.clock.now() + 1)).unseen is None
+
+    async def test_a_mark_of_an_earlier_version_is_one_of_a_run_that_was_shown(self, project):
+        async with project.engine() as engine:
+            runs = project.runs()
+            prepared = runs.prepare({})
+            await engine.finish(await runs.start(engine, prepared, run_id="old"))
+            await engine.store.set_mark(runs._mark(prepared), {"run": "old", "at": engine.clock.now()}, 0)
+            there = await runs.look(engine, prepared, asked_at=0.0)
+            assert (there.row, there.unseen, there.announced) == (None, None, None)
 
     async def test_a_changed_file_is_told_with_what_changed(self, project):
         """D-73"""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,8 +24,6 @@ EXTRAS = {
     "telemetry": (("opentelemetry.sdk",), "OpenTelemetry spans"),
 }
 """Extra to the modules it brings and what it is for."""
-LOOK_AT = 1000
-"""Waiting runs that are looked through for those that need somebody."""
 
 
 def add(app: typer.Typer) -> None:
@@ -34,17 +32,25 @@ def add(app: typer.Typer) -> None:
 
 
 def doctor(
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also read every journal and check the store's files.")
+    ] = False,
     json: options.Json = False,
     plugin: options.Plugins = None,
     store: options.Store = None,
     config: options.Config = None,
 ) -> int:
-    """Say what is installed, what is missing, what needs you."""
+    """Check the installation and list what needs attention.
+
+    Exits with 1 when something needs a person, with 2 when something is set up wrongly.
+    """
     from detent.cli.output import say_json
     from detent.cli.workspace import Workspace, run_async
     from detent.kernel.errors import DetentError
 
-    report: dict[str, Any] = {"installed": _installed(), "extras": _extras(), "problems": []}
+    report: dict[str, Any] = {
+        "installed": _installed(), "extras": _extras(), "problems": [], "needs": [], "not_looked_at": [],
+    }  # fmt: skip
     code = 0
     try:
         workspace = Workspace(store, config, plugin)
@@ -57,16 +63,16 @@ def doctor(
         code = error.exit_code
     else:
         try:
-            report["store"] = run_async(_store(workspace))
+            report["store"] = run_async(_store(workspace, report, deep))
         except DetentError as error:
             report["problems"].append(str(error))
             code = error.exit_code
-    report["healthy"] = not report["problems"]
+    report["healthy"] = not report["problems"] and not report["needs"]
     if json:
         say_json(report)
     else:
         _print(report)
-    return code or (2 if report["problems"] else 0)
+    return code or (2 if report["problems"] else 1 if report["needs"] else 0)
 
 
 def _installed() -> dict[str, str]:
@@ -104,10 +110,11 @@ def _extras() -> dict[str, dict[str, Any]]:
     }
 
 
-async def _store(workspace: Workspace) -> dict[str, Any]:
-    """The store's health."""
+async def _store(workspace: Workspace, report: dict[str, Any], deep: bool) -> dict[str, Any]:
+    """The store's health; what needs somebody goes into the report."""
     from pathlib import Path
 
+    from detent.runtime import store_health
     from detent.runtime.wiring import shown_url, store_for, store_url
 
     place = getattr(store_for(workspace.settings, create=False), "path", None)
@@ -117,35 +124,35 @@ async def _store(workspace: Workspace) -> dict[str, Any]:
             "reachable": False,
             "note": "none yet; `detent run` makes one",
         }
+    needs = store_health.disk_needs(workspace.settings)
+    if deep:
+        needs += await store_health.deep_check(workspace.settings)
+    else:
+        report["not_looked_at"].append("Journals and the store's files were not read through: --deep does.")
+    report["needs"] = [need.to_plain(workspace.command) for need in needs]
     async with workspace.store() as store:
-        return {"reachable": True, **await store.facts(), **await _standing(store)}
+        return {"reachable": True, **await store.facts(), **await _standing(workspace, store, report)}
 
 
-async def _standing(store: Store) -> dict[str, Any]:
+async def _standing(workspace: Workspace, store: Store, report: dict[str, Any]) -> dict[str, Any]:
     """What the store says about workers and runs."""
     from detent.engine.clock import SystemClock
-    from detent.engine.leases import Leases
-    from detent.engine.ports import RunQuery
-    from detent.kernel.status import Status
+    from detent.runtime.store_health import definition_problem, run_needs
 
-    clock = SystemClock()
-    workers = await store.workers()
-    gone = {worker.id for worker in await Leases(store, clock).dead()}
-    dead = [worker for worker in workers if worker.id in gone]
-    page = await store.rows(RunQuery(status=[Status.WAITING], limit=LOOK_AT))
-    attention = [
-        row.id for row in page.rows if any(wait["why"] == "attention" for wait in row.now.waits or ())
-    ]
+    flows = await workspace.known(store)
+    health = await run_needs(store, SystemClock(), definition_problem(flows))
+    report["needs"] += [need.to_plain(workspace.command) for need in health.needs]
+    report["not_looked_at"] += health.not_looked_at
     statuses: dict[str, int] = {}
     for _, status, number in await store.flows():
         statuses[status.value] = statuses.get(status.value, 0) + number
     return {
         "statuses": statuses,
-        "workers_alive": sorted(worker.id for worker in workers if worker not in dead),
-        "workers_dead": sorted(worker.id for worker in dead),
-        "loose_runs": await store.loose(dead, LOOK_AT),
-        "due_runs": await store.due(clock.now(), LOOK_AT),
-        "attention_runs": attention,
+        "workers_alive": health.workers_alive,
+        "workers_dead": health.workers_dead,
+        "loose_runs": health.loose_runs,
+        "due_runs": health.due_runs,
+        "attention_runs": health.attention_runs,
     }
 
 
@@ -191,19 +198,27 @@ def _print(report: dict[str, Any]) -> None:
                     ("  size", size(store["bytes"]) if "bytes" in store else ""),
                     ("  runs", counts or "none"),
                     ("  workers", f"{alive} alive" + _listed(", dead", store["workers_dead"])),
-                    ("  left lying", _with(store["loose_runs"], "detent resume --all")),
+                    ("  interrupted", _with(store["loose_runs"], "detent resume --all")),
                     ("  due", _with(store["due_runs"], "detent resume --all")),
                     ("  attention", _with(store["attention_runs"], "detent show RUN")),
                 ]
             )
     say()
-    if not report["problems"]:
+    for left_out in report["not_looked_at"]:
+        say(clean(left_out))
+    if report["needs"]:
+        say(f"{bad}: {count(len(report['needs']), 'thing')} to see to")
+        for need in report["needs"]:
+            say(f"  {clean(need['what'])}")
+            if need["command"]:
+                say(f"    {clean(need['command'])}")
+    if report["problems"]:
+        say(f"{bad}: {count(len(report['problems']), 'thing')} to put right")
+        for problem in report["problems"]:
+            for line in problem.splitlines():
+                say(f"  {clean(line)}")
+    if report["healthy"]:
         say(f"{good}: nothing is wrong.")
-        return
-    say(f"{bad}: {count(len(report['problems']), 'thing')} to put right")
-    for problem in report["problems"]:
-        for line in problem.splitlines():
-            say(f"  {clean(line)}")
 
 
 def _with(runs: list[str], command: str) -> str:

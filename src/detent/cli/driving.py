@@ -129,8 +129,10 @@ async def _tell(workspace: Workspace, engine: Engine, run: Run) -> None:
         standing.tell(workspace, run)
         return
     from detent.cli.workflow_lines import tell_ending
+    from detent.runtime.workflow_runs import set_shown
 
     await tell_ending(workspace, engine, run)
+    await set_shown(engine, run, True)
 
 
 # -- going on -----------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from detent.cli import (
     driving,
     evals,
     flows,
+    invocation,
     models,
     playbook,
     reports,
@@ -28,6 +29,7 @@ from detent.cli import (
     shadow,
     starting,
     steps,
+    store,
     warranty,
     workflow,
 )
@@ -67,7 +69,7 @@ app = typer.Typer(
 
 GROUPS = (
     starting, driving, flows, steps, playbook, workflow, warranty, runs, reports, autonomy, shadow, answering,
-    evals, models, doctor,
+    evals, models, doctor, store,
 )  # fmt: skip
 for group in GROUPS:
     group.add(app)
@@ -112,6 +114,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 def run(args: Sequence[str] | None = None) -> int:
     """Run the program and give its exit code. No error escapes; tracebacks are shown only when asked for."""
     debug = bool(os.environ.get("DETENT_DEBUG"))
+    invocation.begin(args is None)
     try:
         code = _program(*(sys.argv[1:] if args is None else args)[:1])(
             args=args, prog_name="detent", standalone_mode=False

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from detent.kernel.budget import Budget
     from detent.kernel.errors import ConfigurationError, DefinitionChanged, DetentError
     from detent.kernel.run import Run
-    from detent.runtime.workflow_runs import Prepared, WorkflowRuns
+    from detent.runtime.workflow_runs import Prepared, Standing, WorkflowRuns
     from detent.runtime.workflows import Chosen
 
+UNSEEN = "has ended"
 LETTING_GO = 2.0
 """Seconds that another process has to let go of a run, should it just be stopping."""
 
@@ -78,6 +79,7 @@ def run(
     Everything is checked before the first step: the file, the inputs, what the steps need. A run that was
     stopped or killed goes on after its last finished step; none is done twice.
     """
+    from detent.cli.invocation import asked_at
     from detent.cli.taping import tape
     from detent.cli.values import read_budget
     from detent.cli.workspace import Workspace, run_async
@@ -96,6 +98,7 @@ def run(
     job.given = _inputs(input_, input_file)
     job.said = [*(["--input-file", input_file] if input_file else []), *_repeated("-i", input_)]
     job.tags, job.run_id, job.detach, job.shadow = list(tag or ()), id_, detach, shadow
+    job.asked_at = asked_at()
     if dry_run:
         return run_async(job.dry())
     with tape(record, replay, json=json) as job.tape:
@@ -156,6 +159,8 @@ class _Job:
         self.run_id: str | None = None
         self.shadow: str | None = None
         self.detach = False
+        self.asked_at = 0.0
+        """When the command was given."""
         self.tape: Tape | None = None
         self._lines: Any = None
 
@@ -249,25 +254,15 @@ class _Job:
 
         chosen, runs, prepared = self._chosen()
         async with self._engine(chosen) as engine:
-            there = await runs.look(engine, prepared)
-            row = None if from_ is not None else there.row
-            going_on = None if restart else row
             try:
-                if going_on is not None:
-                    await runs.unchanged(engine, going_on)
-                left = None if going_on is None else runs.still_to_run(going_on.now.state)
-                await runs.preflight(left, prepared.inputs)
-                if from_ is not None:
-                    run_id, how = await self._forked(engine, runs, prepared, from_)
-                elif going_on is not None:
-                    await _free(engine, going_on.id)
-                    run_id, how = going_on.id, f"goes on in '{going_on.now.state}'"
-                else:
-                    if row is not None:
-                        await self._cancelled(engine, row.id)
-                    run_id, how = await self._begun(engine, runs, prepared, there.version), ""
+                while (taken := await self._taken(engine, runs, prepared, restart, from_)) is None:
+                    restart = False  # another process has begun one this very moment
+                run_id, how = taken
+                if how == UNSEEN:
+                    return await self._show_unseen(engine, chosen.spec.name, run_id)
                 if self.detach:
                     say(run_id)
+                    await self._shown(engine, run_id)
                     return 0
                 self._head(chosen.spec.name, run_id, how)
                 return await self._see_through(engine, run_id)
@@ -276,13 +271,66 @@ class _Job:
             except RunBusy as error:
                 raise self._busy(error.run_id) from None
 
-    async def _begun(self, engine: Engine, runs: WorkflowRuns, prepared: Prepared, version: int) -> str:
-        """A new run."""
-        return await runs.start(
-            engine, prepared, run_id=self.run_id, tags=self.tags, budget=self.budget,
-            deterministic=self.deterministic, drive=False, version=version,
-            config=runs.shadowing(self.shadow) if self.shadow else None,
-        )  # fmt: skip
+    async def _taken(
+        self, engine: Engine, runs: WorkflowRuns, prepared: Prepared, restart: bool, from_: str | None
+    ) -> tuple[str, str] | None:
+        """The run that this command is about, and how it came to it; None when it has to look again."""
+        there = await runs.look(engine, prepared, self.asked_at)
+        row = None if from_ is not None else there.row
+        going_on = None if restart else row
+        unseen = None if restart or from_ is not None else there.unseen
+        if unseen is not None and self.run_id in (None, unseen.id):
+            return unseen.id, UNSEEN
+        if going_on is not None:
+            await runs.unchanged(engine, going_on)
+        left = None if going_on is None else runs.still_to_run(going_on.now.state)
+        await runs.preflight(left, prepared.inputs)
+        if from_ is not None:
+            return await self._forked(engine, runs, prepared, from_)
+        if going_on is not None:
+            await _free(engine, going_on.id)
+            return going_on.id, f"goes on in '{going_on.now.state}'"
+        if row is not None:
+            await self._cancelled(engine, row.id)
+        begun = await self._begun(engine, runs, prepared, there)
+        return None if begun is None else (begun, "")
+
+    async def _begun(
+        self, engine: Engine, runs: WorkflowRuns, prepared: Prepared, there: Standing
+    ) -> str | None:
+        """A new run; None when another process has begun one of the same inputs meanwhile."""
+        from detent.kernel.errors import RunBusy, RunExists
+
+        run_id = there.announced or self.run_id
+        try:
+            return await runs.start(
+                engine, prepared, run_id=run_id, tags=self.tags, budget=self.budget,
+                deterministic=self.deterministic, drive=False, version=there.version,
+                config=runs.shadowing(self.shadow) if self.shadow else None,
+            )  # fmt: skip
+        except RunBusy:
+            return None
+        except RunExists as error:
+            row = (await runs.look(engine, prepared)).row
+            if row is None or row.id != error.run_id:
+                raise  # an id that another run has had before
+            return None
+
+    async def _show_unseen(self, engine: Engine, name: str, run_id: str) -> int:
+        """Tell how a run ended whose command was killed before it could."""
+        from detent.cli.output import warn
+
+        warn(
+            f"Run {run_id} of the same workflow and inputs has ended, and how was not shown yet: nothing is "
+            f"done again. The same command once more begins a new run."
+        )
+        self._head(name, run_id, UNSEEN)
+        return await self._tell(engine, await engine.get(run_id), stopped=False)
+
+    async def _shown(self, engine: Engine, run_id: str, shown: bool = True) -> None:
+        from detent.runtime.workflow_runs import set_shown
+
+        await set_shown(engine, await engine.get(run_id), shown)
 
     async def _forked(
         self, engine: Engine, runs: WorkflowRuns, prepared: Prepared, checkpoint_id: str
@@ -352,23 +400,46 @@ class _Job:
 
     async def _see_through(self, engine: Engine, run_id: str) -> int:
         """Drive a run until it ends or waits, and tell how it stands."""
-        from detent.cli import standing
-        from detent.cli.output import say, say_json, warn
-        from detent.cli.signals import INTERRUPTED, graceful, until_stopped
-        from detent.cli.workflow_lines import tell_ending
-        from detent.flows.workflow.results import workflow_result
+        from detent.cli.signals import graceful, until_stopped
 
         command = self.workspace.command("resume", run_id)
         with graceful(lambda: f"Go on with: {command}") as stop:
-            await until_stopped(engine, stop, _finished(engine, run_id), engine.runs_under_way)
+            await until_stopped(engine, stop, self._finished(engine, run_id), engine.runs_under_way)
         found: Run = await engine.get(run_id)
-        stopped = stop.asked.is_set() and not found.status.is_end
+        return await self._tell(engine, found, stopped=stop.asked.is_set() and not found.status.is_end)
+
+    async def _finished(self, engine: Engine, run_id: str) -> Run:
+        """The run, driven from here; `RunBusy` when somebody else has taken it."""
+        from detent.kernel.errors import RunStateError
+        from detent.kernel.status import Status
+
+        if (await engine.store.row(run_id)).now.status is Status.RUNNING:
+            try:
+                await engine.resume(run_id)
+            except RunStateError:  # it has ended meanwhile, driven by another process
+                return await engine.get(run_id)
+        await self._shown(engine, run_id, False)
+        return await engine.finish(run_id, patience=PATIENCE)
+
+    async def _tell(self, engine: Engine, found: Run, *, stopped: bool) -> int:
+        """Print how a run stands, and keep that it was printed; gives the exit code."""
+        import sys
+
+        from detent.cli import standing
+        from detent.cli.output import say, say_json, warn
+        from detent.cli.signals import INTERRUPTED
+        from detent.cli.workflow_lines import tell_ending
+        from detent.flows.workflow.results import workflow_result
+
+        command = self.workspace.command("resume", found.id)
         if self.json:
-            say_json((await workflow_result(engine, run_id)).to_plain())
+            say_json((await workflow_result(engine, found.id)).to_plain())
         elif self.silent:
-            say(run_id)
+            say(found.id)
         elif not stopped:
             await tell_ending(self.workspace, engine, found)
+        sys.stdout.flush()
+        await self._shown(engine, found.id)
         if stopped:
             warn(f"Stopped. The run is kept and can go on: {command}")
             return INTERRUPTED
@@ -389,15 +460,6 @@ async def _free(engine: Engine, run_id: str) -> None:
         if time.monotonic() > deadline:
             raise RunBusy(run_id, owner)
         await asyncio.sleep(0.1)
-
-
-async def _finished(engine: Engine, run_id: str) -> Run:
-    """The run, driven from here; `RunBusy` when somebody else has taken it."""
-    from detent.kernel.status import Status
-
-    if (await engine.store.row(run_id)).now.status is Status.RUNNING:
-        await engine.resume(run_id)
-    return await engine.finish(run_id, patience=PATIENCE)
 
 
 class _opened:

@@ -191,11 +191,13 @@ class Workspace:
             return (await store.row(said)).id
         except RunNotFound:
             found = await store.find(said, 11) if said else []
+        from detent.engine.lineage import ancestors
+
         if not found:
             raise RunNotFound(said, f" See: {self.command('runs')}")
         first = found[0]
         # A run's children begin with its own id; the run itself is meant.
-        if all(other.startswith(f"{first}.") for other in found[1:]):
+        if all([first in await ancestors(store, other) for other in found[1:]]):
             return first
         shown = ", ".join(found[:10]) + (", …" if len(found) > 10 else "")
         raise ConfigurationError(f"'{said}' is the beginning of several runs: {shown}.")

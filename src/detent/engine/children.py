@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from detent.engine.beside import NOTHING, Beside
 from detent.engine.deciding import UNDOES, undoing_now
 from detent.engine.dispatch import STEPS
-from detent.engine.lineage import children
+from detent.engine.lineage import child_of, children
 from detent.kernel.budget import Budget
 from detent.kernel.entries import ChildEnded
-from detent.kernel.errors import ConfigurationError, Fenced, RunBusy, RunNotFound, RunStateError
+from detent.kernel.errors import ConfigurationError, Fenced, RunBusy, RunStateError
+from detent.kernel.ids import child_ids
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 from detent.kernel.view import View
@@ -73,9 +74,8 @@ async def run_children(
     keys = [item[0] for item in items]
     if len(set(keys)) != len(keys):
         raise ConfigurationError(f"Children of one step need different keys; got {keys}.")
-    if any(not key or len(key) > 200 for key in keys):
-        raise ConfigurationError("A child's key must have 1 to 200 characters.")
     engine = driver.engine
+    ids = {key: child_ids(driver.run.id, key) for key in keys}
     inherited = {key: value for key, value in driver.run.config.items() if key != STEPS}
     if undoing_now(driver.flow, driver.run):
         inherited[UNDOES] = True
@@ -83,26 +83,27 @@ async def run_children(
     results: dict[str, Child] = {}
     waiting: dict[str, Run] = {}
     done = driver.run.children
-    failed = any(done.get(f"{driver.run.id}.{key}", _OK) != _OK for key in keys)
+    failed = any(done.get(child_id, _OK) != _OK for key in keys for child_id in ids[key])
 
     def halt() -> None:
         """Have those under way end after their current step."""
         for key in keys:
-            if key not in results and (other := engine.driver_of(f"{driver.run.id}.{key}")) is not None:
-                other.halting = HALTED
+            for child_id in () if key in results else ids[key]:
+                if (other := engine.driver_of(child_id)) is not None and other.run.parent == driver.run.id:
+                    other.halting = HALTED
 
     async def one(key: str, data: Any, own: str = flow) -> None:
         nonlocal failed
         if gate is not None:
             await gate.acquire()
         try:
-            child_id = f"{driver.run.id}.{key}"
-            if stop_on_failure and failed and child_id not in done and not await _halt(driver, child_id):
+            ended = any(child_id in done for child_id in ids[key])
+            if stop_on_failure and failed and not ended and not await _halt(driver, ids[key]):
                 return
             told = config(key) if callable(config) else config
             settled = inherited | dict(told or {})
             apart = beside if isinstance(beside, Beside) else beside.get(key, NOTHING)
-            run, counted = await engine.child_run(driver, child_id, own, data, tags, budget, settled, apart)
+            run, counted = await engine.child_run(driver, key, own, data, tags, budget, settled, apart)
             if not run.status.is_end:
                 waiting[key] = run
                 return
@@ -110,10 +111,10 @@ async def run_children(
                 failed = True  # before anything is waited for, so that none is begun meanwhile
                 if stop_on_failure:
                     halt()
-            if child_id not in driver.run.children:
+            if run.id not in driver.run.children:
                 used = run.used()
                 await driver.commit_whole(
-                    ChildEnded(child_id, run.status, run.total_spend, int(used["steps"]), used["seconds"])
+                    ChildEnded(run.id, run.status, run.total_spend, int(used["steps"]), used["seconds"])
                 )
                 if counted:
                     driver.count_out(used)
@@ -148,15 +149,15 @@ async def run_children(
     return [results[key] for key in keys if key in results]
 
 
-async def _halt(driver: Driver, child_id: str) -> bool:
-    """Keep a child from beginning another step; False when there is none."""
+async def _halt(driver: Driver, ids: Sequence[str]) -> bool:
+    """Keep a child, whichever of the ids it has, from beginning another step; False when there is none."""
     from detent.engine import recovery
 
     engine = driver.engine
-    try:
-        run = await engine.get(child_id)
-    except RunNotFound:
+    child_id = await child_of(engine.store, driver.run.id, ids)
+    if child_id is None:
         return False
+    run = await engine.get(child_id)
     if run.status.is_end or await _in_doubt(engine, run):
         return True
     if run.status is Status.RUNNING and await _under_way(engine, run):

@@ -13,7 +13,7 @@ from detent.engine.dispatch import PATH
 from detent.engine.outcome import Effect, Receipt
 from detent.engine.ports import Blob, Clock, TapeCall, TapeError
 from detent.engine.step import Step, Transient
-from detent.engine.tools import EffectCall, Tool, Toolbox, ToolError
+from detent.engine.tools import Tool, Toolbox, ToolError
 from detent.kernel.budget import NOTHING, Budget, Spend
 from detent.kernel.entries import Body, Noted, Recorded, Tagged
 from detent.kernel.errors import ConfigurationError, DetentError
@@ -313,12 +313,12 @@ class StepContext:
         first: tuple[Any, ...] = ()
         if found.wants_call:
             key = Effect(tool, to_plain(whole)).identity(self.step.name)
-            first = (EffectCall(self.run_id, key, self.attempt, self._driver.origin),)
+            first = (self._driver.effect_call(key, self.attempt),)
         async with asyncio.timeout(found.timeout):
             return to_plain(await call(found.perform, found.off_loop, *first, **whole))
 
     async def child(self, flow: str, data: Any = None, *, key: str, **options: Any) -> Child:
-        """Run a child run with id `<this run>.<key>` to its end and give its result.
+        """Run a child run with id `<this run>.<key>` (dots in the key escaped) to its end; give its result.
 
         Asked again for the same key (after a crash, or a wait), it gives the same child's result.
         """
@@ -363,9 +363,10 @@ class StepContext:
         What their steps have begun is settled first; the run waits where only a person can do that.
         """
         from detent.engine.interventions import wind_up
+        from detent.engine.lineage import ancestors
 
         for run_id in runs:
-            if not run_id.startswith(f"{self.run_id}."):
+            if self.run_id not in await ancestors(self._driver.engine.store, run_id):
                 raise ConfigurationError(f"Run {run_id} is not below {self.run_id}.")
         await wind_up(self._driver, runs, reason)
 

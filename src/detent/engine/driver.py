@@ -21,6 +21,7 @@ from detent.engine.outcome import Hold, Outcome
 from detent.engine.ports import Blob, Commit, EdgeCount, Lease, LedgerLine
 from detent.engine.standing import LEDGER_STATE, edge_of, ledger_line, row_of
 from detent.engine.step import Step, Transient
+from detent.engine.tools import EffectCall
 from detent.kernel import log
 from detent.kernel.budget import NOTHING, SHARED, Budget, Spend
 from detent.kernel.entries import (
@@ -38,6 +39,7 @@ from detent.kernel.errors import (
     Fenced,
     StoreUnavailable,
 )
+from detent.kernel.ids import ROOT, guessed_root
 from detent.kernel.plain import to_plain, writable
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import ORIGIN, Run
@@ -393,15 +395,21 @@ class Driver:
         """The root of the runs that a fork, or what is below it, came from; empty where it came from none."""
         return str(self.run.config.get(ORIGIN, ""))
 
+    def effect_call(self, key: str, attempt: int) -> EffectCall:
+        """What a tool may know about a call of this run."""
+        return EffectCall(self.run.id, key, attempt, self.origin, str(self.run.config.get(ROOT, "")))
+
+    @property
+    def root(self) -> str:
+        """The run at the top of this one's tree."""
+        if self.run.parent is None:
+            return self.run.id
+        return str(self.run.config.get(ROOT) or guessed_root(self.run.id))
+
     @property
     def where(self) -> str:
         """Which run of its tree this is: the id without the root's."""
-        driver: Driver = self
-        while driver.parent is not None:
-            driver = driver.parent
-        if driver.run.parent is not None:  # a child resumed alone
-            return "." + self.run.id.partition(".")[2]
-        return self.run.id[len(driver.run.id) :]
+        return self.run.id[len(self.root) :]
 
     async def _exhausted(self, limit: str, driver: Driver, seconds: float = 0.0) -> None:
         reason = self.flow.exhausted_reasons.get(limit, f"{limit} budget used up")

@@ -16,7 +16,7 @@ from detent.engine.calls import call, watched
 from detent.engine.context import StepContext, brief
 from detent.engine.ports import LedgerLine, TapeCall, TapeError
 from detent.engine.receipts import fill, receipts_in
-from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, Tool, ToolError
+from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
 from detent.kernel import log
 from detent.kernel.budget import NOTHING
 from detent.kernel.entries import Body, EffectBegun, EffectDone, EffectFailed, Held, Proposed
@@ -194,7 +194,7 @@ async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -
                         return to_plain(await tool.perform(ctx))
                     finally:
                         said.extend(ctx.emitted)
-                first = (EffectCall(driver.run.id, key, number, driver.origin),) if tool.wants_call else ()
+                first = (driver.effect_call(key, number),) if tool.wants_call else ()
                 return to_plain(await call(tool.perform, tool.off_loop, *first, **args))
 
         leases = driver.engine.leases

@@ -12,7 +12,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from detent.engine import forking, interventions, recovery
+from detent.engine import forking, interventions, lineage, recovery
 from detent.engine.beside import Beside
 from detent.engine.breaker import Breakers
 from detent.engine.clock import SystemClock
@@ -42,6 +42,7 @@ from detent.kernel.errors import (
     StoreError,
 )
 from detent.kernel.evidence import REPLAYED
+from detent.kernel.ids import ROOT, check_key, check_run_id, child_ids
 from detent.kernel.plain import to_plain
 from detent.kernel.run import Run
 from detent.kernel.status import Status
@@ -239,8 +240,11 @@ class Engine:
             config = {**(config or {}), FORCE: True}
         if self.tape is not None and self.tape.plays:
             config = {**(config or {}), REPLAYED: True}
+        run_id = _new_id(run_id)
+        if "." in run_id:
+            config = {**(config or {}), ROOT: run_id}
         driver = await self._create(
-            self.flow(flow), data, run_id or os.urandom(8).hex(), None, tags, budget, config or {}, drive,
+            self.flow(flow), data, run_id, None, tags, budget, config or {}, drive,
             tuple(blob_of(body) for body in beside), at,
         )  # fmt: skip
         if drive:
@@ -371,7 +375,7 @@ class Engine:
     ) -> str:
         """A new run from the first `at` entries of another, with changed data, settings or budget."""
         return await interventions.fork(
-            self, run_id, at, set or {}, config or {}, budget, new_id or os.urandom(8).hex(), drive
+            self, run_id, at, set or {}, config or {}, budget, _new_id(new_id), drive
         )
 
     async def fork_family(
@@ -388,7 +392,7 @@ class Engine:
         `at` is that run and the entry's number. `set` changes its data, as it says or as it gives from the
         new family.
         """
-        made = await forking.fork_family(self, run_id, at, new_id or os.urandom(8).hex(), changes=set)
+        made = await forking.fork_family(self, run_id, at, _new_id(new_id), changes=set)
         if drive:
             await self.resume(made)
         return made
@@ -468,7 +472,7 @@ class Engine:
     async def child_run(
         self,
         parent: Driver,
-        child_id: str,
+        key: str,
         flow: str,
         data: Any,
         tags: Sequence[str],
@@ -477,23 +481,60 @@ class Engine:
         beside: Beside,
     ) -> tuple[Run, bool]:
         """A child run as far as it can be taken now, and whether its use was counted while under way."""
-        if child_id not in self._drivers and child_id not in parent.run.children:
-            try:
-                made = await self._create(
-                    self.flow(flow), data, child_id, parent, tags, budget, config, beside=beside
-                )
-                self.launch(made)
-            except RunExists:
-                row = await self.store.row(child_id)
-                if row.now.status is Status.RUNNING:
-                    # Somebody else has it, or it has just come to an end: its own affair, not its parent's.
-                    with contextlib.suppress(RunBusy, RunStateError, Fenced):
-                        await recovery.resume(self, child_id, parent=parent)
+        ids = child_ids(parent.run.id, key)
+        known = (child_id for child_id in ids if self._has(parent, child_id))
+        child_id = next(known, None) or await self._child(
+            parent, ids, key, self.flow(flow), data, tags, budget, config, beside
+        )
         driver = self._drivers.get(child_id)
         run = await driver.put_down() if driver is not None else None
         if driver is None or run is None:
             return await self.get(child_id), False
         return run, driver.parent is parent
+
+    def _has(self, parent: Driver, child_id: str) -> bool:
+        """Whether a run is a child that has ended, or is under way here."""
+        driver = self._drivers.get(child_id)
+        return child_id in parent.run.children or (driver is not None and driver.run.parent == parent.run.id)
+
+    async def _child(
+        self,
+        parent: Driver,
+        ids: tuple[str, ...],
+        key: str,
+        flow: Flow,
+        data: Any,
+        tags: Sequence[str],
+        budget: Budget | None,
+        config: Mapping[str, Any],
+        beside: Beside,
+    ) -> str:
+        """The id of a child that is under way from now on: a new one, or the one there is of this key."""
+        usual, spare, *earlier = ids
+        there = await lineage.child_of(self.store, parent.run.id, earlier)
+        if there is None:
+            try:
+                check_key(key)
+            except ConfigurationError:  # an earlier version may have begun it
+                if (there := await lineage.child_of(self.store, parent.run.id, ids)) is None:
+                    raise
+        for child_id in (usual, spare) if there is None else ():
+            try:
+                made = await self._create(flow, data, child_id, parent, tags, budget, config, beside=beside)
+            except RunExists:
+                if (await self.store.row(child_id)).parent == parent.run.id:
+                    there = child_id
+                    break
+            else:
+                self.launch(made)
+                return child_id
+        if there is None:
+            raise RunExists(spare)
+        if (await self.store.row(there)).now.status is Status.RUNNING:
+            # Somebody else has it, or it has just come to an end: its own affair, not its parent's.
+            with contextlib.suppress(RunBusy, RunStateError, Fenced):
+                await recovery.resume(self, there, parent=parent)
+        return there
 
     def launch(self, driver: Driver) -> None:
         """Have a driver work in the background."""
@@ -666,3 +707,8 @@ class Engine:
             listeners.discard(event)
             if not listeners:
                 del self._listeners[run_id]
+
+
+def _new_id(chosen: str | None) -> str:
+    """The id of a new run: the chosen one, or one that no other run has."""
+    return os.urandom(8).hex() if chosen is None else check_run_id(chosen)

@@ -15,7 +15,7 @@ from detent.engine import recovery
 from detent.engine.context import step_path
 from detent.engine.deciding import UNDOES, undoing_now
 from detent.engine.journals import read
-from detent.engine.lineage import Past, children
+from detent.engine.lineage import Past, ancestors, children
 from detent.engine.ports import LedgerLine, NewRun
 from detent.engine.standing import row_of
 from detent.kernel.budget import Budget
@@ -34,6 +34,7 @@ from detent.kernel.entries import (
     Started,
 )
 from detent.kernel.errors import ConfigurationError, RunExists, RunStateError
+from detent.kernel.ids import ROOT, guessed_root
 from detent.kernel.plain import to_plain
 from detent.kernel.run import ORIGIN, Run
 
@@ -70,13 +71,18 @@ async def fork_family(
     undone since is known to be: it is neither undone again nor taken for done where a step is done once more.
     It is under way nowhere until resumed.
     """
-    if not (at[0] == root or at[0].startswith(f"{root}.")):
+    part_of = frozenset([at[0], *await ancestors(engine.store, at[0])])
+    if root not in part_of:
         raise ConfigurationError(f"Run {at[0]} is no part of {root}.")
     row = await engine.store.row(root)
     if new_id in await engine.store.find(new_id):  # before anything is written below it
         raise RunExists(new_id)
     undone = await _undone(engine, root)
-    copies = await _Family(engine, root, new_id, at, await _moment(engine, *at), undone).copies(root)
+    family = _Family(engine, root, new_id, at, part_of, await _moment(engine, *at), undone)
+    copies = await family.copies(root)
+    for copy in copies[1:]:  # of an id that somebody chose
+        if copy.new in await engine.store.find(copy.new, 1):
+            raise RunExists(copy.new)
     own = copies[0].entries
     started = own[0].body
     assert isinstance(started, Started)
@@ -84,11 +90,11 @@ async def fork_family(
     own[0] = own[0]._replace(body=replace(started, parent=None, forked_from=origin))
     if Run.fold(new_id, own).status.is_end:
         raise ConfigurationError(f"Run {root} had come to its end by then; nothing is left to be done.")
-    family = [_past(engine, copy) for copy in copies]
-    gone = list(dict.fromkeys(path for past in family for path in past.flow.done_by(past) if path in undone))
+    pasts = [_past(engine, copy) for copy in copies]
+    gone = list(dict.fromkeys(path for past in pasts for path in past.flow.done_by(past) if path in undone))
     known: dict[str, Any] = {UNDONE: gone} if gone else {}
     if callable(changes):
-        changes = changes(family)
+        changes = changes(pasts)
     forked = Forked(
         to_plain({**known, **(changes or {})}),
         to_plain(dict(config or {})),
@@ -132,6 +138,7 @@ class _Family:
         root: str,
         new_root: str,
         at: tuple[str, int],
+        part_of: frozenset[str],
         moment: float,
         undone: frozenset[str],
     ) -> None:
@@ -139,6 +146,8 @@ class _Family:
         self._undone = undone
         self._root, self._new_root = root, new_root
         self._at = at
+        self._part_of = part_of
+        """The run of the moment, and those it is part of."""
         self._moment = moment
 
     async def copies(self, run_id: str, whole: bool = False) -> list[_Copy]:
@@ -166,7 +175,7 @@ class _Family:
     def _kept(self, run_id: str, entries: list[Entry]) -> list[Entry]:
         if run_id == self._at[0]:
             return entries[: self._at[1]]
-        if self._at[0].startswith(f"{run_id}."):
+        if run_id in self._part_of:
             return self._above(entries)
         return _settled(list(takewhile(lambda entry: entry.at <= self._moment, entries)))
 
@@ -183,7 +192,7 @@ class _Family:
             (
                 index
                 for index, entry in enumerate(entries)
-                if isinstance(entry.body, ChildEnded) and self._leads_to(entry.body.run)
+                if isinstance(entry.body, ChildEnded) and entry.body.run in self._part_of
             ),
             None,
         )
@@ -194,17 +203,19 @@ class _Family:
         rest = takewhile(lambda entry: entry.at <= self._moment, entries[certain:through])
         return [*entries[:certain], *rest]
 
-    def _leads_to(self, run_id: str) -> bool:
-        return self._at[0] == run_id or self._at[0].startswith(f"{run_id}.")
-
     def _new(self, run_id: str) -> str:
-        return self._new_root + run_id[len(self._root) :]
+        # In the new family the usual id is free that the old one found taken.
+        return self._new_root + run_id[len(self._root) :].replace("..", ".")
 
     def _renamed(self, entry: Entry) -> Entry:
         """An entry that speaks of the new family where it spoke of the old one."""
         body = entry.body
         if isinstance(body, Started):
-            config = {**body.config, ORIGIN: body.config.get(ORIGIN) or self._root.partition(".")[0]}
+            root = body.config.get(ROOT) or guessed_root(self._root)
+            config = {**body.config, ORIGIN: body.config.get(ORIGIN) or root}
+            config.pop(ROOT, None)
+            if "." in self._new_root:
+                config[ROOT] = self._new_root
             parent = body.parent if body.parent is None else self._new(body.parent)
             body = replace(body, parent=parent, config=config)
         elif isinstance(body, ChildEnded):

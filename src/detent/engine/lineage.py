@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from detent.engine.journals import read
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.kernel.entries import Entry, Moved
+from detent.kernel.errors import RunNotFound
 from detent.kernel.run import Run
 
 if TYPE_CHECKING:
@@ -47,3 +48,24 @@ async def children(store: Store, run_id: str) -> AsyncIterator[RunRow]:
         if page.next is None:
             return
         cursor = page.next
+
+
+async def child_of(store: Store, run_id: str, ids: Iterable[str]) -> str | None:
+    """Which of some ids is that of a child of a run; None where none of them is."""
+    for child_id in ids:
+        try:
+            if (await store.row(child_id)).parent == run_id:
+                return child_id
+        except RunNotFound:
+            continue
+    return None
+
+
+async def ancestors(store: Store, run_id: str) -> list[str]:
+    """The runs that a run is part of, its parent first."""
+    found: list[str] = []
+    parent = (await store.row(run_id)).parent
+    while parent is not None:
+        found.append(parent)
+        parent = (await store.row(parent)).parent
+    return found

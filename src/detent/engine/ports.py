@@ -279,6 +279,9 @@ class Store(Protocol):
     async def facts(self) -> dict[str, Any]:
         """Kind, place, schema version, size and counts, for people."""
 
+    async def integrity(self) -> list[str]:
+        """What is wrong with what the store holds, one sentence each; reads all of it."""
+
     # Values beside the journal
     async def blob(self, hash: str) -> bytes | None:
         """A kept value, or None when it was purged or never there."""

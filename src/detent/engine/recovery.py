@@ -23,6 +23,7 @@ from detent.kernel.errors import (
     RunNotFound,
     RunStateError,
     StoreError,
+    StoreLost,
     StoreUnavailable,
 )
 from detent.kernel.plain import to_plain
@@ -245,6 +246,8 @@ async def serve(engine: Engine, poll: float) -> None:
         try:
             await engine.register()
             await resume_all(engine)
+        except StoreLost:
+            raise
         except StoreError as error:  # away for a moment: the runs are still there when it is back
             log.warning("engine.store_away", error=str(error))
         await engine.clock.sleep(poll)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from detent.engine.step import Step, refused
 from detent.kernel.errors import ConfigurationError, DetentError, nearest
+from detent.kernel.ids import guessed_root
 from detent.kernel.policy import USUAL, BreakerPolicy, RetryPolicy
 
 if TYPE_CHECKING:
@@ -32,11 +33,18 @@ class EffectCall(NamedTuple):
     attempt: int
     origin: str = ""
     """For a fork, and all below it: the root of the runs it came from."""
+    top: str = ""
+    """The run at the top of this one's tree; empty where the id says it."""
+
+    @property
+    def family(self) -> str:
+        """The run at the top of this one's tree, under whose name a tool keeps what concerns it alone."""
+        return self.top or guessed_root(self.run_id)
 
     @property
     def root(self) -> str:
         """The run under whose name a tool keeps what may have to be brought back: all that began as one."""
-        return self.origin or self.run_id.partition(".")[0]
+        return self.origin or self.family
 
     @property
     def idempotency_key(self) -> str:

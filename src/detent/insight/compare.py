@@ -36,6 +36,7 @@ from detent.kernel.entries import (
     Started,
     Tagged,
 )
+from detent.kernel.ids import ROOT
 from detent.kernel.run import ORIGIN, Run
 
 Also = Literal["times", "epochs", "run_ids", "takeovers", "retries", "notes"]
@@ -231,7 +232,8 @@ def _facts(body: Body, ids: _Ids, also: Collection[Also]) -> _Facts:
         yield ("state", "state"), body.state
         yield ("other", "flow"), body.flow
         yield ("other", "definition"), [body.machine, body.version, body.fingerprint]
-        kept = {key: value for key, value in body.config.items() if key != ORIGIN or "run_ids" in also}
+        ours = () if "run_ids" in also else (ORIGIN, ROOT)
+        kept = {key: value for key, value in body.config.items() if key not in ours}
         yield ("other", "config"), kept
         yield ("other", "budget"), body.budget
         yield ("data", "data"), body.data

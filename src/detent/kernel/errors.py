@@ -113,6 +113,14 @@ class StoreTooNew(StoreUnavailable):
     """The store was written by a newer Detent."""
 
 
+class StoreReadOnly(StoreUnavailable):
+    """The store can be looked at, not changed."""
+
+
+class StoreLost(StoreUnavailable):
+    """The store's files were taken away or replaced while it was in use."""
+
+
 class RunNotFound(StoreError):
     """No run goes by this id."""
 

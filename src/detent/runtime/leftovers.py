@@ -5,9 +5,9 @@ person purges; never while a rollback may still ask for it (decision 13).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from detent.adapters.project.leftovers import Leftovers
 from detent.engine.journals import load
@@ -16,6 +16,7 @@ from detent.flows.workflow.scope import ROLLBACK_ERRORS, ROLLED_BACK
 from detent.flows.workflow.spec import FAILED
 from detent.kernel import log
 from detent.kernel.entries import Started
+from detent.kernel.ids import ROOT, guessed_root
 from detent.kernel.run import ORIGIN, Run
 from detent.kernel.status import ENDS, OPEN, Status
 
@@ -36,17 +37,21 @@ class Keeping:
 
     async def ended(self, store: Store, run: Run) -> None:
         """A run has come to its end: one that succeeded never asks again whether an effect happened."""
-        if run.status is not Status.SUCCEEDED or "." in run.id or not self._leftovers.of(run.id):
+        if run.status is not Status.SUCCEEDED or not _has_its_own(run.id, run.config):
+            return
+        if not self._leftovers.of(run.id):
             return
         if [one async for one in _roots(store, OPEN) if one.id.startswith(f"{run.id}.")]:
-            return  # another run, whose files lie with these
+            return  # one that an earlier version has begun, whose files lie with these
         dropped = await asyncio.to_thread(self._leftovers.drop_footprints, run.id)
         log.debug("run.tidied", run_id=run.id, files=dropped)
 
     async def purge(self, store: Store, run_id: str) -> Purged:
         """Take away the files of a run that has ended, unless a run that has not may need them."""
         row = await store.row(run_id)
-        if row.parent is not None or "." in run_id or not self._leftovers.of(run_id):
+        if row.parent is not None or not _has_its_own(run_id, await _config(store, run_id)):
+            return Purged(0)
+        if not self._leftovers.of(run_id):
             return Purged(0)
         if not row.now.status.is_end:
             return Purged(0, (f"{run_id}: it has not ended",))
@@ -60,8 +65,8 @@ class Keeping:
         needed = await _needed(store, before)
         files = 0
         async for row in _roots(store, ENDS):
-            over = row.now.updated_at < before and "." not in row.id and row.id not in needed
-            if over and self._leftovers.of(row.id) and await _is_over(store, row):
+            over = row.now.updated_at < before and row.id not in needed and self._leftovers.of(row.id)
+            if over and _has_its_own(row.id, await _config(store, row.id)) and await _is_over(store, row):
                 files += await asyncio.to_thread(self._leftovers.drop_all, row.id)
         return Purged(files + await asyncio.to_thread(self._leftovers.drop_strays, before))
 
@@ -74,12 +79,21 @@ async def _needed(store: Store, before: float | None) -> dict[str, str]:
     found: dict[str, str] = {}
     async for row in _roots(store, OPEN if before is None else ()):
         if row.now.status in OPEN or (before is not None and row.now.updated_at >= before):
-            (first,) = await store.entries(row.id, 0, 1)
-            config = first.body.config if isinstance(first.body, Started) else {}
-            for root in (config.get(ORIGIN), row.id.partition(".")[0]):
+            config = await _config(store, row.id)
+            for root in (config.get(ORIGIN), config.get(ROOT) or guessed_root(row.id)):
                 if root and root != row.id:
                     found[str(root)] = row.id
     return found
+
+
+def _has_its_own(root: str, config: Mapping[str, Any]) -> bool:
+    """Whether a root's files lie under its own name: earlier versions put those of `a.b` with `a`'s."""
+    return bool((config.get(ROOT) or guessed_root(root)) == root)
+
+
+async def _config(store: Store, run_id: str) -> Mapping[str, Any]:
+    (first,) = await store.entries(run_id, 0, 1)
+    return first.body.config if isinstance(first.body, Started) else {}
 
 
 async def _is_over(store: Store, row: RunRow) -> bool:

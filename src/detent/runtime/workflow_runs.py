@@ -32,6 +32,7 @@ from detent.flows.workflow.secrets import hash_of, marked, marks_for
 from detent.flows.workflow.spec import ROLLING_BACK, START, WorkflowSpec
 from detent.kernel.entries import Moved
 from detent.kernel.errors import ConfigurationError, RunBusy, RunNotFound, nearest
+from detent.kernel.ids import check_run_id
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
@@ -44,11 +45,16 @@ OPEN = (Status.RUNNING, Status.WAITING)
 TAG = "inputs:"
 """Begins the tag by which runs of the same inputs are found."""
 BEGUN = "workflow/begun/"
-"""Begins the marks by which only one of two processes begins a run of the same inputs."""
+"""Begins the marks by which only one of two processes begins a run of the same inputs.
+
+A mark names the latest run of the inputs, which may not be there yet, and since when. `shown` says where and
+when a command has shown how that run stands; it is null while a command sees the run through.
+"""
+SHOWN = "shown"
 MOST_NAMED = 20
 """Checkpoints that an error names."""
 PATIENCE = 5.0
-"""Seconds that somebody who said they begin a run has for doing so."""
+"""Seconds that a process which has announced a run has for beginning it; then another one begins it."""
 
 
 class Prepared(NamedTuple):
@@ -68,6 +74,10 @@ class Standing(NamedTuple):
     """The latest one that has not ended."""
     version: int
     """Of the mark that whoever begins another one sets."""
+    announced: str | None = None
+    """The id of one that a process meant to begin and has not: begin that one, and no other."""
+    unseen: RunRow | None = None
+    """The latest one, if it has ended and the command that ran it could not show how."""
 
 
 class Forked(NamedTuple):
@@ -78,6 +88,37 @@ class Forked(NamedTuple):
     """The run it was forked from."""
     undone: tuple[str, ...]
     """Paths of steps that it has done, and that the other run has undone since."""
+
+
+def mark_of(flow: str, hash: str) -> str:
+    """The mark of the runs of a workflow with the same inputs."""
+    return f"{BEGUN}{flow}/{hash}"
+
+
+async def set_shown(engine: Engine, run: Run, shown: bool) -> None:
+    """Keep whether a command has shown how a run stands, or is about to see it through and then will.
+
+    A run that ended unseen, for its command was killed, is shown by the same command instead of done again.
+    """
+    hash = run.data.get(HASH)
+    if run.parent is not None or not isinstance(hash, str):
+        return
+    key = mark_of(run.flow, hash)
+    mark, version = await engine.store.mark(key)
+    if not shown:
+        if mark is None or mark["run"] != run.id or mark.get(SHOWN, True) is not None:
+            await engine.store.set_mark(key, {"run": run.id, "at": engine.clock.now(), SHOWN: None}, version)
+    elif mark is not None and mark["run"] == run.id:
+        seen = {"host": engine.leases.me.host, "at": engine.clock.now()}
+        await engine.store.set_mark(key, {**mark, SHOWN: seen}, version)
+
+
+def _unseen(mark: Mapping[str, Any], engine: Engine, asked_at: float | None) -> bool:
+    shown = mark.get(SHOWN, {})  # absent in marks of earlier versions
+    if shown is None:
+        return True
+    same_host = shown.get("host") == engine.leases.me.host
+    return asked_at is not None and same_host and bool(shown["at"] >= asked_at)
 
 
 class WorkflowRuns:
@@ -147,20 +188,34 @@ class WorkflowRuns:
 
     # -- finding --------------------------------------------------------------------------------------------
 
-    async def look(self, engine: Engine, prepared: Prepared) -> Standing:
-        """What there is of runs of the same inputs; one that is just being begun elsewhere is waited for."""
+    async def look(self, engine: Engine, prepared: Prepared, asked_at: float | None = None) -> Standing:
+        """What there is of runs of the same inputs; one that is just being begun elsewhere is waited for.
+
+        With `asked_at`, the time at which a command was given: a run that another command on this host has
+        shown since then counts as unseen, for both were given at once.
+        """
         deadline = time.monotonic() + PATIENCE
         while True:
-            said, version = await engine.store.mark(self._mark(prepared))
+            # The mark first: whoever begins a run after it was read finds its version moved.
+            mark, version = await engine.store.mark(self._mark(prepared))
             row = await self.unfinished(engine, prepared)
-            if row is not None or said is None or time.monotonic() > deadline:
+            if row is not None or mark is None:
                 return Standing(row, version)
-            if engine.clock.now() - said["at"] > PATIENCE or await engine.store.find(said["run"]):
-                return Standing(row, version)
-            await asyncio.sleep(0.05)
+            try:
+                latest = await engine.store.row(str(mark["run"]))
+            except RunNotFound:
+                if engine.clock.now() - mark["at"] > PATIENCE or time.monotonic() > deadline:
+                    return Standing(None, version, announced=str(mark["run"]))
+                await asyncio.sleep(0.05)
+                continue
+            if latest.flow != self.spec.name or f"{TAG}{prepared.hash}" not in latest.tags:
+                return Standing(None, version)  # announced under an id that another run has
+            if not latest.now.status.is_end:
+                return Standing(latest, version)  # begun since it was looked for
+            return Standing(None, version, unseen=latest if _unseen(mark, engine, asked_at) else None)
 
     def _mark(self, prepared: Prepared) -> str:
-        return f"{BEGUN}{self.spec.name}/{prepared.hash}"
+        return mark_of(self.spec.name, prepared.hash)
 
     async def unchanged(self, engine: Engine, row: RunRow) -> None:
         """Raise `DefinitionChanged` when a run was begun under another file, and nothing carries it over."""
@@ -198,13 +253,15 @@ class WorkflowRuns:
         """Begin a run.
 
         With the `version` of a standing only if nobody has begun one of these inputs since; else `RunBusy`.
+        The run is announced before it is begun. Should this process be slow, another one begins the same run:
+        then it is `RunExists` here.
         """
-        run_id = run_id or os.urandom(8).hex()
+        run_id = os.urandom(8).hex() if run_id is None else check_run_id(run_id)
         if version is not None:
-            mine = {"run": run_id, "at": engine.clock.now()}
+            mine = {"run": run_id, "at": engine.clock.now(), SHOWN: None}
             if not await engine.store.set_mark(self._mark(prepared), mine, version):
-                said, _ = await engine.store.mark(self._mark(prepared))
-                raise RunBusy(str(said["run"]), "another process")
+                mark, _ = await engine.store.mark(self._mark(prepared))
+                raise RunBusy(str(mark["run"]), "another process")
         return await engine.start(
             self.spec.name, self._data(prepared), run_id=run_id, tags=[*tags, f"{TAG}{prepared.hash}"],
             budget=budget, force_deterministic=deterministic or prepared.forced, config=config, drive=drive,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from detent.adapters.project import project_tools
-from detent.adapters.project.footprints import root_of, safe
+from detent.adapters.project.footprints import folder_of, safe
 from detent.adapters.project.ground import Project
 from detent.adapters.project.http import _wait
 from detent.adapters.project.programs import TimedOut, run_program
@@ -87,12 +87,19 @@ def test_the_files_beside_a_protected_database_are_protected(tmp_path):
 
 
 def test_runs_have_folders_of_their_own_whatever_they_are_called():
-    assert root_of("r1.load[3].upsert") == "r1"
     assert safe("r1") == "r1"
-    odd = ["../x", "a/b", "", ".", "..", "ü", "x" * 200, "a b"]
-    names = {safe(one) for one in odd}
+    odd = ["../x", "a/b", "", ".", "..", "ü", "x" * 200, "a b", "Release", "release-1.2", "release-1.3"]
+    odd.append(safe("a b"))  # itself the look of a name that was made up
+    names = {safe(one).casefold() for one in odd}
     assert len(names) == len(odd)
     assert all(name.startswith("_") and "/" not in name and "." not in name for name in names)
+
+
+def test_the_folder_that_an_earlier_version_made_for_a_run_is_still_its_own(tmp_path):
+    assert folder_of(tmp_path, "Order17").name.startswith("_")
+    (tmp_path / "Order17").mkdir()
+    assert folder_of(tmp_path, "Order17").name == "Order17"
+    assert folder_of(tmp_path, "ORDER17").name.startswith("_")
 
 
 async def test_a_program_that_is_no_longer_wanted_is_ended(tmp_path):

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from detent.adapters.stores.sqlite import SQLiteStore
-from detent.adapters.stores.sqlite_file import SQLiteFile
 from detent.engine.ports import Store
 from detent.kernel.errors import Fenced, StoreTooNew, StoreUnavailable
 from detent.testing.store_suite import DurableStoreSuite
@@ -144,25 +143,6 @@ async def test_a_store_that_must_exist_is_not_made(path: Path) -> None:
 async def test_a_place_that_cannot_be_written_to_is_refused() -> None:
     """Not even root can make a file in /proc."""
     assert "cannot be opened" in await refusal(SQLiteStore("/proc/self/detent.db"))
-
-
-async def test_a_read_only_file_is_refused(path: Path) -> None:
-    """Root may write to any file, so the file is opened through SQLite's own read-only mode."""
-
-    class ReadOnly(SQLiteFile):
-        def _reach(self, busy_timeout: float) -> sqlite3.Connection:
-            return sqlite3.connect(
-                f"file:{self.path}?mode=ro&immutable=1",
-                uri=True,
-                isolation_level=None,
-                check_same_thread=False,
-            )
-
-    with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA application_id = 1")
-    connection.close()
-    with pytest.raises(StoreUnavailable, match="is read-only"):
-        ReadOnly(path, "full", create=True, busy_timeout=1.0).prepare()
 
 
 async def test_a_locked_store_cannot_be_migrated_and_says_so(path: Path) -> None:

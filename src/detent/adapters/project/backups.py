@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from detent.adapters.project.footprints import read_json, root_of, safe
+from detent.adapters.project.footprints import folder_of, read_json
 from detent.adapters.project.ground import PIECE, Project
 from detent.engine.tools import EffectCall, ToolError
 
@@ -32,9 +32,9 @@ class Backups:
         self._project = project
         self._lock = threading.Lock()
 
-    def folder(self, run_id: str) -> Path:
+    def folder(self, root: str) -> Path:
         """Where the backups of a run, its child runs included, are kept."""
-        return self._project.state / "backups" / safe(root_of(run_id))
+        return folder_of(self._project.state / "backups", root)
 
     def check(self, run_id: str, what: str) -> None:
         """Raise a `ToolError` where a run's backups were taken away: nobody can tell what there was."""

@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_PLAIN = re.compile(r"(?!.*-[0-9a-f]{16}\Z)[a-z0-9][a-z0-9._-]{0,99}")
 
 
 class Checkpoints:
@@ -64,8 +64,11 @@ class Checkpoints:
 
 
 def _safe(name: str) -> str:
-    """A file name for any text: itself where it is one, else its beginning and a hash of the whole."""
+    """A file name for any text: itself where it is one, else its beginning and a hash of the whole.
+
+    Different texts give different names, also where capitals do not count.
+    """
     if _PLAIN.fullmatch(name):
         return name
     kept = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:40]
-    return f"{kept or 'checkpoint'}-{sha256(name.encode()).hexdigest()[:16]}"
+    return f"{kept or 'checkpoint'}-{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"

@@ -5,8 +5,10 @@ A footprint belongs to one effect of one run and stays the same over all attempt
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -14,19 +16,28 @@ from typing import Any
 from detent.adapters.project.ground import Project
 from detent.engine.tools import EffectCall
 
-_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,80}")
-
-
-def root_of(run_id: str) -> str:
-    """The run that a child run belongs to in the end."""
-    return run_id.partition(".")[0]
+_PLAIN = re.compile(r"[a-z0-9-][a-z0-9_-]{0,79}")
+_PLAIN_BEFORE = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 
 def safe(name: str) -> str:
-    """A text as the name of a file or folder; different texts give different names."""
+    """A text as the name of a file or folder.
+
+    Different texts give different names, also where capitals do not count.
+    """
     if _PLAIN.fullmatch(name):
         return name
     return f"_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
+def folder_of(folder: Path, root: str) -> Path:
+    """Where what is kept for a run and all below it lies; also where an earlier version has put it."""
+    place = folder / safe(root)
+    if place.name != root and _PLAIN_BEFORE.fullmatch(root) and not place.exists():
+        with contextlib.suppress(OSError):
+            if root in os.listdir(folder):  # of this very name: `exists` may not tell capitals apart
+                return folder / root
+    return place
 
 
 class Footprints:
@@ -44,7 +55,7 @@ class Footprints:
         self._project.keep(self._place(call), json.dumps(note).encode())
 
     def _place(self, call: EffectCall) -> Path:
-        folder = self._project.state / "footprints" / safe(root_of(call.run_id))
+        folder = folder_of(self._project.state / "footprints", call.family)
         return folder / f"{safe(call.idempotency_key)}.json"
 
 

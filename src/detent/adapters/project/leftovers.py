@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from detent.adapters.project.backups import PURGED
-from detent.adapters.project.footprints import root_of, safe
+from detent.adapters.project.footprints import folder_of
 
 BACKUPS, FOOTPRINTS, COMMANDS, READS, SPARE = "backups", "footprints", "commands", "reads", "tmp"
 SPARE_AGE = 24 * 3600.0
@@ -64,7 +64,7 @@ class Leftovers:
         return dropped
 
     def _place(self, kind: str, root: str) -> Path:
-        return self._state / kind / safe(root_of(root))
+        return folder_of(self._state / kind, root)
 
 
 def _files(folder: Path) -> list[Path]:

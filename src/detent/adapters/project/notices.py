@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from detent.adapters.project.footprints import Footprints, read_json, root_of
+from detent.adapters.project.footprints import Footprints, read_json
 from detent.adapters.project.ground import Project
 from detent.adapters.project.http import post
 from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, Tool, ToolError
@@ -49,7 +49,7 @@ class Notices:
             .isoformat(timespec="milliseconds")
             .replace("+00:00", "Z")
         )
-        notice = {"id": name, "run": root_of(call.run_id), "title": title, "message": message, "at": at}
+        notice = {"id": name, "run": call.family, "title": title, "message": message, "at": at}
         return self._write(notice) if channel == "file" else await self._post(call, notice)
 
     def probe(self, message: str, title: str = "", channel: Literal["file", "webhook"] = "file") -> Any:

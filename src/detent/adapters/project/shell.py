@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from detent.adapters.project.footprints import root_of, safe
+from detent.adapters.project.footprints import folder_of, safe
 from detent.adapters.project.ground import Project, told
 from detent.adapters.project.programs import Ran, TimedOut, run_program
 from detent.adapters.project.watching import Watch
@@ -53,7 +53,7 @@ class Shell:
         at, failure = self._failed.pop(key, (0.0, None))
         if failure is not None and time.monotonic() - at <= TOLD_AGAIN:
             raise failure
-        log = self._project.state / "commands" / safe(root_of(call.run_id)) / f"{safe(key)}.log"
+        log = folder_of(self._project.state / "commands", call.family) / f"{safe(key)}.log"
         try:
             if not watch or self._watch is None:
                 return await self._run(argv, cwd, env, timeout, check, log)

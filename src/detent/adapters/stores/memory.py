@@ -303,6 +303,10 @@ class MemoryStore:
             "workers": len(self._workers),
         }
 
+    async def integrity(self) -> list[str]:
+        """Nothing can be damaged that is gone with the process."""
+        return []
+
     # -- values beside the journal --------------------------------------------------------------------------
 
     async def blob(self, hash: str) -> bytes | None:
@@ -327,9 +331,11 @@ class MemoryStore:
         return len(gone)
 
     def _is_over(self, run: _Run) -> bool:
-        """Whether it has ended, and the run at the top of those it belongs to has too."""
-        top = self._runs.get(run.id.partition(".")[0])
-        return run.now.status.is_end and (top is None or top.now.status.is_end)
+        """Whether it has ended, and every run that it is part of has too."""
+        above: _Run | None = run
+        while above is not None and above.now.status.is_end:
+            above = self._runs.get(above.parent) if above.parent is not None else None
+        return above is None
 
     async def mark(self, key: str) -> tuple[Any, int]:
         """A small durable value."""

@@ -115,15 +115,22 @@ SELECT (SELECT count(*) FROM $.runs), (SELECT count(*) FROM $.workers), current_
     (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relkind = 'r')
 """
+_INTEGRITY = """
+SELECT (SELECT count(*) FROM $.entries e WHERE NOT EXISTS (SELECT 1 FROM $.runs r WHERE r.number = e.run)),
+    (SELECT count(*) FROM $.blob_refs f WHERE NOT EXISTS (SELECT 1 FROM $.blobs b WHERE b.hash = f.hash)),
+    (SELECT count(*) FROM $.blobs WHERE encode(sha256(body), 'hex') <> hash)
+"""
 _BLOB = "SELECT body FROM $.blobs WHERE hash = %s"
 _LOCK_BLOBS = "SELECT pg_advisory_xact_lock(%s, 1)"
 _UNREFER_RUN = "DELETE FROM $.blob_refs WHERE run = %s"
-# A run's id begins with that of the run at the top, and a dot.
+# Runs that have not ended, and all below them, keep what they refer to.
 _UNREFER_OLD = """
+WITH RECURSIVE needed (id) AS (
+    SELECT id FROM $.runs WHERE status IN ('running', 'waiting')
+    UNION SELECT below.id FROM $.runs below JOIN needed ON below.parent = needed.id
+)
 DELETE FROM $.blob_refs WHERE run IN (SELECT r.number FROM $.runs r WHERE r.updated_at < %s
-    AND r.status NOT IN ('running', 'waiting')
-    AND NOT EXISTS (SELECT 1 FROM $.runs top WHERE top.id = split_part(r.id, '.', 1)
-        AND top.status IN ('running', 'waiting')))
+    AND r.id NOT IN (SELECT id FROM needed))
 """
 _SWEEP = "DELETE FROM $.blobs b WHERE NOT EXISTS (SELECT 1 FROM $.blob_refs r WHERE r.hash = b.hash)"
 _MARK = "SELECT value, version FROM $.marks WHERE key = %s"
@@ -442,6 +449,16 @@ class PostgresStore:
             "bytes": size,
             "workers": workers,
         }
+
+    async def integrity(self) -> list[str]:
+        """What belongs to nothing; the pages themselves are the server's to check."""
+        entries, refs, blobs = await self._one(_INTEGRITY)
+        found = {
+            "journal entries belong to no run": entries,
+            "values kept beside journals are missing": refs,
+            "values kept beside journals are not the ones that were kept": blobs,
+        }
+        return [f"{number:,} {what}." for what, number in found.items() if number]
 
     # -- values beside the journal --------------------------------------------------------------------------
 

@@ -18,7 +18,9 @@ from typing import Any, Literal, TypeVar
 
 from detent.adapters.stores import rows as shared
 from detent.adapters.stores.group_commit import GroupCommit
+from detent.adapters.stores.sqlite_backup import copy_to
 from detent.adapters.stores.sqlite_file import SQLiteFile
+from detent.adapters.stores.sqlite_integrity import damage_in
 from detent.engine.host import boot_of, this_host, ticks
 from detent.engine.ports import (
     FORGOTTEN_AFTER,
@@ -41,6 +43,7 @@ from detent.kernel.errors import (
     RunNotFound,
     StoreClosed,
     StoreError,
+    StoreReadOnly,
     StoreUnavailable,
 )
 from detent.kernel.plain import decode
@@ -63,12 +66,14 @@ _ADVANCE = f"""
 UPDATE runs SET seq = ?, {", ".join(f"{column} = ?" for column in shared.STATE_COLUMNS)}
 WHERE number = ? AND epoch = ? AND seq = ?
 """
-# A run's id begins with that of the run at the top, and a dot.
+# Runs that have not ended, and all below them, keep what they refer to.
 _UNREFER_OLD = """
+WITH RECURSIVE needed (id) AS (
+    SELECT id FROM runs WHERE status IN ('running', 'waiting')
+    UNION SELECT below.id FROM runs below JOIN needed ON below.parent = needed.id
+)
 DELETE FROM blob_refs WHERE run IN (SELECT r.number FROM runs r WHERE r.updated_at < ?
-    AND r.status NOT IN ('running', 'waiting')
-    AND NOT EXISTS (SELECT 1 FROM runs top WHERE top.id = substr(r.id, 1, instr(r.id || '.', '.') - 1)
-        AND top.status IN ('running', 'waiting')))
+    AND r.id NOT IN (SELECT id FROM needed))
 """
 _ADVANCE_AND_PARK = _ADVANCE.replace("SET seq = ?", "SET owner = NULL, asked = NULL, seq = ?")
 _UPSERT_EDGE = """
@@ -104,16 +109,22 @@ class Batch:
 class _Writing:
     """The writer's side of the file; lives in the writer's thread."""
 
-    def __init__(
-        self, connect: Callable[[], sqlite3.Connection], translate: Callable[[Exception], Exception]
-    ) -> None:
-        self._connect = connect
+    def __init__(self, file: SQLiteFile, busy_timeout: float | None = None) -> None:
+        self._file = file
+        self._busy_timeout = busy_timeout
         self._connection: sqlite3.Connection | None = None
-        self.translate = translate
+        self.translate = file.translate
 
     def begin(self) -> Batch:
+        if self._file.read_only:
+            raise StoreReadOnly(
+                f"The store {self._file.path} is read-only: it can be looked at, not changed. "
+                f"To change it, copy it to where it can be written, and name the copy with --store."
+            )
+        if self._file.guard is not None:
+            self._file.guard.refuse()
         if self._connection is None:
-            self._connection = self._connect()
+            self._connection = self._file.connect(self._busy_timeout)
         self._connection.execute("BEGIN IMMEDIATE")
         return Batch(self._connection)
 
@@ -121,6 +132,8 @@ class _Writing:
         if batch.edges:
             batch.connection.executemany(_UPSERT_EDGE, batch.edges.values())
         batch.connection.execute("COMMIT")
+        if self._file.guard is not None:
+            self._file.guard.check(batch.connection, committed=True)
 
     def rollback(self) -> None:
         if self._connection is not None and self._connection.in_transaction:
@@ -163,10 +176,8 @@ class SQLiteStore:
         if self._writer is not None:
             return
         await asyncio.to_thread(self._file.prepare)
-        self._writer = GroupCommit(
-            _Writing(self._file.connect, self._file.translate), f"detent-writer {self.path.name}"
-        )
-        self._direct = _Writing(lambda: self._file.connect(busy_timeout=0.0), self._file.translate)
+        self._writer = GroupCommit(_Writing(self._file), f"detent-writer {self.path.name}")
+        self._direct = _Writing(self._file, busy_timeout=0.0)
         self._readers = ThreadPoolExecutor(2, thread_name_prefix=f"detent-reader {self.path.name}")
 
     async def close(self) -> None:
@@ -184,6 +195,7 @@ class SQLiteStore:
             connection.close()
         self._connections.clear()
         self._local = threading.local()
+        self._file.close()
 
     # -- plumbing -------------------------------------------------------------------------------------------
 
@@ -228,6 +240,8 @@ class SQLiteStore:
                 connection.execute("PRAGMA query_only = 1")
                 self._local.connection = connection
                 self._connections.append(connection)
+            if self._file.guard is not None:
+                self._file.guard.check(connection)
             return work(connection)
         except sqlite3.Error as error:
             raise self._file.translate(error) from error
@@ -582,6 +596,14 @@ class SQLiteStore:
             }
 
         return await self._read(work)
+
+    async def integrity(self) -> list[str]:
+        """Damaged pages, and values that are missing or are not the ones that were kept."""
+        return await self._read(damage_in)
+
+    async def backup(self, target: Path) -> None:
+        """Write everything as it is this moment to a new file, while others go on writing."""
+        await self._read(lambda db: copy_to(db, target))
 
     # -- values beside the journal --------------------------------------------------------------------------
 

@@ -9,7 +9,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Literal
 
-from detent.kernel.errors import StoreError, StoreTooNew, StoreUnavailable
+from detent.adapters.stores.sqlite_guard import SQLiteGuard
+from detent.adapters.stores.sqlite_reading import ReadableCopy, cannot_be_written, reading_uri
+from detent.kernel.errors import StoreError, StoreLost, StoreTooNew, StoreUnavailable
 
 APPLICATION_ID = 0x44544E54
 """Marks a file as ours (`DTNT`)."""
@@ -28,12 +30,16 @@ _WHY = {
     sqlite3.SQLITE_PERM: "may not be used by this user",
     sqlite3.SQLITE_AUTH: "may not be used by this user",
     sqlite3.SQLITE_NOTADB: "is not a SQLite file, or is damaged",
-    sqlite3.SQLITE_CORRUPT: "is not a SQLite file, or is damaged",
+    sqlite3.SQLITE_CORRUPT: "is damaged; `detent store check` says more, and docs/stores.md what to do",
     sqlite3.SQLITE_FULL: "cannot grow: the disk is full",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened (is the folder there, and may it be written to?)",
     sqlite3.SQLITE_IOERR: "cannot be read or written: disk error",
 }
 """What SQLite's error codes mean for people."""
+
+
+class Moved(sqlite3.OperationalError):
+    """The file was taken away or replaced; a connection made before still holds what it held."""
 
 
 class SQLiteFile:
@@ -47,9 +53,50 @@ class SQLiteFile:
         self.create = create
         """False refuses to make a file where there is none."""
         self.busy_timeout = busy_timeout
+        self.read_only = False
+        """True where the file, or the folder it needs for its log, cannot be written."""
+        self.guard: SQLiteGuard | None = None
+        self._copy: ReadableCopy | None = None
 
     def prepare(self) -> None:
         """Make sure that the file is there, is ours, and has this version's schema."""
+        self.read_only = cannot_be_written(self.path)
+        if self.read_only:
+            self._prepare_to_read()
+        else:
+            self._prepare_to_write()
+            self.guard = SQLiteGuard(self.path)
+
+    def _prepare_to_read(self) -> None:
+        """Find a way to read a file that cannot be written, in a folder that cannot be written."""
+        try:
+            with contextlib.closing(self._reach(self.busy_timeout)) as connection:
+                current = self._check_ours(connection) == len(migrations())
+        except sqlite3.Error as error:
+            if _code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                raise self.translate(error) from error
+            current = False
+        if current:
+            return
+        # Its log cannot be read where it lies, or its schema is an old one: both can be mended in a copy.
+        self._copy = ReadableCopy(self.path)
+        try:
+            with contextlib.closing(self._reach(self.busy_timeout)) as connection:
+                self._check_ours(connection)
+                self._migrate(connection)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, sqlite3.Error):
+                raise self.translate(error) from error
+            raise
+
+    def close(self) -> None:
+        """Take a copy away that was made for reading."""
+        if self._copy is not None:
+            self._copy.remove()
+            self._copy = None
+
+    def _prepare_to_write(self) -> None:
         folder = self.path.parent
         if not self.path.exists():
             if not self.create:
@@ -86,17 +133,22 @@ class SQLiteFile:
     def connect(self, busy_timeout: float | None = None) -> sqlite3.Connection:
         """A connection ready for use; `busy_timeout` says how long it waits for a lock."""
         patience = self.busy_timeout if busy_timeout is None else busy_timeout
+        if self.guard is not None and not self.guard.in_place():
+            raise Moved
         connection = self._reach(patience)
         try:
-            self._settle(connection, patience)
+            if not self.read_only:
+                self._settle(connection, patience)
         except BaseException:
             connection.close()
             raise
         return connection
 
     def _reach(self, busy_timeout: float) -> sqlite3.Connection:
+        in_place = self.read_only and self._copy is None
         return sqlite3.connect(
-            self.path,
+            reading_uri(self.path) if in_place else self.path if self._copy is None else self._copy.path,
+            uri=in_place,
             timeout=busy_timeout,
             isolation_level=None,
             check_same_thread=False,
@@ -157,6 +209,8 @@ class SQLiteFile:
         """A database error in one sentence."""
         if isinstance(error, StoreError) or not isinstance(error, sqlite3.Error):
             return error
+        if isinstance(error, Moved):
+            return StoreLost(f"The store {self.path} was deleted or replaced since it was opened.")
         why = _WHY.get(_code(error), f"refused: {error}").format(seconds=self.busy_timeout)
         return StoreUnavailable(f"The store {self.path} {why}.")
 

@@ -33,6 +33,7 @@ from detent.flows.workflow.scope import (
 from detent.flows.workflow.spec import CANCELLED, FAILED, ROLLING_BACK
 from detent.kernel.entries import Entry, Moved, Recorded
 from detent.kernel.errors import ConfigurationError
+from detent.kernel.ids import child_ids
 from detent.kernel.plain import to_plain
 from detent.kernel.status import Status
 
@@ -125,7 +126,10 @@ async def undone_by(engine: Engine, run_id: str) -> frozenset[str]:
     return frozenset(
         undo["step"]
         for number, undo in enumerate(wanted)
-        if ended.get(f"{run_id}.{ROLLING_BACK}[{number}]") is Status.SUCCEEDED
+        if any(
+            ended.get(child_id) is Status.SUCCEEDED
+            for child_id in child_ids(run_id, f"{ROLLING_BACK}[{number}]")
+        )
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from detent.engine.context import blob_of
 from detent.engine.ports import Store
 from detent.kernel.errors import StoreError
 from detent.kernel.status import Status
@@ -146,14 +147,26 @@ class BesideTrials(Trials):
         self, store: Store
     ) -> None:
         """It may have to undo what the runs below it did."""
-        for root, status in (("open", Status.WAITING), ("over", Status.FAILED)):
-            for run_id, state in ((root, status), (f"{root}.a[0]", Status.SUCCEEDED)):
-                lease = await store.create(new(run_id))
-                await store.append(commit(lease, 1, blobs=(blob(run_id.encode()),), state=now(state, at=T0)))
-        assert await store.purge(before=T0 + 100) == 2
-        assert await store.blob(blob(b"open.a[0]").hash) == b"open.a[0]"
+        roots = {"open-1.2": Status.WAITING, "over": Status.FAILED, "open-1": Status.FAILED}
+        for root, status in roots.items():
+            child = f"{root}.a[0]"
+            for run_id, parent in ((root, None), (child, root), (f"{child}.b", child)):
+                lease = await store.create(new(run_id, parent=parent))
+                state = now(status if parent is None else Status.SUCCEEDED, at=T0)
+                await store.append(commit(lease, 1, blobs=(blob(run_id.encode()),), state=state))
+        assert await store.purge(before=T0 + 100) == 6
+        for kept in (b"open-1.2", b"open-1.2.a[0]", b"open-1.2.a[0].b"):
+            assert await store.blob(blob(kept).hash) == kept
         assert await store.blob(blob(b"over.a[0]").hash) is None
-        assert await store.purge("open.a[0]") == 1
+        assert await store.purge("open-1.2.a[0]") == 1
+
+    @trial
+    async def test_a_store_that_is_whole_finds_nothing_wrong_with_itself(self, store: Store) -> None:
+        lease = await store.create(new("r1"))
+        await store.append(commit(lease, 1, blobs=(blob_of(b"kept"), blob_of(b""))))
+        assert await store.integrity() == []
+        await store.purge("r1")
+        assert await store.integrity() == []
 
     @trial
     async def test_a_purge_must_say_of_what(self, store: Store) -> None:

@@ -33,7 +33,7 @@ from detent.kernel.entries import EffectDone, Ended, Moved, Proposed
 from detent.kernel.machine import Machine
 from detent.kernel.plain import decode, to_plain
 from detent.kernel.policy import RetryPolicy
-from detent.kernel.run import Run
+from detent.kernel.run import ORIGIN, Run
 from detent.kernel.status import Status
 from detent.kernel.step_config import StepConfig
 from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
@@ -74,6 +74,11 @@ class Done:
     def proposal(self) -> Proposed | None:
         found = [one for one in self.entries if isinstance(one, Proposed)]
         return found[-1] if found else None
+
+
+def belonging(run_id: str | None) -> dict[str, Any]:
+    """The configuration by which a run `r.a` keeps its files with `r.b`, as children of one run do."""
+    return {ORIGIN: run_id.partition(".")[0]} if run_id and "." in run_id else {}
 
 
 @dataclass
@@ -175,7 +180,7 @@ class Workshop:
         self.engines.append(engine)
         await engine.open()
         data = {**kwargs, "__action": action_name}
-        run = await engine.run("actions", data, **({"run_id": run_id} if run_id else {}))
+        run = await engine.run("actions", data, run_id=run_id, config=belonging(run_id))
         return await self.done(run, len(executor.calls) if executor else 0)
 
     async def crashed(
@@ -202,7 +207,8 @@ class Workshop:
         self.around = around
         first = Engine(self.store, [self.flow(action_name)])
         await first.open()
-        await first.start("actions", {**kwargs, "__action": action_name}, run_id=run_id)
+        data = {**kwargs, "__action": action_name}
+        await first.start("actions", data, run_id=run_id, config=belonging(run_id))
         await reached.wait()
         await first.stop(grace=0)
         second = Engine(self.store, [self.flow(action_name)])

@@ -14,6 +14,7 @@ from detent.flows.workflow.scope import HASH, INPUTS, OK, Results
 from detent.flows.workflow.spec import CheckpointStep
 from detent.flows.workflow.steps.common import control, resolved
 from detent.kernel.autonomy import StepType
+from detent.kernel.ids import ROOT, guessed_root
 from detent.kernel.plain import encode, to_plain
 
 LONGEST_ID = 200
@@ -50,7 +51,8 @@ def checkpoint_step(seat: Seat, home: Home) -> Step:
             "saved_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)),
             "run_id": ctx.run_id,
         }
-        await home.ports.save_checkpoint(ctx.run_id.partition(".")[0], checkpoint_id, document)
+        root = ctx.config.get(ROOT) or guessed_root(ctx.run_id)
+        await home.ports.save_checkpoint(root, checkpoint_id, document)
         return {"saved": True, "checkpoint_id": checkpoint_id, "timestamp": now}
 
     return control(seat, home, StepType.CHECKPOINT, handler, inputs=inputs, opaque=True, repeatable=True)

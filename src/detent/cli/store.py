@@ -1,0 +1,110 @@
+"""Commands about the store itself: `store check`, `store backup`, `store restore`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from detent.cli import options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from detent.cli.workspace import Workspace
+
+store = typer.Typer(
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Check the store, copy it, put a copy back.",
+)
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    app.add_typer(store, name="store", rich_help_panel="This installation")
+
+
+@store.command()
+def check(json: options.Json = False, store: options.Store = None, config: options.Config = None) -> int:
+    """Read the whole store and list what is damaged.
+
+    Looks at the files and their log, at every journal and whether the run's row agrees with it, and at the
+    values kept beside journals. Exits with 1 when something is damaged.
+    """
+    from detent.cli.output import clean, say, say_json
+    from detent.cli.workspace import Workspace, run_async
+    from detent.runtime.store_health import deep_check, require_store
+
+    workspace = Workspace(store, config)
+    place = require_store(workspace.settings)
+    found = [need.what for need in run_async(deep_check(workspace.settings))]
+    if json:
+        say_json({"place": place, "whole": not found, "problems": found})
+    elif not found:
+        say(f"{clean(place)} is whole.")
+    else:
+        for what in found:
+            say(clean(what))
+        say("What to do: restore a backup (detent store restore FILE); docs/stores.md says more.")
+    return 1 if found else 0
+
+
+@store.command()
+def backup(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A new file to write the copy to.")],
+    store: options.Store = None,
+    config: options.Config = None,
+) -> None:
+    """Copy the store to a new file, while other processes go on writing."""
+    from pathlib import Path
+
+    from detent.adapters.stores.sqlite import SQLiteStore
+    from detent.cli.output import clean, say, size
+    from detent.cli.workspace import Workspace, run_async
+
+    workspace = Workspace(store, config)
+    _file_of(workspace)
+    target = Path(file)
+
+    async def copy() -> None:
+        async with workspace.store() as opened:
+            assert isinstance(opened, SQLiteStore)
+            await opened.backup(target)
+
+    run_async(copy())
+    say(f"{clean(str(target))}: {size(target.stat().st_size)}.")
+
+
+@store.command()
+def restore(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A backup, or a file that was rescued.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Put a store that is there aside and take its place.")
+    ] = False,
+    store: options.Store = None,
+    config: options.Config = None,
+) -> None:
+    """Put a copy of a backup in the store's place.
+
+    A store that is there is kept under another name, which is shown.
+    """
+    from pathlib import Path
+
+    from detent.adapters.stores.sqlite_backup import restore as put_back
+    from detent.cli.output import clean, say
+    from detent.cli.workspace import Workspace
+
+    workspace = Workspace(store, config)
+    path = _file_of(workspace)
+    aside = put_back(Path(file), path, force=force)
+    say(f"{clean(str(path))} was restored from {clean(file)}.")
+    if aside is not None:
+        say(f"The store that was there is kept as {clean(str(aside))}.")
+
+
+def _file_of(workspace: Workspace) -> Path:
+    """The file of a SQLite store; of another kind, says how that is copied."""
+    from detent.runtime.store_health import store_file
+
+    return store_file(workspace.settings)

@@ -1,0 +1,75 @@
+"""Whether every journal of a store can be read, adds up, and says what the run's row says."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
+
+from detent.engine.journals import read
+from detent.engine.ports import RunQuery, RunRow, Store
+from detent.engine.standing import row_of
+from detent.kernel.errors import StoreError, name_of
+from detent.kernel.run import Run
+
+PAGE = 200
+COMPARED = ("status", "state", "steps", "tokens", "version", "fingerprint", "wake_at")
+"""What a row must say as its journal does."""
+
+
+class Finding(NamedTuple):
+    """What is wrong with one run."""
+
+    run: str
+    what: str
+
+
+async def check_journals(store: Store, told: Callable[[int], None] | None = None) -> AsyncIterator[Finding]:
+    """What is wrong with the journals of a store; `told` hears how many were looked at so far."""
+    cursor: int | None = None
+    number = 0
+    while True:
+        page = await store.rows(RunQuery(before=cursor, limit=PAGE))
+        for row in page.rows:
+            if (what := await _wrong(store, row)) is not None:
+                yield Finding(row.id, what)
+        number += len(page.rows)
+        if told is not None:
+            told(number)
+        if page.next is None:
+            return
+        cursor = page.next
+
+
+async def _wrong(store: Store, row: RunRow) -> str | None:
+    for _ in range(3):
+        what = await _compared(store, row)
+        if what is None:
+            return None
+        again = await store.row(row.id)
+        if again.seq == row.seq:
+            return what
+        row = again  # it went on while it was read
+    return None
+
+
+async def _compared(store: Store, row: RunRow) -> str | None:
+    run = Run(row.id)
+    try:
+        async for entry in read(store, row.id):
+            if entry.seq > row.seq:
+                break
+            if entry.seq != run.seq + 1:
+                return f"its journal has no entry {run.seq + 1:,}"
+            run.apply(entry)
+        if run.seq != row.seq:
+            return f"its journal ends at entry {run.seq:,} of {row.seq:,}"
+        now = row_of(run)
+    except StoreError:
+        raise
+    except Exception as error:
+        return f"its journal cannot be read at entry {run.seq + 1:,}: {type(error).__name__}: {error}"
+    for name in COMPARED:
+        said, listed = name_of(getattr(now, name)), name_of(getattr(row.now, name))
+        if said != listed:
+            return f"its journal says {name} {said}, its row says {listed}"
+    return None

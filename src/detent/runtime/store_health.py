@@ -1,0 +1,248 @@
+"""How healthy the store is, and which runs need somebody: what `doctor` and `store check` report.
+
+Every look is bounded: where there is more than is looked at, the report says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from detent.engine.journal_check import check_journals
+from detent.engine.leases import Leases
+from detent.engine.ports import RunQuery, RunRow, Store
+from detent.kernel.errors import ConfigurationError, StoreError, StoreUnavailable
+from detent.kernel.status import Status
+from detent.runtime.wiring import shown_url, store_for, store_url
+
+if TYPE_CHECKING:
+    from detent.engine.flow import Flow
+    from detent.engine.ports import Clock
+    from detent.runtime.settings import Settings
+
+LOOK_AT = 1000
+"""Runs of each kind that are looked at."""
+SAMPLE = 100
+"""Interrupted runs that are asked whether they can be driven here."""
+LEAST_FREE = 200 << 20
+"""Bytes that should be free where the store lies: below, a few large values can fill the disk."""
+PROBE = 1 << 16
+"""Bytes that are written to find out whether anything can be."""
+OVERDUE = 60.0
+"""Seconds after its time at which a run that nobody wakes needs somebody."""
+SILENT = 30.0
+"""Seconds after the end of its lease at which a worker that is still there is worth a look."""
+MOST_TOLD = 50
+"""Damaged runs that a report names."""
+
+
+@dataclass
+class Need:
+    """Something that needs a person, and what to do about it."""
+
+    what: str
+    """One sentence."""
+    command: tuple[str, ...] = ()
+    """What to type, without the program's name."""
+    runs: list[str] = field(default_factory=list)
+
+    def to_plain(self, command: Callable[..., str]) -> dict[str, Any]:
+        """As a plain value, with the command as people type it."""
+        return {
+            "what": self.what,
+            "command": command(*self.command) if self.command else None,
+            "runs": self.runs,
+        }
+
+
+@dataclass
+class Health:
+    """What a look at the runs came to."""
+
+    needs: list[Need] = field(default_factory=list)
+    not_looked_at: list[str] = field(default_factory=list)
+    """What was left out, one sentence each."""
+    workers_alive: list[str] = field(default_factory=list)
+    workers_dead: list[str] = field(default_factory=list)
+    loose_runs: list[str] = field(default_factory=list)
+    due_runs: list[str] = field(default_factory=list)
+    attention_runs: list[str] = field(default_factory=list)
+
+
+def disk_needs(settings: Settings, *, least: int = LEAST_FREE) -> list[Need]:
+    """What is wrong with the disk that the store lies on."""
+    path = getattr(store_for(settings, create=False), "path", None)
+    if not isinstance(path, Path) or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        return []
+    folder = path.parent
+    free = shutil.disk_usage(folder).free
+    if free < least:
+        return [
+            Need(
+                f"Only {free >> 20:,} MiB are free where the store lies ({folder}); it needs room to grow: "
+                f"at least {least >> 20:,} MiB."
+            )
+        ]
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"\0" * PROBE)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return [Need(f"Nothing can be written where the store lies ({folder}): {error.strerror}.")]
+    return []
+
+
+async def run_needs(
+    store: Store, clock: Clock, cannot_resume: Callable[[RunRow], Awaitable[str | None]]
+) -> Health:
+    """Which runs need somebody; `cannot_resume` says why a run could not be driven here."""
+    health = Health()
+    dead = await Leases(store, clock).dead()
+    now = clock.now()
+    health.workers_dead = sorted(worker.id for worker in dead)
+    alive = [worker for worker in await store.workers() if worker.id not in health.workers_dead]
+    health.workers_alive = sorted(worker.id for worker in alive)
+    for worker in alive:
+        if worker.left < -SILENT:
+            runs = [run_id for run_id, _ in await store.owned(worker.id)]
+            health.needs.append(
+                Need(
+                    f"Worker {worker.id} (process {worker.pid}) has not been heard of for "
+                    f"{-worker.left:,.0f} seconds, and its process is still there: it is stopped or hangs. "
+                    f"Nobody takes over its {len(runs):,} runs until it goes on or is ended.",
+                    runs=runs,
+                )
+            )
+    loose = await store.loose(dead, LOOK_AT)
+    due = await store.due(now, LOOK_AT)
+    health.loose_runs, health.due_runs = loose, due
+    if loose:
+        by = f" of the dead workers {', '.join(health.workers_dead[:5])}" if dead else ""
+        health.needs.append(
+            Need(f"{_runs(loose)} under way{by} and nobody drives them.", ("resume", "--all"), loose)
+        )
+    late = [] if health.workers_alive else await store.due(now - OVERDUE, LOOK_AT)
+    if late:
+        what = f"{_runs(late)} past the time waited for, and no worker is there to wake them."
+        health.needs.append(Need(what, ("resume", "--all"), late))
+    waiting = await store.rows(RunQuery(status=[Status.WAITING], limit=LOOK_AT))
+    if waiting.next is not None:
+        health.not_looked_at.append(f"Of the waiting runs only the newest {LOOK_AT:,} were looked at.")
+    for name, listed in (("interrupted", loose), ("due", due)):
+        if len(listed) >= LOOK_AT:
+            health.not_looked_at.append(f"Of the {name} runs only {LOOK_AT:,} were looked at.")
+    attention = [
+        row for row in waiting.rows if any(wait["why"] == "attention" for wait in row.now.waits or ())
+    ]
+    health.attention_runs = [row.id for row in attention]
+    for row in attention[:MOST_TOLD]:
+        questions = [str(wait["question"]) for wait in row.now.waits or () if wait["why"] == "attention"]
+        health.needs.append(
+            Need(f"Run {row.id} waits for a person: {questions[0]}", ("show", row.id), [row.id])
+        )
+    if len(attention) > MOST_TOLD:
+        ids = [row.id for row in attention[MOST_TOLD:]]
+        health.needs.append(Need(f"{_runs(ids)} also waiting for a person.", ("runs",), ids))
+    some = [await store.row(run_id) for run_id in loose[:SAMPLE]]
+    if len(loose) > SAMPLE:
+        health.not_looked_at.append(
+            f"Of the interrupted runs only {SAMPLE:,} were asked whether they can go on here."
+        )
+    await _stuck(store, health, [*waiting.rows, *some], cannot_resume)
+    return health
+
+
+async def _stuck(
+    store: Store,
+    health: Health,
+    rows: Sequence[RunRow],
+    cannot_resume: Callable[[RunRow], Awaitable[str | None]],
+) -> None:
+    """Runs that nobody could drive here; those begun under the same definition are asked about once."""
+    reasons: dict[tuple[str, str], str | None] = {}
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        key = (row.flow, row.now.fingerprint)
+        if key not in reasons:
+            reasons[key] = await cannot_resume(row)
+        if (reason := reasons[key]) is not None:
+            found.setdefault(reason, []).append(row.id)
+    for reason, ids in found.items():
+        health.needs.append(Need(f"{_runs(ids)} unable to go on: {reason}", ("show", ids[0]), ids))
+
+
+def definition_problem(flows: dict[str, Flow]) -> Callable[[RunRow], Awaitable[str | None]]:
+    """Why a run cannot be driven with these flows."""
+
+    async def problem(row: RunRow) -> str | None:
+        flow = flows.get(row.flow)
+        if flow is None:
+            return f"the flow '{row.flow}' is not known here; name its file with --plugin."
+        carried_over = {flow.fingerprint, *flow.migrations}
+        if row.now.fingerprint not in carried_over and row.now.version not in carried_over:
+            return f"the definition of '{row.flow}' was changed since; put it back, or register a migration."
+        return None
+
+    return problem
+
+
+async def deep_check(settings: Settings, told: Callable[[int], None] | None = None) -> list[Need]:
+    """Everything that is wrong with the store's files, its journals, and the values beside them."""
+    from detent.adapters.stores.sqlite_integrity import damage_of_log
+
+    store = store_for(settings, create=False)
+    path = getattr(store, "path", None)
+    found: list[str] = []
+    if isinstance(path, Path) and path.is_file():
+        found += await asyncio.to_thread(damage_of_log, path)  # first of all: to open it may mend or drop it
+    try:
+        await store.open()
+    except StoreError as error:
+        found.append(str(error))
+        return [Need(what) for what in found]
+    runs: list[str] = []
+    try:
+        found += await store.integrity()
+        async for finding in check_journals(store, told):
+            if len(runs) < MOST_TOLD:
+                found.append(f"Run {finding.run}: {finding.what}.")
+            runs.append(finding.run)
+    except StoreError as error:
+        found.append(str(error))
+    finally:
+        await store.close()
+    if len(runs) > MOST_TOLD:
+        found.append(f"{len(runs) - MOST_TOLD:,} more runs have damaged journals.")
+    return [Need(what) for what in found]
+
+
+def _runs(ids: Sequence[str]) -> str:
+    return f"Run {ids[0]} is" if len(ids) == 1 else f"{len(ids):,} runs are"
+
+
+def require_store(settings: Settings) -> str:
+    """The store's place for people to read; `StoreUnavailable` where a file was never made."""
+    path = getattr(store_for(settings, create=False), "path", None)
+    if isinstance(path, Path) and not path.exists():
+        raise StoreUnavailable(f"There is no store at {path} yet. The first `detent run` makes one.")
+    return shown_url(store_url(settings))
+
+
+def store_file(settings: Settings) -> Path:
+    """The file that the store is; `ConfigurationError` says how a store that is none is copied."""
+    path = getattr(store_for(settings, create=False), "path", None)
+    if isinstance(path, Path):
+        return path
+    if store_url(settings).startswith("postgres"):
+        raise ConfigurationError(
+            "A PostgreSQL store is copied with the server's own tools: pg_dump --schema=detent, and "
+            "pg_restore or psql. docs/stores.md says more."
+        )
+    raise ConfigurationError("A store in memory ends with its process; there is nothing to copy.")

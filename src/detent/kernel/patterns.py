@@ -21,7 +21,7 @@ EACH_CHARACTER = 0.5e-6
 LONGEST_PATTERN = 10_000
 LARGEST_PATTERN = 100_000
 """Characters of a pattern with its counted repetitions written out: a matcher may do just that."""
-_PIECE = re.compile(r"\\.|\[\^?\]?(?:[^\]\\]|\\.)*+\]|\{(\d+)(?:,(\d*))?\}|.", re.DOTALL)
+_PIECE = re.compile(r"\\.|\[\^?\]?(?:[^\]\\]|\\.)*+(?:\]|\\?\Z)|\{(\d+)(?:,(\d*))?\}|.", re.DOTALL)
 _SHOWN = 60
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from detent.engine.yaml_loader import safe_loader
 from detent.kernel.plain import to_plain
 from detent.kernel.yaml_words import yaml_trouble
 
@@ -67,7 +68,7 @@ def _loader() -> Any:
     """A safe loader that leaves dates as the text they are written as."""
     import yaml
 
-    class Loader(yaml.SafeLoader):
+    class Loader(safe_loader()):  # type: ignore[misc]
         yaml_implicit_resolvers = {  # noqa: RUF012 - read by yaml as it is
             first: [(tag, regexp) for tag, regexp in rules if tag != "tag:yaml.org,2002:timestamp"]
             for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()

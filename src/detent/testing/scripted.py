@@ -27,6 +27,7 @@ from detent.engine.executor import (
     StepExecutor,
     UsageMetadata,
 )
+from detent.engine.yaml_loader import safe_load, safe_loader
 from detent.kernel.errors import ConfigurationError, DefinitionError, nearest
 from detent.kernel.plain import copied, decode, encode, to_plain
 
@@ -490,7 +491,7 @@ def _read_file(path: Path) -> _Script:
     is_json = path.suffix.lower() == ".json"
     try:
         text = path.read_text(encoding="utf-8-sig")
-        script.value = decode(text) if is_json else yaml.safe_load(text)
+        script.value = decode(text) if is_json else safe_load(text)
     except OSError as error:
         raise ConfigurationError(f"Script {path} cannot be read: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
@@ -505,7 +506,7 @@ def _read_file(path: Path) -> _Script:
         raise ConfigurationError(f"Script {path}: not valid {kind}: {error}.") from error
     lines: dict[Way, int] = {}
     with suppress(yaml.YAMLError):  # JSON that is no YAML (tabs) goes without line numbers
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = yaml.compose(text, Loader=safe_loader())
         if node is not None:
             _walk(node, (), lines, script, ())
     script.lines = lines

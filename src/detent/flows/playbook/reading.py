@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from detent.engine.yaml_loader import safe_loader
 from detent.flows.playbook.form_reading import read_examples, read_form
 from detent.flows.playbook.instruction import (
     ENDS,
@@ -143,7 +144,7 @@ def _read_yaml(text: str, offset: int) -> Document:
     import yaml
 
     try:
-        loader = yaml.SafeLoader(text)
+        loader = safe_loader()(text)
         node = loader.get_single_node()
         lines: dict[str, int] = {}
         raw: dict[str, str] = {}

@@ -92,7 +92,7 @@ def bounded(kind: Any) -> Any:
     if "unevaluatedItems" in kind.VALIDATORS:
         ours["unevaluatedItems"] = _short(kind.VALIDATORS["unevaluatedItems"])
     keywords = {word: _counted(ours.get(word, rule)) for word, rule in kind.VALIDATORS.items()}
-    return validators.extend(kind, keywords)
+    return validators.extend(kind, keywords)  # type: ignore[no-untyped-call]
 
 
 @lru_cache(maxsize=1)

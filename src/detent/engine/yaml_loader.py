@@ -32,7 +32,7 @@ def safe_loader(longest: int = LONGEST) -> Any:
             self._sizes: dict[int, int] = {}
 
         def compose_node(self, parent: Any, index: Any) -> Any:
-            event = self.peek_event()
+            event = self.peek_event()  # type: ignore[no-untyped-call]
             self._depth += 1
             if self._depth > DEEPEST:
                 raise self._refused(event, f"brackets and keys nest {DEEPEST} levels at the most")

@@ -509,7 +509,7 @@ async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
                 yield b"\n".join(data)
                 data = []
     if rest.startswith(b"data:"):
-        data.append(rest[5:])
+        data.append(bytes(rest[5:]))
     if data and data[-1].strip() == b"[DONE]":  # a last event lacking its blank line; another one is cut off
         yield data[-1]
 

@@ -25,7 +25,7 @@ def laughs(levels: int = 30) -> str:
     [
         (laughs(), f"it may hold {MOST_VALUES:,} values, aliases written out"),
         ("a: " + "x" * LONGEST, f"the text has more than {LONGEST:,} characters"),
-        ("[" * 200 + "]" * 200, f"brackets and keys nest {DEEPEST} levels at the most"),
+        ("[" * 200 + "]" * 200, f"brackets stand inside each other too deeply (at most {DEEPEST} levels)"),
         ("a: &a [*a]", "a value contains itself"),
     ],
     ids=["aliases", "length", "depth", "circle"],

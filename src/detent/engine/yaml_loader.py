@@ -35,7 +35,9 @@ def safe_loader(longest: int = LONGEST) -> Any:
             event = self.peek_event()  # type: ignore[no-untyped-call]
             self._depth += 1
             if self._depth > DEEPEST:
-                raise self._refused(event, f"brackets and keys nest {DEEPEST} levels at the most")
+                raise self._refused(
+                    event, f"brackets stand inside each other too deeply (at most {DEEPEST} levels)"
+                )
             before = self._values
             node = super().compose_node(parent, index)
             self._depth -= 1

@@ -83,20 +83,12 @@ class _Builder:
     def __init__(self, loader: Any, document: Document) -> None:
         self._loader = loader
         self._document = document
-        self._open: set[int] = set()
-        """Nodes being built, to notice one that holds itself."""
 
     def build(self, node: Any, way: Way) -> Any:
         """The value of a node."""
         if node.id == "scalar":
             return self._scalar(node, way)
-        if id(node) in self._open:
-            raise YamlFault(node.start_mark.line + 1, "a value refers to itself")
-        self._open.add(id(node))
-        try:
-            return self._mapping(node, way) if node.id == "mapping" else self._list(node, way)
-        finally:
-            self._open.discard(id(node))
+        return self._mapping(node, way) if node.id == "mapping" else self._list(node, way)
 
     def _scalar(self, node: Any, way: Way) -> Any:
         self._note(node, way)

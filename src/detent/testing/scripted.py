@@ -508,20 +508,17 @@ def _read_file(path: Path) -> _Script:
     with suppress(yaml.YAMLError):  # JSON that is no YAML (tabs) goes without line numbers
         node = yaml.compose(text, Loader=safe_loader())
         if node is not None:
-            _walk(node, (), lines, script, ())
+            _walk(node, (), lines, script)
     script.lines = lines
     return script
 
 
-def _walk(node: Any, way: Way, lines: dict[Way, int], script: _Script, above: tuple[int, ...]) -> None:
+def _walk(node: Any, way: Way, lines: dict[Way, int], script: _Script) -> None:
     """Note the line of every key and item; a key said twice is a problem."""
     lines.setdefault(way, node.start_mark.line + 1)
-    if id(node) in above:
-        raise ConfigurationError(f"{script.name}, line {node.start_mark.line + 1}: a value contains itself.")
-    above = (*above, id(node))
     if node.id == "sequence":
         for index, item in enumerate(node.value):
-            _walk(item, (*way, index), lines, script, above)
+            _walk(item, (*way, index), lines, script)
     elif node.id == "mapping":
         seen: set[str] = set()
         for key, value in node.value:
@@ -530,7 +527,7 @@ def _walk(node: Any, way: Way, lines: dict[Way, int], script: _Script, above: tu
             if here[-1] in seen:
                 script.problems.append(f"line {lines[here]}: {_shown(here)}is said twice.")
             seen.add(str(key.value))
-            _walk(value, here, lines, script, above)
+            _walk(value, here, lines, script)
 
 
 # -- where executors come from ------------------------------------------------------------------------------

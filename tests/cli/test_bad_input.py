@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -223,3 +224,47 @@ def test_ctrl_c_while_looking_ends_with_130(detent, folder):
     (folder / "detent.yaml").write_text("plugins: [slow.py]\n")
     said = detent("flows")
     assert (said.code, said.out, said.err) == (130, "", "")
+
+
+def _laughs() -> str:
+    """Aliases of aliases: ten to the power of thirty values."""
+    lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 30)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("command", [["workflow", "list"], ["runs"], ["run", "flow.py"]])
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (_laughs(), "detent.yaml, line 5: not valid YAML: it may hold 100,000 values, aliases written out."),
+        ("x: [" + "1, " * 2_500_000 + "1]", "not valid YAML: the text has more than 250,000 characters."),
+        ("x: " + "9" * 5000, "detent.yaml: "),
+    ],
+    ids=["aliases", "length", "number"],
+)
+def test_settings_that_would_hang_every_command_are_refused(detent, command, text, problem):
+    with open("detent.yaml", "w") as file:
+        file.write(text)
+    assert problem in sentence(detent(*command), 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "command"),
+    [
+        (
+            "p/steps/01-a.md",
+            f"---\nname: 01-a\ndescription: x\nversion: 1.0.0\nnext: [DONE]\n{_laughs()}\n---\nDo it.\n",
+            ["playbook", "check", "p"],
+        ),
+        ("w.yaml", f"name: w\nsteps: []\n{_laughs()}\n", ["workflow", "validate", "w.yaml"]),
+    ],
+    ids=["step", "workflow"],
+)
+def test_files_of_other_kinds_are_bounded_alike(detent, name, text, command):
+    file = Path(name)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    said = detent(*command)
+    assert said.code not in (0, 1), said
+    assert "aliases written out" in said.out + said.err

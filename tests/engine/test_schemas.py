@@ -704,3 +704,143 @@ def test_schemas_bring_no_heavy_library_before_they_are_used():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# -- schemas and values that would keep a checker busy for ever ---------------------------------------------
+
+RUNAWAY = [
+    ({"type": "string", "pattern": "^(a|a)*$"}, "a" * 60 + "!"),
+    ({"type": "string", "pattern": "^(a|aa)+$"}, "a" * 80 + "!"),
+    ({"patternProperties": {"^(a|a)*$": {"type": "string"}}}, {"a" * 60 + "!": 1}),
+    ({"patternProperties": {"^(a|a)*$": {}}, "additionalProperties": False}, {"a" * 60 + "!": 1}),
+    ({"patternProperties": {"^(a|a)*$": {}}, "unevaluatedProperties": False}, {"a" * 60 + "!": 1}),
+    ({"propertyNames": {"pattern": "^(a|a)*$"}}, {"a" * 60 + "!": 1}),
+    ({"items": {"anyOf": [{"pattern": "^(a|a)*$"}, {"type": "integer"}]}}, ["a" * 60 + "!"] * 1000),
+    ({"not": {"pattern": "^(a|a)*$"}}, "a" * 60 + "!"),
+]
+
+
+@pytest.mark.parametrize(("schema", "value"), RUNAWAY)
+def test_a_value_on_which_a_pattern_runs_away_does_not_fit(schema, value):
+    """With a matcher that cannot be stopped, this test would not end."""
+    check_schema(schema)
+    (problem,) = misfits(value, schema)
+    assert "took too long" in problem
+    assert "aaaa" not in problem
+
+
+def test_a_pattern_that_python_s_matcher_chokes_on_is_simply_matched():
+    assert misfits("a" * 5000 + "!", {"pattern": "^(a+)+$"}) == ["/: breaks pattern ^(a+)+$"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "fits"),
+    [
+        ({"pattern": "^(?!.*secret).+$"}, "nothing here", True),
+        ({"pattern": r"^(\w)\1$"}, "żż", True),
+        ({"pattern": r"^\p{Lu}"}, "Łódź", True),
+        ({"patternProperties": {"^x": {"type": "string"}}, "additionalProperties": False}, {"xa": "b"}, True),
+        ({"patternProperties": {"^x": {"type": "string"}}, "additionalProperties": False}, {"x-a": 1}, False),
+        ({"patternProperties": {"^x-": True}, "additionalProperties": {"type": "null"}}, {"y": None}, True),
+        ({"patternProperties": {"^x-": True}, "additionalProperties": {"type": "null"}}, {"y": 1}, False),
+        ({"allOf": [{"properties": {"a": {}}}], "unevaluatedProperties": False}, {"a": 1}, True),
+        ({"allOf": [{"properties": {"a": {}}}], "unevaluatedProperties": False}, {"b": 1}, False),
+        ({"patternProperties": {"^x": {}}, "unevaluatedProperties": False}, {"xa": 1}, True),
+        (
+            {
+                "$defs": {"base": {"properties": {"a": {}}}},
+                "$ref": "#/$defs/base",
+                "if": {"required": ["a"], "properties": {"a": {"const": 1}}},
+                "then": {"properties": {"b": {}}},
+                "else": {"properties": {"c": {}}},
+                "unevaluatedProperties": {"type": "null"},
+            },
+            {"a": 1, "b": 2, "z": None},
+            True,
+        ),
+        ({"anyOf": [{"properties": {"a": {}}, "required": ["a"]}, {"properties": {"b": {}}}],
+          "unevaluatedProperties": False}, {"b": 1}, True),
+        ({"uniqueItems": True}, [1, True, "1", None, [1], {"a": 1}, {"a": True}], True),
+        ({"uniqueItems": True}, [1, 1.0], False),
+        ({"uniqueItems": True}, [{"a": [1, 2]}, {"a": [1.0, 2]}], False),
+        ({"multipleOf": 0.5}, 7.5, True),
+        ({"multipleOf": 0.5}, 7.3, False),
+        ({"multipleOf": 3}, 10**400, False),
+        ({"multipleOf": 2.5}, 10**400, True),
+        ({"multipleOf": 0.01}, 1e308, False),
+    ],
+)  # fmt: skip
+def test_bounded_keywords_mean_what_json_schema_says(schema, value, fits):
+    check_schema(schema)
+    assert (misfits(value, schema) == []) is fits
+
+
+def doubling(levels: int) -> dict[str, Any]:
+    """Each level refers to the next twice: as many steps as two to the power of the levels."""
+    defs: dict[str, Any] = {
+        f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}, {"$ref": f"#/$defs/d{n + 1}"}]}
+        for n in range(levels)
+    }
+    return {"$defs": {**defs, f"d{levels}": {"type": "string"}}, "$ref": "#/$defs/d0"}
+
+
+def test_a_schema_whose_alternatives_multiply_is_given_up():
+    check_schema(doubling(60))
+    (problem,) = misfits(1, doubling(60))
+    assert "too many steps" in problem
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+        {"allOf": [{"$ref": "#"}]},
+        {"$defs": {"a": {"not": {"$ref": "#/$defs/a"}}}, "properties": {"x": {"$ref": "#/$defs/a"}}},
+    ],
+)
+def test_a_schema_that_refers_to_itself_for_the_same_value_is_refused(schema):
+    with pytest.raises(ConfigurationError, match="without end"):
+        check_schema(schema)
+    assert misfits({"x": 1}, schema) != []
+
+
+def test_a_schema_may_refer_to_itself_for_what_is_inside():
+    tree = {"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}}
+    check_schema(tree)
+    assert misfits({"left": {"right": {}}}, tree) == []
+    assert misfits({"left": {"right": 1}}, tree) == ["/left/right: must be object"]
+
+
+def test_a_value_deeper_than_python_can_walk_does_not_fit():
+    deep: Any = {}
+    for _ in range(100_000):
+        deep = {"in": deep}
+    (problem,) = misfits(deep, {"properties": {"in": {"$ref": "#"}}})
+    assert "nested too deeply" in problem
+
+
+def test_many_items_are_compared_without_comparing_each_with_each():
+    """A hundred thousand mappings, each with each, would be five thousand million comparisons."""
+    assert misfits([{"n": n} for n in range(100_000)], {"uniqueItems": True}) == []
+
+
+def test_a_large_value_is_checked_to_its_end():
+    rows = [{"id": n, "name": str(n), "tags": ["a", "b"]} for n in range(20_000)]
+    tags = {"type": "array", "items": {"enum": ["a", "b"]}}
+    row = {
+        "type": "object",
+        "properties": {"id": {"type": "integer"}, "name": {"pattern": "^[0-9]+$"}, "tags": tags},
+        "required": ["id", "name", "tags"],
+    }
+    assert misfits(rows, {"type": "array", "items": row}) == []
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(", "(?:a{65535}){65535}", "(?:(?:){9999}){99999}", "(" * 3000 + ")" * 3000]
+)
+@pytest.mark.parametrize("word", ["pattern", "patternProperties"])
+def test_a_pattern_that_cannot_be_used_is_refused_with_its_schema(word, pattern):
+    schema = {"pattern": pattern} if word == "pattern" else {"patternProperties": {pattern: True}}
+    with pytest.raises(ConfigurationError, match="cannot be used"):
+        check_schema(schema)

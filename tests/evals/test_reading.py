@@ -235,7 +235,7 @@ def test_wrong_expectations_are_told(said, told):
         ("", 1, "a case file holds"),
         ("- 1\n", 1, "a case file holds"),
         ("a: 1\nb: [1\n", 2, "A bracket is not closed"),
-        ("a: &x {b: *x}\n", 1, "refers to itself"),
+        ("a: &x {b: *x}\n", 1, "a value contains itself"),
         ("a: !!binary aGk=\n", 1, "binary"),
         ("? [1]\n: 2\n", 1, "a key must be text"),
         ("a: 1\n---\nb: 2\n", 2, "not valid YAML"),

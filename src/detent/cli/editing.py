@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from detent.engine.yaml_loader import safe_load, safe_loader
 from detent.kernel.errors import ConfigurationError
 
 Change = tuple[tuple[str, ...], str]
@@ -171,7 +172,10 @@ def _checked(old: str, new: str, way: tuple[str, ...], value: str) -> str:
 def _compose(text: str) -> Any:
     import yaml
 
-    loader = yaml.SafeLoader(text)
+    try:
+        loader = safe_loader()(text)
+    except yaml.YAMLError:
+        raise CannotEdit("it is too large") from None
     try:
         return loader.get_single_node()
     except yaml.YAMLError:
@@ -184,6 +188,6 @@ def _load(text: str) -> Any:
     import yaml
 
     try:
-        return yaml.safe_load(text)
+        return safe_load(text)
     except yaml.YAMLError:
         raise CannotEdit("its layout leaves no safe place for the change") from None

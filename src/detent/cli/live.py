@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from detent.cli.output import clean, is_terminal, say
+from detent.cli.output import clean, is_terminal, printable, say
 
 if TYPE_CHECKING:
     from typing import Self
@@ -55,4 +55,4 @@ class LiveLines:
             return
         from rich.text import Text
 
-        self._console.print(Text.from_ansi(line), no_wrap=True, overflow="ellipsis", crop=True)
+        self._console.print(Text.from_ansi(printable(line)), no_wrap=True, overflow="ellipsis", crop=True)

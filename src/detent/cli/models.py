@@ -127,9 +127,10 @@ class Transfer:
         self._last = -1
 
     def __enter__(self) -> Transfer:
-        from detent.cli.output import is_terminal
+        from detent.cli.output import clean, is_terminal
 
         if is_terminal():
+            from rich.markup import escape
             from rich.progress import (
                 BarColumn,
                 DownloadColumn,
@@ -145,7 +146,7 @@ class Transfer:
                 TransferSpeedColumn(),
                 TimeRemainingColumn(),
             )
-            self._task = self._bar.add_task(self.title, total=None)
+            self._task = self._bar.add_task(escape(clean(self.title)), total=None)
             self._bar.start()
         return self
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import typer
 
+from detent.kernel.control_characters import json_shown, shown
+
 STATUS_COLOURS = {
     "running": typer.colors.CYAN,
     "waiting": typer.colors.YELLOW,
@@ -30,25 +32,47 @@ def is_terminal() -> bool:
 
 
 def say(text: str = "") -> None:
-    """Print a line."""
-    print(text, flush=True)
+    """Print a line. Control characters in it are shown; only `paint` colours."""
+    print(printable(text), flush=True)
 
 
 def warn(text: str) -> None:
-    """Print a line for people to standard error."""
-    print(text, file=sys.stderr, flush=True)
+    """Print a line for people to standard error. Control characters in it are shown; only `paint` colours."""
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def say_json(value: Any) -> None:
     """Print a value as JSON."""
-    say(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False))
+    print(json_shown(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)), flush=True)
+
+
+_STYLES: list[str] = [typer.style("", reset=True)]
+_FIRST_STYLE = 0xF0000 + int.from_bytes(os.urandom(2)) % 0xFF00
+"""Styles stand in a text as characters nobody else uses, and are different ones in every process.
+
+So an escape sequence in a text from outside is never taken for one of ours.
+"""
 
 
 def paint(text: str, colour: str | None = None, *, bold: bool = False, dim: bool = False) -> str:
-    """Coloured text on a terminal, plain text elsewhere."""
+    """Coloured text on a terminal, once it is printed; plain text elsewhere."""
     if not is_terminal() or not text:
         return text
-    return typer.style(text, fg=colour, bold=bold or None, dim=dim or None)
+    style = typer.style("", fg=colour, bold=bold or None, dim=dim or None, reset=False)
+    if style not in _STYLES:
+        _STYLES.append(style)
+    return f"{chr(_FIRST_STYLE + _STYLES.index(style))}{text}{chr(_FIRST_STYLE)}"
+
+
+def printable(text: str) -> str:
+    """A text as it is printed: coloured where `paint` says so, other control characters spelled out."""
+    if text.isprintable():
+        return text
+    return "".join(_STYLES[ord(char) - _FIRST_STYLE] if _is_style(char) else shown(char) for char in text)
+
+
+def _is_style(char: str) -> bool:
+    return 0 <= ord(char) - _FIRST_STYLE < len(_STYLES)
 
 
 def status(value: str, text: str | None = None) -> str:
@@ -70,7 +94,11 @@ def width(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        0
+        if unicodedata.combining(char) or _is_style(char)
+        else 2
+        if unicodedata.east_asian_width(char) in "WF"
+        else 1
         for char in text
     )
 
@@ -84,7 +112,8 @@ def cut(text: str, columns: int) -> str:
         if width(kept + char) > columns - 1:
             break
         kept += char
-    return kept + "…"
+    painted = any(_is_style(char) for char in kept)
+    return f"{kept}…{chr(_FIRST_STYLE) if painted else ''}"
 
 
 def columns() -> int | None:

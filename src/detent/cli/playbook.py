@@ -418,12 +418,13 @@ def read_object(said: str, option: str) -> Any:
         return read_json(text, f"{option} {source}")
     import yaml
 
+    from detent.engine.yaml_loader import safe_load
     from detent.kernel.errors import ConfigurationError
     from detent.kernel.plain import to_plain
     from detent.kernel.yaml_words import yaml_trouble
 
     try:
-        return to_plain(yaml.safe_load(text))
+        return to_plain(safe_load(text))
     except yaml.YAMLError as error:
         line, words = yaml_trouble(error, text)
         raise ConfigurationError(f"{option} {source}, line {line}: not valid YAML: {words}.") from None

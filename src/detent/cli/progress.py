@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from detent.cli.live import LiveLines
-from detent.cli.output import STATUS_COLOURS, clean, cut, is_terminal, paint, say, status, width
+from detent.cli.output import STATUS_COLOURS, clean, cut, is_terminal, paint, printable, say, status, width
 from detent.insight.words import span
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class BatchProgress:
 
         through = sum(self.ended.values())
         head = Table.grid(padding=(0, 2))
-        head.add_row(ProgressBar(self.total, through, width=40), Text.from_ansi(self.line()))
+        head.add_row(ProgressBar(self.total, through, width=40), Text.from_ansi(printable(self.line())))
         busy = [(state, number) for state, number in Counter(dict(self.states)).most_common(6) if number > 0]
         where = ", ".join(f"{clean(state)} {number:,}" for state, number in busy)
         return Group(head, Text(cut(f"under way: {where}" if where else "", 98), style="dim"))

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
 from detent.cli.output import is_terminal, warn
+from detent.kernel.control_characters import shown
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
@@ -45,7 +46,9 @@ def graceful(told: Callable[[], str] | None = None) -> Iterator[Stop]:
         with suppress(Exception):
             # Past everything that buffers or repaints: clear what is being drawn, show the cursor again.
             clear = "\r\x1b[J\x1b[?25h" if is_terminal() else ""
-            os.write(2, f"{clear}Stopped at once.{' ' + told() if told is not None else ''}\n".encode())
+            os.write(
+                2, f"{clear}Stopped at once.{' ' + shown(told()) if told is not None else ''}\n".encode()
+            )
         os._exit(INTERRUPTED)
 
     before = {number: signal.signal(number, heed) for number in (signal.SIGINT, signal.SIGTERM)}

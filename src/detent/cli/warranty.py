@@ -487,11 +487,12 @@ def _data(file: Path | None) -> dict[str, Any]:
     import yaml
 
     from detent.cli.values import read_text
+    from detent.engine.yaml_loader import safe_load
     from detent.kernel.errors import ConfigurationError
     from detent.kernel.plain import to_plain
 
     try:
-        found = yaml.safe_load(read_text(str(file), "--data"))
+        found = safe_load(read_text(str(file), "--data"))
     except yaml.YAMLError as error:
         raise ConfigurationError(
             f"--data: {file} is neither JSON nor YAML: {' '.join(str(error).split())}."

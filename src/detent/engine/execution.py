@@ -34,6 +34,7 @@ from detent.kernel.entries import Body
 from detent.kernel.equivalence import Discrepancy
 from detent.kernel.errors import BudgetExceededError, DetentError, InvalidTransitionError, name_of
 from detent.kernel.evidence import DEMOTIONS, Demotion
+from detent.kernel.patterns import PatternTimeout
 from detent.kernel.plain import digest, to_plain
 
 if TYPE_CHECKING:
@@ -256,7 +257,10 @@ class Execution:
         await self.gather()
         prepare = getattr(self.plan.dialect, "prepare", None)
         if prepare is not None:
-            self._inputs = dict(await prepare(self.plan, self.ctx, self.inputs))
+            try:
+                self._inputs = dict(await prepare(self.plan, self.ctx, self.inputs))
+            except PatternTimeout as error:  # an attempt that failed before the question was ready
+                return Asked(attempts=1, failure=Failure.of(error))
         asking = Asking(self.driver, self.plan, self.ctx, self.inputs, executor, self.facts, durable=durable)
         self.driver.cap = self.plan.config.budget
         try:

@@ -16,9 +16,11 @@ from functools import lru_cache
 from typing import Any
 
 from detent.engine.field_words import described
+from detent.engine.schema_keywords import TooMuchWork, bounded, errors_of, format_checker
 from detent.engine.typed_dicts import readable
 from detent.kernel.equivalence import pointer_to
 from detent.kernel.errors import ConfigurationError
+from detent.kernel.patterns import InvalidPattern, PatternTimeout, compiled
 from detent.kernel.plain import encode, to_plain
 
 MOST_TOLD = 20
@@ -49,6 +51,8 @@ def read(value: Any, what: Any, most: int = MOST_TOLD) -> tuple[Any, list[str]]:
         plain = to_plain(value)
     except (TypeError, ValueError):
         return None, ["/: holds something that is no JSON value, such as NaN"]
+    except RecursionError:
+        return None, ["/: is nested too deeply"]
     if isinstance(what, Mapping):
         problems = _schema_misfits(plain, what, most)
         return (None if problems else value), problems
@@ -339,11 +343,15 @@ def check_schema(schema: Mapping[str, Any]) -> None:
     kind = _validator_class(schema)
     try:
         plain = to_plain(dict(schema))
-        kind.check_schema(plain)
+        kind.check_schema(plain, format_checker=format_checker())
+    except RecursionError:
+        raise ConfigurationError("This JSON Schema is nested too deeply to be used.") from None
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"This is no JSON Schema: {error}") from None
     except jsonschema.SchemaError as error:
         place = pointer_to(error.absolute_path) or "/"
+        if isinstance(error.cause, InvalidPattern):
+            raise ConfigurationError(f"The pattern at {place} cannot be used: {error.cause}.") from None
         raise ConfigurationError(f"This is no JSON Schema: {error.message} (at {place}).") from None
     resource = _specification(kind).create_resource(plain)
     resolver = REGISTRY.with_resource("", resource).resolver_with_root(resource)
@@ -354,15 +362,48 @@ def _follow(resource: Any, resolver: Any) -> None:
     """Look every reference up."""
     from referencing.exceptions import Unresolvable
 
-    if isinstance(resource.contents, Mapping) and isinstance(said := resource.contents.get("$ref"), str):
+    contents = resource.contents
+    if isinstance(contents, Mapping) and isinstance(said := contents.get("$ref"), str):
         try:
-            resolver.lookup(said)
+            _refuse_circle(contents, resolver)
         except Unresolvable:
             raise ConfigurationError(
                 f"This JSON Schema refers to '{said}', which is not in it. Put what it refers to under $defs."
             ) from None
+    if isinstance(contents, Mapping):
+        for pattern in contents.get("patternProperties", ()):
+            try:
+                compiled(pattern)
+            except InvalidPattern as error:
+                raise ConfigurationError(f"The pattern '{pattern[:60]}' cannot be used: {error}.") from None
     for inner in resource.subresources():
         _follow(inner, resolver.in_subresource(inner))
+
+
+def _refuse_circle(schema: Mapping[str, Any], resolver: Any) -> None:
+    """Follow references of the very same value: one that comes back never ends."""
+    seen: set[int] = set()
+
+    def follow(node: Any, resolver: Any, path: frozenset[int]) -> None:
+        if not isinstance(node, Mapping) or id(node) in seen:
+            return
+        if id(node) in path:
+            raise ConfigurationError(
+                f"This JSON Schema refers to '{schema['$ref']}', which refers back to it for the same value, "
+                f"without end."
+            )
+        path |= {id(node)}
+        if isinstance(reference := node.get("$ref"), str):
+            found = resolver.lookup(reference)
+            follow(found.contents, found.resolver, path)
+        for word in ("allOf", "anyOf", "oneOf"):
+            for part in node.get(word, ()):
+                follow(part, resolver, path)
+        for word in ("if", "then", "else", "not"):
+            follow(node.get(word), resolver, path)
+        seen.add(id(node))
+
+    follow(schema, resolver, frozenset())
 
 
 def _validator_class(schema: Mapping[str, Any]) -> Any:
@@ -392,7 +433,7 @@ def _validator(schema: Mapping[str, Any]) -> Any:
     from jsonschema_specifications import REGISTRY
 
     # A registry of our own: without one, a reference to an address would be fetched from there.
-    made = _validator_class(schema)(to_plain(dict(schema)), registry=REGISTRY)
+    made = bounded(_validator_class(schema))(to_plain(dict(schema)), registry=REGISTRY)
     while len(_validators) >= _MOST_VALIDATORS:
         _validators.pop(next(iter(_validators)), None)
     _validators[id(schema)] = (schema, made)
@@ -403,7 +444,9 @@ def _schema_misfits(plain: Any, schema: Mapping[str, Any], most: int) -> list[st
     import referencing.exceptions
 
     try:
-        found = sorted(_validator(schema).iter_errors(plain), key=_in_order)
+        found = sorted(errors_of(_validator(schema), plain), key=_in_order)
+    except (InvalidPattern, PatternTimeout, TooMuchWork) as error:
+        return [f"/: {error}"]
     except referencing.exceptions.Unresolvable:
         check_schema(schema)  # says which reference
         raise

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from detent.engine.yaml_loader import safe_loader
 from detent.kernel.plain import to_plain
 from detent.kernel.yaml_words import yaml_trouble
 
@@ -67,7 +68,7 @@ def _loader() -> Any:
     """A safe loader that leaves dates as the text they are written as."""
     import yaml
 
-    class Loader(yaml.SafeLoader):
+    class Loader(safe_loader()):  # type: ignore[misc]
         yaml_implicit_resolvers = {  # noqa: RUF012 - read by yaml as it is
             first: [(tag, regexp) for tag, regexp in rules if tag != "tag:yaml.org,2002:timestamp"]
             for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -82,20 +83,12 @@ class _Builder:
     def __init__(self, loader: Any, document: Document) -> None:
         self._loader = loader
         self._document = document
-        self._open: set[int] = set()
-        """Nodes being built, to notice one that holds itself."""
 
     def build(self, node: Any, way: Way) -> Any:
         """The value of a node."""
         if node.id == "scalar":
             return self._scalar(node, way)
-        if id(node) in self._open:
-            raise YamlFault(node.start_mark.line + 1, "a value refers to itself")
-        self._open.add(id(node))
-        try:
-            return self._mapping(node, way) if node.id == "mapping" else self._list(node, way)
-        finally:
-            self._open.discard(id(node))
+        return self._mapping(node, way) if node.id == "mapping" else self._list(node, way)
 
     def _scalar(self, node: Any, way: Way) -> Any:
         self._note(node, way)

@@ -6,12 +6,14 @@ say.
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
+
+from detent.kernel.patterns import InvalidPattern, PatternBudget, PatternTimeout
 
 
 @lru_cache(maxsize=1024)
@@ -30,6 +32,8 @@ class SchemasAt:
     """All schemas that have a say about one place; of alternatives each has."""
 
     nodes: tuple[_Node, ...]
+    patterns: PatternBudget = field(default_factory=PatternBudget, compare=False)
+    """What the patterns over keys of one value may take, shared by all its places."""
 
     @classmethod
     def top(cls, schema: Mapping[str, Any] | None) -> SchemasAt:
@@ -46,7 +50,7 @@ class SchemasAt:
         if not self.nodes:
             return self
         if isinstance(part, str):
-            return self._of(lambda node: _of_key(node, part))
+            return self._of(lambda node: _of_key(node, part, self.patterns))
         return self._of(lambda node: _of_index(node, part))
 
     def items(self) -> SchemasAt:
@@ -55,7 +59,7 @@ class SchemasAt:
 
     def _of(self, inside: Callable[[Mapping[str, Any]], list[Any]]) -> SchemasAt:
         found = [(one, around) for node, around in self.nodes for one in inside(node)]
-        return SchemasAt(_flat(found)) if found else _NOWHERE
+        return SchemasAt(_flat(found), self.patterns) if found else _NOWHERE
 
 
 _NOWHERE = SchemasAt(())
@@ -70,10 +74,13 @@ def _listed(said: Any) -> list[Any]:
     return list(said) if isinstance(said, (list, tuple)) else [said] if said is not None else []
 
 
-def _of_key(node: Mapping[str, Any], key: str) -> list[Any]:
+def _of_key(node: Mapping[str, Any], key: str, patterns: PatternBudget) -> list[Any]:
     named = node.get("properties", {})
     found = [named[key]] if key in named else []
-    found += [one for pattern, one in node.get("patternProperties", {}).items() if re.search(pattern, key)]
+    for pattern, schema in node.get("patternProperties", {}).items():
+        with suppress(InvalidPattern, PatternTimeout):  # then it has no say
+            if patterns.fits(pattern, key):
+                found.append(schema)
     return found or [node.get("additionalProperties")]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any, TextIO
 
+from detent.kernel.control_characters import json_shown, shown
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.runtime.settings import Settings
 
@@ -58,16 +60,40 @@ def _configure(level: int, form: str, stream: TextIO, split: bool = False) -> No
     if form == "json":
         processors += [
             structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(ensure_ascii=False),
+            structlog.processors.JSONRenderer(serializer=_json),
         ]
     else:
-        processors.append(structlog.dev.ConsoleRenderer(colors=_coloured(stream), pad_event_to=16))
+        processors += [
+            _show_controls,
+            structlog.dev.ConsoleRenderer(
+                colors=_coloured(stream), pad_event_to=16, exception_formatter=_traceback
+            ),
+        ]
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=_TwoStreams if split else structlog.WriteLoggerFactory(file=stream),
         cache_logger_on_first_use=False,
     )
+
+
+def _json(event: Any, **options: Any) -> str:
+    return json_shown(json.dumps(event, ensure_ascii=False, **options))
+
+
+def _show_controls(_: Any, __: str, event: Any) -> Any:
+    """Facts may hold text from outside: its control characters are shown in a log, too."""
+    return {name: shown(value) if isinstance(value, str) else value for name, value in event.items()}
+
+
+def _traceback(stream: TextIO, info: Any) -> None:
+    from io import StringIO
+
+    from structlog.dev import plain_traceback
+
+    text = StringIO()
+    plain_traceback(text, info)
+    stream.write(shown(text.getvalue()))
 
 
 class _TwoStreams:

@@ -15,12 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from detent.engine.yaml_loader import safe_loader
 from detent.kernel.autonomy import AutonomyLevel
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import decode
 from detent.kernel.yaml_words import yaml_trouble
 
 FILES = ("detent.yaml", "config.yaml")
+LONGEST_FILE = 250_000
+"""Characters of a settings file: every command reads it."""
 """Names the project file may have, the better one first."""
 USER_FILE = "detent/detent.yaml"
 """The user's own settings, in the folder for configuration (`$XDG_CONFIG_HOME`, or `~/.config`)."""
@@ -291,8 +294,9 @@ def _read_file(file: Path, shown: str, places: dict[Way, str], problems: list[st
     import yaml
 
     try:
-        text = file.read_text(encoding="utf-8")
-        loader = yaml.SafeLoader(text)
+        with file.open(encoding="utf-8") as stream:
+            text = stream.read(LONGEST_FILE + 1)
+        loader = safe_loader(LONGEST_FILE)(text)
         try:
             node = loader.get_single_node()
             if node is None:
@@ -310,6 +314,8 @@ def _read_file(file: Path, shown: str, places: dict[Way, str], problems: list[st
         raise ConfigurationError(f"{shown}, line {line}: not valid YAML: {said}.") from error
     except RecursionError as error:
         raise ConfigurationError(f"{shown}: brackets stand inside each other too deeply.") from error
+    except ValueError as error:  # a number or a date that is none
+        raise ConfigurationError(f"{shown}: {' '.join(str(error).split())}.") from error
     if not isinstance(value, dict):
         raise ConfigurationError(f"{shown}: a settings file holds headings with values under them.")
     return value

@@ -27,6 +27,7 @@ from detent.engine.executor import (
     StepExecutor,
     UsageMetadata,
 )
+from detent.engine.yaml_loader import safe_load, safe_loader
 from detent.kernel.errors import ConfigurationError, DefinitionError, nearest
 from detent.kernel.plain import copied, decode, encode, to_plain
 
@@ -490,7 +491,7 @@ def _read_file(path: Path) -> _Script:
     is_json = path.suffix.lower() == ".json"
     try:
         text = path.read_text(encoding="utf-8-sig")
-        script.value = decode(text) if is_json else yaml.safe_load(text)
+        script.value = decode(text) if is_json else safe_load(text)
     except OSError as error:
         raise ConfigurationError(f"Script {path} cannot be read: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
@@ -505,22 +506,19 @@ def _read_file(path: Path) -> _Script:
         raise ConfigurationError(f"Script {path}: not valid {kind}: {error}.") from error
     lines: dict[Way, int] = {}
     with suppress(yaml.YAMLError):  # JSON that is no YAML (tabs) goes without line numbers
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = yaml.compose(text, Loader=safe_loader())
         if node is not None:
-            _walk(node, (), lines, script, ())
+            _walk(node, (), lines, script)
     script.lines = lines
     return script
 
 
-def _walk(node: Any, way: Way, lines: dict[Way, int], script: _Script, above: tuple[int, ...]) -> None:
+def _walk(node: Any, way: Way, lines: dict[Way, int], script: _Script) -> None:
     """Note the line of every key and item; a key said twice is a problem."""
     lines.setdefault(way, node.start_mark.line + 1)
-    if id(node) in above:
-        raise ConfigurationError(f"{script.name}, line {node.start_mark.line + 1}: a value contains itself.")
-    above = (*above, id(node))
     if node.id == "sequence":
         for index, item in enumerate(node.value):
-            _walk(item, (*way, index), lines, script, above)
+            _walk(item, (*way, index), lines, script)
     elif node.id == "mapping":
         seen: set[str] = set()
         for key, value in node.value:
@@ -529,7 +527,7 @@ def _walk(node: Any, way: Way, lines: dict[Way, int], script: _Script, above: tu
             if here[-1] in seen:
                 script.problems.append(f"line {lines[here]}: {_shown(here)}is said twice.")
             seen.add(str(key.value))
-            _walk(value, here, lines, script, above)
+            _walk(value, here, lines, script)
 
 
 # -- where executors come from ------------------------------------------------------------------------------

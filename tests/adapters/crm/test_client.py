@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import tracemalloc
+import zlib
 from typing import Any
 
 import pytest
@@ -273,3 +275,24 @@ class TestSettings:
         assert CrmSettings("http://crm.example", auth="none").host == "crm.example"
         assert CrmSettings("http://127.0.0.1:8080", auth="basic").host == "127.0.0.1:8080"
         assert CrmSettings("http://localhost").auth == "token"
+
+
+def packed_spaces(count: int) -> bytes:
+    packer = zlib.compressobj(9, wbits=31)
+    return packer.compress(b" " * count) + packer.flush()
+
+
+async def test_a_small_bomb_stays_small(crm):
+    body = packed_spaces(200_000_000)
+
+    async def bomb(crm: Crm, asked: Any, writer: asyncio.StreamWriter) -> None:
+        head = f"HTTP/1.1 200 X\r\ncontent-encoding: gzip\r\ncontent-length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+
+    crm.faults.append(bomb)
+    tracemalloc.start()
+    fault = await fault_of(client_of(crm, auth="none").device("SN48213"))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (fault.code, "gave more than 1,000,000 bytes" in str(fault)) == ("bad_response", True)
+    assert peak < 40_000_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import email
 import email.policy
 import hashlib
@@ -607,3 +608,25 @@ class TestNasty:
             one.name.encode()
             assert "/" not in one.name
         assert message.reply_address is None or usable_address(message.reply_address) == message.reply_address
+
+
+HEAD = b"From: a@b.example\r\nTo: c@d.example\r\nSubject: x\r\n"
+MANY = 200_000
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"x" * MANY + b"\r\n" + HEAD + b"\r\nhi",
+        HEAD + b"Content-Type: text/html\r\n\r\n<p style='font-size:" + b"0" * MANY + b"!'>hi</p>",
+        HEAD + b"Content-Type: text/html\r\n\r\n" + b"<a" * MANY,
+        HEAD + b"\r\n" + b" " * MANY + b"x",
+        HEAD + b"\r\n" + b"-" * MANY,
+        HEAD.replace(b"Subject: x", b"Subject: " + b"=?utf-8?q?" * (MANY // 10)) + b"\r\nhi",
+    ],
+    ids=["header", "style", "tags", "spaces", "dashes", "words"],
+)
+def test_a_mail_made_to_keep_a_reader_busy_is_read_like_any_other(raw):
+    """Where work grows with the square of the length, this takes minutes."""
+    with contextlib.suppress(Unreadable):
+        assert read_message(raw).subject is not None

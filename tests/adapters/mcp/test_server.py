@@ -30,6 +30,8 @@ from detent.kernel.plain import encode
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
 from tests.adapters.mcp.conftest import NO_WAIT, alive, kill
+from tests.adapters.models.server import Endless
+from tests.adapters.models.server import Server as WebServer
 from tests.engine.conftest import until
 
 CALL = EffectCall("r1", "k1", 1)
@@ -339,6 +341,16 @@ class TestOpening:
         server = McpServer("docs", command=["sh", "-c", "echo hello; exec cat"], queries=["a"], timeout=2)
         with pytest.raises(IntegrationMissing):
             await server.open()
+
+    @pytest.mark.parametrize("streaming", [True, False])
+    async def test_a_web_server_whose_answer_never_ends_is_given_up(self, streaming):
+        endless = [Endless(b"x" * 65536, streaming=streaming) for _ in range(4)]
+        async with WebServer(*endless) as web:
+            server = McpServer("pages", url=f"{web.url}/mcp", queries=("search",), timeout=10)
+            with pytest.raises(IntegrationMissing):
+                await server.open()
+            await server.close()
+        assert 0 < sum(one.sent for one in endless) < 64 * 1024 * 1024
 
     async def test_nobody_at_the_address_means_nothing_was_sent(self, web):
         there = web()

@@ -209,3 +209,37 @@ def pieces(*texts: str, finish: str = "stop", usage: Any = USAGE) -> list[bytes]
     """A streamed chat completion, whole."""
     ending = [event({"model": "served-1", "choices": [], "usage": usage})] if usage else []
     return [*(delta(content=text) for text in texts), delta(finish=finish), *ending, event("[DONE]")]
+
+
+class Endless:
+    """A reply that goes on for ever, and counts the bytes it was able to send."""
+
+    def __init__(
+        self,
+        piece: bytes,
+        *,
+        streaming: bool,
+        status: int = 200,
+        pause: float = 0.0,
+        headers_only: bool = False,
+        first: bytes = b"",
+    ) -> None:
+        self.sent = 0
+        self._piece = piece
+        self._kind = "text/event-stream" if streaming else "application/json"
+        self._status = status
+        self._pause = pause
+        self._headers_only = headers_only
+        self._first = first
+
+    async def __call__(self, line: Line) -> None:
+        if self._headers_only:
+            await line.send(b"HTTP/1.1 200 X\r\n")
+        else:
+            await line.head(self._status, {"content-type": self._kind, "transfer-encoding": "chunked"})
+        if self._first:
+            await line.chunk(self._first)
+        while True:
+            await (line.send if self._headers_only else line.chunk)(self._piece)
+            self.sent += len(self._piece)
+            await asyncio.sleep(self._pause)

@@ -117,8 +117,10 @@ class Ears:
         self.first.set()
 
 
-async def failing(server: Server, on_text: Any = None, **options: Any) -> ExecutorError:
-    made = model(server)
+async def failing(
+    server: Server, on_text: Any = None, max_answer_bytes: int | None = None, **options: Any
+) -> ExecutorError:
+    made = model(server, max_answer_bytes=max_answer_bytes)
     with pytest.raises(ExecutorError) as caught:
         await made.complete(asking(**options), on_text)
     await made.close()
@@ -390,6 +392,28 @@ class TestFailures:
             with pytest.raises(asyncio.CancelledError):
                 await asked
             await server.hung_up.wait()
+
+
+class TestBounds:
+    @pytest.mark.parametrize("streaming", [True, False])
+    async def test_an_answer_without_end_is_cut_off_and_says_so(self, streaming):
+        piece = event("content_block_delta", index=0, delta={"type": "text_delta", "text": "x" * 1000})
+        first = opening() + block(0, text(""))[0] if streaming else b""
+        endless = of.Endless(piece if streaming else b"x" * 1000, streaming=streaming, first=first)
+        async with Server(endless) as server:
+            error = await failing(server, Ears() if streaming else None, max_answer_bytes=100_000)
+        assert "sent more than 100,000 bytes" in str(error)
+        assert not error.transient
+        assert endless.sent < 8 * 1024 * 1024
+
+    async def test_a_packed_answer_was_not_asked_for(self):
+        async with Server(raw(b"bomb", headers={"content-encoding": "gzip"})) as server:
+            assert "broke off" in str(await failing(server))
+            assert server.asked[0].headers["accept-encoding"] == "identity"
+
+    async def test_a_length_nobody_has_room_for_is_not_waited_for(self):
+        async with Server(raw(b"{", missing=10**15)) as server:
+            assert "sent more than" in str(await failing(server))
 
 
 class TestTheExecutor:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import tracemalloc
+import zlib
 
 import pytest
 
@@ -455,3 +458,86 @@ class TestSettings:
     def test_an_unknown_kind_is_refused_with_the_nearest(self):
         with pytest.raises(ConfigurationError, match="Did you mean 'ollama'"):
             openai.connect({}, kind="olama")
+
+
+class TestBounds:
+    """Whatever a server sends, it is read only so far. Servers count what they were able to send."""
+
+    @pytest.mark.parametrize("streaming", [True, False])
+    async def test_an_answer_without_end_is_cut_off_and_says_so(self, streaming):
+        endless = of.Endless(event({"choices": [{"delta": {"content": "x" * 1000}}]}), streaming=streaming)
+        async with Server(endless) as server:
+            error = await failing(model(server), on_text=Ears() if streaming else None)
+        assert "sent more than 4,194,304 bytes" in str(error)
+        assert not error.transient
+        assert endless.sent < 16 * 1024 * 1024
+
+    async def test_how_much_may_be_sent_is_a_setting_and_grows_with_the_tokens_asked_for(self):
+        endless = of.Endless(b"x" * 1000, streaming=False)
+        async with Server(endless) as server:
+            error = await failing(model(server, max_answer_bytes=50_000))
+        assert "more than 50,000 bytes" in str(error)
+        async with Server(of.Endless(b"x" * 1000, streaming=False)) as server:
+            error = await failing(model(server), asking(max_tokens=8192))
+        assert f"more than {8192 * 1024:,} bytes" in str(error)
+
+    async def test_a_line_without_end_is_cut_off(self):
+        endless = of.Endless(b"data: " + b"x" * 65536, streaming=True)
+        async with Server(endless) as server:
+            error = await failing(model(server), on_text=Ears())
+        assert "more than" in str(error)
+        assert endless.sent < 16 * 1024 * 1024
+
+    @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+    async def test_a_small_bomb_stays_small(self, encoding):
+        packer = zlib.compressobj(9, wbits=31 if encoding == "gzip" else 15)
+        bomb = packer.compress(b"\0" * 200_000_000) + packer.flush()
+        tracemalloc.start()
+        async with Server(raw(bomb, headers={"content-encoding": encoding})) as server:
+            error = await failing(model(server))
+            assert server.asked[0].headers["accept-encoding"] == "identity"
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert "more than 4,194,304 bytes" in str(error)
+        assert peak < 40_000_000
+
+    async def test_an_answer_that_is_packed_all_the_same_is_read(self):
+        packed = gzip.compress(json.dumps(chat("fine")).encode())
+        async with Server(raw(packed, headers={"content-encoding": "gzip"})) as server:
+            assert (await model(server).complete(asking())).text == "fine"
+
+    async def test_an_answer_packed_in_an_unknown_way_cannot_be_decoded(self):
+        async with Server(raw(b"?", headers={"content-encoding": "br"})) as server:
+            assert "cannot be decoded" in str(await failing(model(server)))
+
+    async def test_a_length_nobody_has_room_for_is_not_waited_for(self):
+        async with Server(raw(b"{", missing=10**15)) as server:
+            assert "sent more than" in str(await failing(model(server)))
+
+    async def test_a_refusal_without_end_is_a_refusal(self):
+        endless = of.Endless(b"x" * 1000, streaming=False, status=500)
+        async with Server(endless) as server:
+            error = await failing(model(server))
+        assert "500" in str(error)
+        assert endless.sent < 8 * 1024 * 1024
+
+    @pytest.mark.parametrize("streaming", [True, False])
+    async def test_an_answer_that_drips_ends_with_the_time_for_the_whole(self, streaming):
+        """Each byte comes in time, so that no limit on silence would ever end it."""
+        drip = of.Endless(b": \n" if streaming else b" ", streaming=streaming, pause=0.01)
+        async with Server(drip) as server:
+            error = await failing(model(server, answer_timeout=0.3), on_text=Ears() if streaming else None)
+        assert "did not finish its answer within 0.3 seconds" in str(error)
+        assert error.transient
+
+    async def test_headers_without_end_are_cut_off(self):
+        endless = of.Endless(b"x-more: " + b"x" * 1000 + b"\r\n", streaming=False, headers_only=True)
+        async with Server(endless) as server:
+            error = await failing(model(server))
+        assert "could not be reached, or broke off" in str(error)
+        assert endless.sent < 8 * 1024 * 1024
+
+    @pytest.mark.parametrize("option", ["answer_timeout", "max_answer_bytes"])
+    def test_a_limit_of_nothing_is_refused(self, option):
+        with pytest.raises(ConfigurationError, match=f"{option} must be more than 0"):
+            openai.connect({"model_id": "m", option: 0}, kind="vllm")

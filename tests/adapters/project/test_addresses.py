@@ -250,3 +250,40 @@ async def test_a_proxy_is_asked_by_name_but_never_for_a_private_address(
         with pytest.raises(ToolError, match="private"):
             await there.fetch("http://inner.example/b")
     assert asked == ["http://public.example/a"]
+
+
+NOT_PUBLIC = """
+    0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.0.0/29
+    192.0.0.8/32 192.0.0.9/32 192.0.0.10/32 192.0.0.170/32 192.0.0.171/32 192.0.0.192/32 192.0.2.0/24
+    192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4
+    255.255.255.255/32 168.63.129.16/32 169.254.169.254/32
+    ::/128 ::1/128 ::/96 ::7f00:1/128 ::ffff:0:0:0/96 64:ff9b:1::/48 100::/64 100:0:0:1::/64 2001::/23
+    2001:1::1/128 2001:2::/48 2001:3::/32 2001:4:112::/48 2001:10::/28 2001:20::/28 2001:30::/28 2001:db8::/32
+    3fff::/20 4000::/2 5f00::/16 8000::/1 fc00::/7 fd00:ec2::254/128 fe80::/10 fec0::/10 ff00::/8
+    ::ffff:10.0.0.0/104 ::ffff:127.0.0.0/104 ::ffff:192.0.0.192/128 ::ffff:169.254.169.254/128
+    64:ff9b::10.0.0.0/104 64:ff9b::127.0.0.1/128 64:ff9b::192.0.0.0/120 64:ff9b::169.254.169.254/128
+    2002:a00::/24 2002:7f00::/24 2002:c0a8::/32 2002:a9fe:a9fe::/48 2002:c000:c0::/48
+    2600::5efe:10.0.0.1/128 2600::200:5efe:192.168.1.1/128
+"""
+"""IANA's special-purpose networks, and ways to write such an address inside another."""
+PUBLIC = """
+    1.1.1.1/32 8.8.8.8/32 9.255.255.255/32 11.0.0.0/32 100.63.255.255/32 100.128.0.0/32 126.255.255.255/32
+    128.0.0.0/32 172.15.255.255/32 172.32.0.0/32 191.255.255.255/32 192.0.1.0/32 192.31.196.1/32
+    192.175.48.1/32 198.17.255.255/32 198.20.0.0/32 223.255.255.255/32
+    2001:200::/32 2001:4860:4860::8888/128 2400::/12 2606:4700::1111/128 2620:4f:8000::/48 2a00::/12
+    ::ffff:1.1.1.1/128 64:ff9b::8.8.8.8/128 2002:808:808::/48
+"""
+
+
+@pytest.mark.parametrize("network", NOT_PUBLIC.split())
+def test_no_address_of_a_special_network_is_public(network):
+    there = ipaddress.ip_network(network)
+    for one in (there[0], there[-1], there[there.num_addresses // 2]):
+        assert is_private(one), one
+
+
+@pytest.mark.parametrize("network", PUBLIC.split())
+def test_other_addresses_are_public(network):
+    there = ipaddress.ip_network(network)
+    for one in (there[0], there[-1], there[there.num_addresses // 2]):
+        assert not is_private(one), one

@@ -332,7 +332,7 @@ class TestYamlInPlainWords:
             ("name: 02-b\nneeds: [a\nnext: [DONE]", 4, "bracket is not closed"),
             ("name: 02-b\ncall: {lookup: {value: {{order}}}, into: x}", 3, "{{…}} in it stands in quotes"),
             ("name: 02-b\ndescription: {{order}}", 3, "{{…}} in it stands in quotes"),
-            ("name: 02-b\nneeds: " + "[" * 3000 + "]" * 3000, 2, "too deeply"),
+            ("name: 02-b\nneeds: " + "[" * 3000 + "]" * 3000, 3, "too deeply"),
         ],
     )  # fmt: skip
     def test_what_the_parser_says_comes_with_what_to_do(self, tmp_path, front, line, hint):

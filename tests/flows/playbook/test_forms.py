@@ -208,6 +208,30 @@ class TestAsking:
         assert run.data["things"] == 2
         assert "words" not in run.data
 
+    async def test_a_letter_on_which_a_pattern_runs_away_is_read_by_code(self, tmp_path, world):
+        """The agent is not asked about it, and every other run goes on."""
+        step = step_file(
+            "01-a",
+            """
+            next: [{to: 02-b, when: {about: x}}, DONE]
+            needs: [letter]
+            call: []
+            form:
+              words: {description: What each is, candidates: {pattern: "(a|a)+$", in: letter}, enum: [x, y]}
+            """,
+            next="",
+        )
+        folder = write(tmp_path / "p", {"01-a": step, "02-b": step_file("02-b", call="[]")})
+        settings = script({"01-a": [filled({"words": {}})]})
+        run, entries = await drive(
+            playbook_flow(folder, tools=world.tools()), {"letter": "a" * 60 + "!"}, dispatch=settings
+        )
+        assert run.status is Status.SUCCEEDED
+        assert path_of(entries) == ["01-a", "DONE"]
+        (first,) = visits(entries)
+        assert first.fallback == "exception"
+        assert executor_of(settings).calls == []
+
     async def test_a_required_function_is_called_or_the_answer_is_refused(self, tmp_path, world):
         step = step_file(
             "01-a",

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from detent.adapters.crm.auth import credentials
 from detent.adapters.crm.faults import CrmFault
 from detent.adapters.crm.settings import DEVICE, RECEIPT, TICKET, CrmSettings, on_this_machine
+from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, whole
 from detent.kernel.errors import IntegrationMissing
 
 if TYPE_CHECKING:
@@ -163,21 +164,18 @@ class CrmClient:
         try:
             async with (
                 asyncio.timeout(self.settings.timeout_s),
-                client.stream(method, url, headers=headers, json=body, data=form) as response,
+                client.stream(method, url, headers={**headers, **IDENTITY}, json=body, data=form) as response,
             ):
-                raw = b""
-                async for chunk in response.aiter_bytes():
-                    raw += chunk
-                    if len(raw) > LARGEST:
-                        raise self._fault("bad_response", f"gave more than {LARGEST} bytes", sent=sent)
-                return response.status_code, raw
+                return response.status_code, await whole(response, LARGEST)
+        except BodyTooLarge as error:
+            raise self._fault("bad_response", f"gave {error}", sent=sent) from None
         except (httpx.ConnectTimeout, httpx.PoolTimeout) as error:
             raise self._fault("timeout", "could not be reached in time", transient=True) from error
         except (TimeoutError, httpx.TimeoutException) as error:
             raise self._fault("timeout", "did not answer in time", transient=True, sent=sent) from error
         except (httpx.ConnectError, httpx.ProxyError) as error:
             raise self._fault("connection", "could not be reached", transient=True) from error
-        except httpx.DecodingError as error:
+        except BodyEncoded as error:
             raise self._fault("bad_response", "gave an answer that cannot be unpacked", sent=sent) from error
         except httpx.TransportError as error:
             raise self._fault("connection", "broke off the connection", transient=True, sent=sent) from error

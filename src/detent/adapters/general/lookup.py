@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 from detent.adapters.general.files import Ground
 from detent.engine.tools import Tool, ToolError
+from detent.engine.yaml_loader import safe_load
 from detent.kernel.errors import nearest
 
 LARGEST = 50 * 1024 * 1024
@@ -216,7 +217,7 @@ def _structured(text: str, kind: str, table: str) -> Any:
     import yaml
 
     try:
-        return _tidy(yaml.safe_load(text))
+        return _tidy(safe_load(text))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark is not None else ""

@@ -232,7 +232,7 @@ def _locals(value: str) -> list[str]:
     """What stands before the @ in a header, in angle brackets if there are any; all of it without an @."""
     return (
         re.findall(r"<([^<>@\s]+)(?:@|>)", value)
-        or re.findall(r"""([^\s<>"@,;:()]+)@""", value)
+        or re.findall(r"""(?<![^\s<>"@,;:()])([^\s<>"@,;:()]++)@""", value)
         or [value.split("(")[0].strip(' "')]
     )
 

@@ -24,7 +24,7 @@ LONGEST_STRUCTURED = 4096
 LONGEST_ID = 900
 """Characters of a message id; a longer one cannot stand on a line of a mail."""
 
-_FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:([^\r\n]*(?:(?:\r\n|\n|\r)[ \t][^\r\n]*)*)")
+_FIELD = re.compile(rb"(?<![!-9;-~])([!-9;-~]++)[ \t]*+:([^\r\n]*+(?:(?:\r\n|\n|\r)[ \t][^\r\n]*+)*+)")
 _FOLD = re.compile(r"\r\n|\r|\n")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _MAILTO = re.compile(r"<\s*mailto:([^<>?]*)", re.IGNORECASE)

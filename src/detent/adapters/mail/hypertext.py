@@ -76,7 +76,7 @@ _PASSED = re.compile(r"^(?:x_)+")
 _NUMBER = re.compile(r"[0-9]{1,6}")
 _YAHOO = re.compile(r"yahoo_quoted_\d+")
 
-_ZERO = re.compile(r"[-+]?0*\.?0*(?:px|pt|em|rem|ex|%|in|cm|mm|pc|vh|vw)?")
+_ZERO = re.compile(r"[-+]?0*+(?:\.0*+)?(?:px|pt|em|rem|ex|%|in|cm|mm|pc|vh|vw)?")
 _FAR_OFF = re.compile(r"-\d{3,}(?:\.\d+)?(?:px|pt|em|rem|%)?")
 _SPECK = re.compile(r"(?:[01]?\.\d+|1)(?:px|pt)")
 

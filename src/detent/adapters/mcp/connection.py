@@ -29,6 +29,7 @@ from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import TypeAdapter, ValidationError
 
+from detent.adapters.http_body import limiting_hooks
 from detent.adapters.mcp.answers import Listed, listed
 from detent.adapters.mcp.faults import CallFault
 from detent.kernel import log
@@ -39,6 +40,8 @@ FAREWELL = 2.0
 """Seconds a server gets to take note over HTTP that its session is over."""
 MOST_PAGES = 100
 """Pages of a tool list that are read."""
+LARGEST_MESSAGE = 8 * 1024 * 1024
+"""Bytes of one message over HTTP; what an answer may hold in the end is less."""
 LAST_WORDS = 400
 """Characters of a child's standard error told when it does not start."""
 
@@ -337,7 +340,12 @@ class Connection:
         # A call's own timeout comes first; a stream may be silent for as long as a tool takes.
         timeout = httpx2.Timeout(self.target.patience, read=max(300.0, self.target.patience + 60))
         async with (
-            _HttpClient(self._in_trouble, headers=dict(self.target.headers), timeout=timeout) as client,
+            _HttpClient(
+                self._in_trouble,
+                headers=dict(self.target.headers),
+                timeout=timeout,
+                event_hooks=limiting_hooks(httpx2, LARGEST_MESSAGE, each_event=True),
+            ) as client,
             streamable_http_client(self.target.url, http_client=client) as streams,
         ):
             yield streams

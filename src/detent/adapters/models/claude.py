@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from detent.adapters.http_body import limiting_hooks
 from detent.adapters.models import wire
 from detent.adapters.models.executor import ModelStepExecutor
 from detent.adapters.models.prices import PriceTable
@@ -21,6 +22,8 @@ MODEL_ID = "claude-sonnet-5-5"
 
 API_KEY_ENV = "ANTHROPIC_API_KEY"
 
+LARGEST_ANSWER = 64 * 1024 * 1024
+"""Bytes of an answer: the longest there is, token by token, has about half of them."""
 CONNECT_TIMEOUT = 10.0
 """Seconds to wait for a connection. How long an answer may take is for whoever asks to say."""
 
@@ -29,6 +32,7 @@ OPTIONS: Mapping[str, type | tuple[type, ...]] = {
     "api_key_env": str,
     "base_url": str,
     "timeout": (int, float),
+    "max_answer_bytes": int,
 }
 
 
@@ -50,6 +54,7 @@ def claude(
     api_key_env: str = API_KEY_ENV,
     base_url: str | None = None,
     timeout: float = CONNECT_TIMEOUT,
+    max_answer_bytes: int = LARGEST_ANSWER,
     prices: PriceTable | None = None,
 ) -> PydanticAIModel:
     """A Claude model. Nothing is imported before it is asked, and the key is read then."""
@@ -57,6 +62,8 @@ def claude(
         raise ConfigurationError(f"Provider of kind 'claude': {wrong}.")
     if timeout <= 0:
         raise ConfigurationError("Provider of kind 'claude': timeout must be more than 0 seconds.")
+    if max_answer_bytes <= 0:
+        raise ConfigurationError("Provider of kind 'claude': max_answer_bytes must be more than 0.")
 
     def make(name: str) -> Made:
         key = os.environ.get(api_key_env)
@@ -67,10 +74,12 @@ def claude(
         from pydantic_ai.models.anthropic import AnthropicModel
         from pydantic_ai.providers.anthropic import AnthropicProvider
 
-        # Neither a limit on the answer nor a second try: whoever asks sees to both.
+        # Neither a time limit on the answer nor a second try: whoever asks sees to both.
+        trust_env = base_url is None or not wire.on_this_machine(base_url)
         http = httpx2.AsyncClient(
             timeout=httpx2.Timeout(None, connect=timeout),
-            trust_env=base_url is None or not wire.on_this_machine(base_url),
+            trust_env=trust_env,
+            event_hooks=limiting_hooks(httpx2, max_answer_bytes),
         )
         client = AsyncAnthropic(api_key=key, base_url=base_url, http_client=http, max_retries=0)
         served = AnthropicModel(

@@ -6,6 +6,7 @@ asked of it again.
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import os
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, pieces, whole
 from detent.adapters.models import wire
 from detent.adapters.models.model import Message, ModelAnswer, ModelRequest, OnText, ToolCall
 from detent.adapters.models.prices import PriceTable
@@ -33,7 +35,17 @@ if TYPE_CHECKING:
 Finish = Literal["stop", "length", "tool", "filter", "other"]
 
 CONNECT_TIMEOUT = 10.0
-"""Seconds to wait for a connection. How long an answer may take is for whoever asks to say."""
+"""Seconds to wait for a connection."""
+ANSWER_TIMEOUT = 600.0
+"""Seconds from asking to the end of the answer, however it drips; a step's `timeout` is usually shorter."""
+SMALLEST_LIMIT = 4 * 1024 * 1024
+BYTES_PER_TOKEN = 1024
+"""Bytes that an answer may have: this many for each token asked for, and never less than the smallest limit.
+
+A streamed token comes in an event of its own, of a few hundred bytes.
+"""
+LARGEST_REFUSAL = 256 * 1024
+"""Bytes read of an answer that is a refusal."""
 
 
 class Preset(NamedTuple):
@@ -61,6 +73,8 @@ OPTIONS: Mapping[str, type | tuple[type, ...]] = {
     "api_key_env": str,
     "native_tools": bool,
     "timeout": (int, float),
+    "answer_timeout": (int, float),
+    "max_answer_bytes": int,
 }
 
 
@@ -84,6 +98,9 @@ def connect(
         raise ConfigurationError(f"Provider of kind '{kind}': {wrong}.")
     if (timeout := said.get("timeout", CONNECT_TIMEOUT)) <= 0:
         raise ConfigurationError(f"Provider of kind '{kind}': timeout must be more than 0 seconds.")
+    for name in ("answer_timeout", "max_answer_bytes"):
+        if said.get(name, 1) <= 0:
+            raise ConfigurationError(f"Provider of kind '{kind}': {name} must be more than 0.")
     return OpenAIModel(
         base_url,
         kind=kind,
@@ -91,6 +108,8 @@ def connect(
         api_key_env=said.get("api_key_env", preset.api_key_env),
         native_tools=said.get("native_tools", False),
         connect_timeout=timeout,
+        answer_timeout=said.get("answer_timeout", ANSWER_TIMEOUT),
+        max_answer_bytes=said.get("max_answer_bytes"),
         prices=prices,
     )
 
@@ -130,6 +149,8 @@ class OpenAIModel:
         api_key_env: str | None = None,
         native_tools: bool = False,
         connect_timeout: float = CONNECT_TIMEOUT,
+        answer_timeout: float = ANSWER_TIMEOUT,
+        max_answer_bytes: int | None = None,
         prices: PriceTable | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -140,6 +161,8 @@ class OpenAIModel:
         self._preset = PRESETS[kind]
         self._api_key_env = api_key_env
         self._connect_timeout = connect_timeout
+        self._answer_timeout = answer_timeout
+        self._max_answer_bytes = max_answer_bytes
         self._prices = prices or PriceTable()
         self._clock = clock
         self._client: httpx.AsyncClient | None = None
@@ -206,20 +229,35 @@ class OpenAIModel:
             import httpx
         except ImportError as error:
             raise ExecutorError("httpx is not installed: pip install 'detent[models]'.") from error
-        headers = {"content-type": "application/json"}
+        headers = {"content-type": "application/json", **IDENTITY}
         if key := self._key():
             headers["authorization"] = f"Bearer {key}"
         url, content = f"{self.base_url}/chat/completions", encode(to_plain(body)).encode()
+        most = self._max_answer_bytes or max(SMALLEST_LIMIT, BYTES_PER_TOKEN * request.max_tokens)
         try:
-            async with client.stream("POST", url, content=content, headers=headers) as response:
+            async with (
+                asyncio.timeout(self._answer_timeout),
+                client.stream("POST", url, content=content, headers=headers) as response,
+            ):
                 if response.status_code != 200:
                     raise self._refusal(
-                        response.status_code, await response.aread(), response.headers, request
+                        response.status_code, await _refused_with(response), response.headers, request
                     )
                 streamed = response.headers.get("content-type", "").startswith("text/event-stream")
                 if on_text is None or not streamed:
-                    return self._whole(await response.aread(), request, names)
-                return await self._followed(response.aiter_bytes(), request, names, on_text)
+                    return self._whole(await whole(response, most), request, names)
+                return await self._followed(pieces(response, most), request, names, on_text)
+        except TimeoutError:
+            raise ExecutorError(
+                f"{self._who} did not finish its answer within {self._answer_timeout:g} seconds.",
+                transient=True,
+            ) from None
+        except BodyTooLarge as error:
+            raise ExecutorError(
+                f"{self._who} sent {error}, which is no answer of {request.max_tokens} tokens."
+            ) from None
+        except BodyEncoded:
+            raise ExecutorError(f"{self._who} sent an answer that cannot be decoded.") from None
         except httpx.UnsupportedProtocol:
             raise ExecutorError(
                 f"{self._who} cannot be reached: {wire.wrong_address(self.base_url)}."
@@ -228,8 +266,6 @@ class OpenAIModel:
             raise ExecutorError(
                 f"{self._who} could not be reached, or broke off ({type(error).__name__}).", transient=True
             ) from error
-        except httpx.DecodingError as error:
-            raise ExecutorError(f"{self._who} sent an answer that cannot be decoded.") from error
 
     def _body(
         self,
@@ -448,11 +484,23 @@ class _Heard:
         call.arguments.append(arguments if isinstance(arguments, str) else json.dumps(arguments))
 
 
+async def _refused_with(response: httpx.Response) -> bytes:
+    """The body of a refusal, or nothing where it is too long or packed to be words for people."""
+    try:
+        return await whole(response, LARGEST_REFUSAL)
+    except (BodyTooLarge, BodyEncoded):
+        return b""
+
+
 async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """The data of server-sent events. Only line feeds end a line: others may stand in JSON as they are."""
-    rest, data = b"", list[bytes]()
+    rest, data = bytearray(), list[bytes]()
     async for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
+        rest += piece
+        if b"\n" not in piece:
+            continue
+        *lines, last = bytes(rest).split(b"\n")
+        rest = bytearray(last)
         for line in lines:
             line = line.removesuffix(b"\r")
             if line.startswith(b"data:"):
@@ -461,7 +509,7 @@ async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
                 yield b"\n".join(data)
                 data = []
     if rest.startswith(b"data:"):
-        data.append(rest[5:])
+        data.append(bytes(rest[5:]))
     if data and data[-1].strip() == b"[DONE]":  # a last event lacking its blank line; another one is cut off
         yield data[-1]
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from detent.adapters.http_body import too_large
 from detent.adapters.models import wire
 from detent.adapters.models.model import Message, ModelAnswer, ModelRequest, OnText, ToolCall
 from detent.adapters.models.prices import PriceTable
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.settings import ModelSettings
 
+LONGEST_ANSWER = 16 * 1024 * 1024
+"""Characters of an answer that is followed while it is written."""
 ANSWER_TOOL = "give_answer"
 """Name of the tool through which a model answers that can be held to a form in no other way."""
 
@@ -214,6 +217,8 @@ class PydanticAIModel:
         from pydantic_ai import exceptions as of
 
         who = _who(model_id)
+        if (limit := too_large(error)) is not None:
+            return ExecutorError(f"{who} sent {limit}, which is no answer.")
         if isinstance(error, of.ModelHTTPError):
             message, code = wire.told(error.body)
             empty = "billing" if isinstance(error, of.ModelQuotaExceededError) else code
@@ -359,6 +364,7 @@ async def _streamed(
     from pydantic_ai.direct import model_request_stream
 
     answering: set[int] = set()
+    left = LONGEST_ANSWER
     async with model_request_stream(
         served, messages, model_settings=settings, model_request_parameters=parameters, instrument=False
     ) as stream:
@@ -381,6 +387,9 @@ async def _streamed(
                 elif isinstance(event.delta, of.ToolCallPartDelta) and event.index in answering:
                     text = event.delta.args_delta
             if text and isinstance(text, str):
+                left -= len(text)
+                if left < 0:
+                    raise ExecutorError(f"The model wrote more than {LONGEST_ANSWER:,} characters.")
                 await on_text(text, kind)
         return stream.get()
 

@@ -27,8 +27,23 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Lookup = Callable[[str, int], Awaitable[list[str]]]
 """From a host and a port to its addresses."""
 
-_SERVED_INSIDE = frozenset({ipaddress.ip_address("168.63.129.16")})
-"""Public by number, but answered by the cloud a machine stands in."""
+_SPECIAL: tuple[Network, ...] = tuple(
+    ipaddress.ip_network(one)
+    for one in (
+        # IANA's special-purpose registries, as far as an address in them is not reached over the internet.
+        # Written out, as what Python takes for public differs between its versions.
+        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+        "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
+        "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+        "2001::/23", "2001:db8::/32", "3fff::/20",
+        # Public by number, but answered by the cloud a machine stands in.
+        "168.63.129.16/32",
+    )
+)  # fmt: skip
+_UNICAST = ipaddress.ip_network("2000::/3")
+"""The only IPv6 addresses given out to the public."""
+_ISATAP = (0x00005EFE, 0x02005EFE)
+"""What stands before an IPv4 address in the IPv6 address of a tunnel within a site."""
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
 """IPv6 addresses whose end is the IPv4 address that is reached."""
 
@@ -93,7 +108,7 @@ class Reach:
 def is_private(address: Address) -> bool:
     """Whether an address is one of this machine, its network or the cloud it stands in, or of nobody."""
     return any(
-        not one.is_global or one.is_multicast or one.is_reserved or one in _SERVED_INSIDE
+        any(one in network for network in _SPECIAL) or (one.version == 6 and one not in _UNICAST)
         for one in _meant(address)
     )
 
@@ -119,6 +134,8 @@ def _meant(address: Address) -> list[Address]:
     if address in _TRANSLATED:
         return [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
     inside = [address.sixtofour, *(address.teredo or ())]
+    if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
+        inside.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
     return [address, *(one for one in inside if one is not None)]
 
 

@@ -38,7 +38,7 @@ _SETTINGS = (
 )  # fmt: skip
 
 _SHA = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
-_ADDRESS = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s'\"]*@")
+_ADDRESS = re.compile(r"((?<![a-zA-Z0-9+.-])[a-zA-Z][a-zA-Z0-9+.-]*+://)[^/\s'\"]*@")
 
 
 class Git:

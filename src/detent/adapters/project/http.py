@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
+from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, pieces
 from detent.adapters.project.addresses import Reach, is_here, pinned
 from detent.adapters.project.ground import Project, open_new, told
 from detent.engine.step import Transient
@@ -73,7 +74,7 @@ class Web:
             raise ToolError(
                 "invalid", f"'{host}' cannot be asked like this: a bad address or header."
             ) from None
-        except httpx.DecodingError:
+        except BodyEncoded:
             raise ToolError("bad_answer", f"'{host}' gave an answer that cannot be unpacked.") from None
         except httpx.TransportError:
             raise Transient(f"'{host}' broke off the connection.") from None
@@ -99,7 +100,7 @@ class Web:
             way = None if addresses is None else pinned(addresses)
             async with (
                 httpx.AsyncClient(timeout=timeout, follow_redirects=False, transport=way) as client,
-                client.stream("GET", url, headers=headers) as answer,
+                client.stream("GET", url, headers={**IDENTITY, **headers}) as answer,
             ):
                 to = answer.headers.get("location")
                 if answer.status_code in (301, 302, 303, 307, 308) and to:
@@ -111,10 +112,11 @@ class Web:
                         headers = {name: one for name, one in headers.items() if name.lower() in _ANYWHERE}
                     url = following
                     continue
-                async for piece in answer.aiter_bytes():
-                    sink.take(piece)
-                    if sink.size > most:
-                        raise ToolError("too_large", f"'{_host(url)}' gives more than {most:,} bytes.")
+                try:
+                    async for piece in pieces(answer, most):
+                        sink.take(piece)
+                except BodyTooLarge:
+                    raise ToolError("too_large", f"'{_host(url)}' gives more than {most:,} bytes.") from None
                 found = {
                     name.lower(): value
                     for name, value in answer.headers.items()
@@ -240,9 +242,14 @@ async def post(url: str, body: Mapping[str, Any], headers: Mapping[str, str], ti
     host, httpx = _host(url), _httpx()
     local = is_here(host)
     try:
-        async with httpx.AsyncClient(timeout=timeout, follow_redirects=False, trust_env=not local) as client:
-            answer = await client.post(url, json=dict(body), headers=dict(headers))
-            return int(answer.status_code)
+        async with (
+            asyncio.timeout(timeout),
+            httpx.AsyncClient(timeout=timeout, follow_redirects=False, trust_env=not local) as client,
+            client.stream("POST", url, json=dict(body), headers=dict(headers)) as answer,
+        ):
+            return int(answer.status_code)  # what else it says is not read
+    except TimeoutError:
+        raise ConnectionError(f"'{host}' did not answer within {timeout:g} seconds.") from None
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError):
         raise ToolError("unreachable", f"'{host}' cannot be reached.", transient=True) from None
     except httpx.HTTPError as error:

@@ -29,7 +29,7 @@ SHORTEST_BODY, LONGEST_BODY = 40, 4000
 FEWEST_DIGITS = 7
 """Digits of the shortest telephone number."""
 _TICKET_ID = re.compile(r"\bTKT[-\u2010-\u2015]?\d+\b", re.IGNORECASE)
-_ADDRESS = re.compile(r"[^\s<>()\[\]\",;:]+@[^\s<>()\[\]\",;:]+")
+_ADDRESS = re.compile(r"(?<![^\s<>()\[\]\",;:])@*+[^\s<>()\[\]\",;:@]++@[^\s<>()\[\]\",;:]++")
 _URL = re.compile(
     r"""(?ix)
       \b [a-z][a-z0-9+.-]{1,20}://\S+
@@ -43,7 +43,7 @@ _URL = re.compile(
 _PHONE = re.compile(r"(?<![\w.-])\(?\+?\(?\d(?:[ \t\u00a0()./\u2010-\u2015-]{0,3}\d){6,}(?![\w-])")
 _DATE = re.compile(r"(?<!\d)(?:\d{4}-\d{2}-\d{2}|\d{1,2}[./]\d{1,2}[./]\d{4})(?!\d)")
 _PROTOCOL = re.compile(
-    r"^[\s>|*_`]*(?:NEXT_STEP|SERIAL|REASON|DESCRIPTION|BODY)[*_`]*\s*:|NEXT_STEP\s*:",
+    r"^(?:[^\S\n]|[>|*_`])*+(?:NEXT_STEP|SERIAL|REASON|DESCRIPTION|BODY)[*_`]*\s*:|NEXT_STEP\s*:",
     re.IGNORECASE | re.MULTILINE,
 )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from detent.flows.playbook import forms
 from detent.flows.playbook.instruction import Candidates, FormField, WorkedExample
 from detent.kernel.errors import nearest
+from detent.kernel.patterns import InvalidPattern, compiled
 
 if TYPE_CHECKING:
     from detent.flows.playbook.reading import _Reader
@@ -114,8 +115,8 @@ def _candidates(reader: _Reader, name: str, said: Mapping[str, Any], way: Sequen
         reader.wrong(BAD_FORM, here, message)
         return None
     try:
-        expression = re.compile(pattern)
-    except re.error as error:
+        expression = compiled(pattern)
+    except InvalidPattern as error:
         reader.wrong(BAD_FORM, (*here, "pattern"), f"this is no regular expression: {error}.")
         return None
     if expression.fullmatch(""):

@@ -7,13 +7,13 @@ can add none, so what it states about a text always stands in the text. Nothing 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from detent.engine import schemas
 from detent.flows.playbook.instruction import FormField
 from detent.kernel.guards import dig
+from detent.kernel.patterns import PatternBudget
 from detent.kernel.plain import to_plain
 
 MOST_CANDIDATES = 20
@@ -45,10 +45,14 @@ def candidates_of(found: Iterable[Any]) -> list[dict[str, str]]:
 
 
 def by_pattern(pattern: str, value: Any) -> list[Candidate]:
-    """What a regular expression finds in a value of the data, with what stands around it."""
+    """What a regular expression finds in a value of the data, with what stands around it.
+
+    Raises:
+        PatternTimeout: the pattern takes too long over this text.
+    """
     text = value if isinstance(value, str) else json.dumps(to_plain(value), ensure_ascii=False)
     found: list[Candidate] = []
-    for match in re.finditer(pattern, text):
+    for match in PatternBudget().find(pattern, text):
         around = text[max(0, match.start() - NEAR) : match.end() + NEAR]
         found.append(Candidate(match.group(), " ".join(around.split())))
     return found

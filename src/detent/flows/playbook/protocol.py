@@ -102,7 +102,7 @@ def read_reply(
 def _blocks(text: str, keys: Collection[str]) -> tuple[dict[str, list[str]], list[str]]:
     """What stands after each key; and the lines that count and belong to no text of the agent's."""
     names = "|".join(re.escape(key) for key in sorted(keys, key=len, reverse=True))
-    output = re.compile(rf"\s*{_EMPHASIS}\s*({names}){_EMPHASIS}\s*:{_EMPHASIS}(.*)", re.IGNORECASE)
+    output = re.compile(rf"\s*+(?:[*_`]++\s*+)?({names}){_EMPHASIS}\s*:{_EMPHASIS}(.*)", re.IGNORECASE)
     found: dict[str, list[str]] = {}
     loose: list[str] = []
     here: str | None = None

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from detent.engine.yaml_loader import safe_loader
 from detent.flows.playbook.form_reading import read_examples, read_form
 from detent.flows.playbook.instruction import (
     ENDS,
@@ -143,13 +144,13 @@ def _read_yaml(text: str, offset: int) -> Document:
     import yaml
 
     try:
-        loader = yaml.SafeLoader(text)
+        loader = safe_loader()(text)
         node = loader.get_single_node()
         lines: dict[str, int] = {}
         raw: dict[str, str] = {}
         value = None
         if node is not None:
-            _walk(node, "", lines, raw, offset, ())
+            _walk(node, "", lines, raw, offset)
             value = to_plain(loader.construct_document(node))
     except yaml.YAMLError as error:
         line, said = yaml_trouble(error, text)
@@ -161,19 +162,13 @@ def _read_yaml(text: str, offset: int) -> Document:
     return Document(value, lines, raw)
 
 
-def _walk(
-    node: Any, place: str, lines: dict[str, int], raw: dict[str, str], offset: int, above: tuple[int, ...]
-) -> None:
+def _walk(node: Any, place: str, lines: dict[str, int], raw: dict[str, str], offset: int) -> None:
     """Note the line of every key and item, and every scalar as written."""
-    line = node.start_mark.line + 1 + offset
-    if id(node) in above:
-        raise NotYaml(line, "a value contains itself")
-    above = (*above, id(node))
     if node.id == "sequence":
         for index, item in enumerate(node.value):
             here = f"{place}.{index}" if place else str(index)
             lines[here] = item.start_mark.line + 1 + offset
-            _walk(item, here, lines, raw, offset, above)
+            _walk(item, here, lines, raw, offset)
     elif node.id == "mapping":
         seen: set[str] = set()
         for key, value in node.value:
@@ -190,7 +185,7 @@ def _walk(
             seen.add(name)
             here = f"{place}.{name}" if place else name
             lines[here] = at
-            _walk(value, here, lines, raw, offset, above)
+            _walk(value, here, lines, raw, offset)
     else:
         raw[place] = str(node.value)
 

@@ -117,7 +117,7 @@ _NEVER = re.compile(
     | tkt[-_./]?\d+
     # files, names of machines
     | .+\.(?:jpe?g|png|gif|heic|pdf|docx?|xlsx?|txt|zip|mp4|mov|csv|log|eml|html?)
-    | .*[a-z].*\.(?:com|net|org|info|biz|eu|pl|de|uk|example)
+    | [^a-z]*+[a-z].*\.(?:com|net|org|info|biz|eu|pl|de|uk|example)
     """
 )
 _PHONE = re.compile(r"\d{3}-\d{3}-\d{3,4}|\d{2,3}-\d{3}-\d\d-\d\d|\d{3}-\d{4}|\d{3}\.\d{3}\.\d{3,4}")

@@ -40,6 +40,7 @@ from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.journals import read as entries_of
 from detent.engine.ports import Store
+from detent.engine.yaml_loader import safe_load
 from detent.evals.case import LEGACY, STEP, EvalTestCase
 from detent.evals.playing import (
     Contracts,
@@ -513,7 +514,7 @@ def read_registry(path: Path) -> list[Device]:
     import yaml
 
     try:
-        said = yaml.safe_load(path.read_text(encoding="utf-8"))
+        said = safe_load(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as error:
         raise ConfigurationError(f"{path} cannot be read: {type(error).__name__}.") from error
     if not isinstance(said, list):

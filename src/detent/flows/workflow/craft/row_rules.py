@@ -14,7 +14,7 @@ from detent.kernel.errors import nearest
 from detent.kernel.plain import canonical
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]{1,3})?")
 
 RULES = ("required", "type", "min", "max", "pattern", "enum", "unique")
 

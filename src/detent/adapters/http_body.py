@@ -1,0 +1,147 @@
+"""Bodies of HTTP answers, read within a limit on bytes.
+
+Whoever answers decides how much to send: a stream that never ends, a length nobody has memory for, a few
+kilobytes that unpack to gigabytes. Bodies are counted while they are read, and unpacked in small pieces.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+PIECE = 64 * 1024
+"""Bytes unpacked at a time."""
+IDENTITY = {"accept-encoding": "identity"}
+"""Header that asks for a body as it is: nothing sent to us is worth packing."""
+_GZIP = ("gzip", "x-gzip")
+
+
+class BodyTooLarge(Exception):
+    """An answer has more bytes than it may have."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        super().__init__(f"more than {most:,} bytes")
+
+
+class BodyEncoded(Exception):
+    """An answer is packed in a way that cannot be unpacked."""
+
+
+async def pieces(response: Any, most: int) -> AsyncIterator[bytes]:
+    """The body of a streamed httpx response, unpacked, `most` bytes of it at the most.
+
+    Raises:
+        BodyTooLarge: there is more; what came until then was yielded.
+        BodyEncoded: it is packed in an unknown way, or damaged.
+    """
+    if _longer(response.headers, most):
+        raise BodyTooLarge(most)
+    unpack = _unpacker(response.headers.get("content-encoding", ""))
+    size = 0
+    async for raw in response.aiter_raw():
+        for piece in unpack(raw):
+            size += len(piece)
+            if size > most:
+                raise BodyTooLarge(most)
+            yield piece
+
+
+async def whole(response: Any, most: int) -> bytes:
+    """The body of a streamed httpx response, unpacked; see `pieces` for what it raises."""
+    body = bytearray()
+    async for piece in pieces(response, most):
+        body += piece
+    return bytes(body)
+
+
+def _unpacker(said: str) -> Any:
+    parts = [part.strip().lower() for part in said.split(",")]
+    encodings = [part for part in parts if part not in ("", "identity")]
+    if not encodings:
+        return lambda raw: (raw,)
+    if len(encodings) > 1 or encodings[0] not in (*_GZIP, "deflate"):
+        raise BodyEncoded(said[:60])
+    return _Inflate(gzip=encodings[0] in _GZIP)
+
+
+class _Inflate:
+    """Unpacks gzip and deflate piece by piece, so that a small bomb stays small."""
+
+    def __init__(self, *, gzip: bool) -> None:
+        self._gzip = gzip
+        self._inner = zlib.decompressobj(47 if gzip else zlib.MAX_WBITS)
+        self._first = True
+
+    def __call__(self, raw: bytes) -> Any:
+        while raw:
+            try:
+                piece = self._inner.decompress(raw, PIECE)
+            except zlib.error as error:
+                if not (self._first and not self._gzip):
+                    raise BodyEncoded("deflate") from error
+                self._inner = zlib.decompressobj(-zlib.MAX_WBITS)  # some send it without its envelope
+                self._first = False
+                continue
+            self._first = False
+            yield piece
+            if self._inner.eof:
+                return
+            raw = self._inner.unconsumed_tail
+
+
+def limiting_hooks(httpx: Any, most: int, *, each_event: bool = False) -> dict[str, list[Any]]:
+    """Event hooks for a client of `httpx` or `httpx2` that a library uses: no answer exceeds `most` bytes.
+
+    With `each_event`, every event of a stream may be that long: the stream itself may last for days. Answers
+    are asked for as they are; one that comes packed is refused.
+    """
+
+    async def ask_plainly(request: Any) -> None:
+        request.headers.update(IDENTITY)
+
+    async def limit(response: Any) -> None:
+        said = response.headers
+        if said.get("content-encoding", "").strip().lower() not in ("identity", ""):
+            raise httpx.DecodingError("It is packed, which was not asked for.", request=response.request)
+        if _longer(said, most):
+            raise httpx.ReadError("", request=response.request) from BodyTooLarge(most)
+        events = each_event and said.get("content-type", "").startswith("text/event-stream")
+        response.stream = Counted(response.stream, events)
+
+    class Counted(httpx.AsyncByteStream):  # type: ignore[misc]
+        def __init__(self, inner: Any, events: bool) -> None:
+            self._inner = inner
+            self._events = events
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for piece in self._inner:
+                size += len(piece)
+                if size > most:
+                    raise httpx.ReadError("") from BodyTooLarge(most)
+                if self._events and (b"\n\n" in piece or b"\n\r\n" in piece):
+                    size = 0
+                yield piece
+
+        async def aclose(self) -> None:
+            await self._inner.aclose()
+
+    return {"request": [ask_plainly], "response": [limit]}
+
+
+def too_large(error: BaseException) -> BodyTooLarge | None:
+    """The limit that an error of a library is about, if it is about one."""
+    seen: BaseException | None = error
+    while seen is not None and not isinstance(seen, BodyTooLarge):
+        seen = seen.__cause__ or seen.__context__
+    return seen
+
+
+def _longer(headers: Any, most: int) -> bool:
+    declared = headers.get("content-length", "")
+    return declared.isdigit() and (len(declared) > 18 or int(declared) > most)

@@ -1,0 +1,259 @@
+"""JSON Schema's keywords with bounded work: patterns under a limit, and no more steps than a value is worth.
+
+Schemas come from projects and tool servers, values from models. A reference to itself, alternatives inside
+alternatives, a pattern that backtracks or a long list of unique items can each keep a checker busy for ever.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from detent.kernel.patterns import PatternBudget
+
+FREE_STEPS = 100_000
+"""Keywords applied to any value, however small."""
+STEPS_EACH = 100
+"""Keywords applied besides for each value inside it."""
+
+
+LONGEST_UNEVALUATED = 5_000
+"""Items of a list under `unevaluatedItems`."""
+
+
+class TooMuchWork(Exception):
+    """Checking a value under its schema took more steps than allowed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "checking it takes too many steps: its schema refers to itself, or has alternatives inside "
+            "alternatives, too often"
+        )
+
+
+class Work:
+    """What checking one value may still cost."""
+
+    __slots__ = ("_left", "_value", "patterns")
+
+    def __init__(self, value: Any) -> None:
+        self.patterns = PatternBudget()
+        self._left = FREE_STEPS
+        self._value: Any = value
+
+    def step(self) -> None:
+        """Count one keyword."""
+        self._left -= 1
+        if self._left < 0:
+            if self._value is None:
+                raise TooMuchWork
+            # Few values ever come here, so that only those are measured.
+            self._left = STEPS_EACH * _size(self._value)
+            self._value = None
+
+
+_work: ContextVar[Work] = ContextVar("work")
+
+
+def errors_of(validator: Any, value: Any) -> list[Any]:
+    """jsonschema's errors of a plain value under a validator of a `bounded` class.
+
+    Raises:
+        PatternTimeout: a pattern took too long.
+        InvalidPattern: a pattern is no regular expression.
+        TooMuchWork: too many steps, or too deep.
+    """
+    token = _work.set(Work(value))
+    try:
+        return list(validator.iter_errors(value))
+    except RecursionError:
+        raise TooMuchWork from None
+    finally:
+        _work.reset(token)
+
+
+@lru_cache(maxsize=16)
+def bounded(kind: Any) -> Any:
+    """A jsonschema validator class with these keywords in place of its own."""
+    from jsonschema import validators
+
+    ours: dict[str, Callable[..., Any]] = {
+        "additionalProperties": _additional_properties,
+        "multipleOf": _multiple_of,
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+        "unevaluatedProperties": _unevaluated_properties,
+        "uniqueItems": _unique_items,
+    }
+    if "unevaluatedItems" in kind.VALIDATORS:
+        ours["unevaluatedItems"] = _short(kind.VALIDATORS["unevaluatedItems"])
+    keywords = {word: _counted(ours.get(word, rule)) for word, rule in kind.VALIDATORS.items()}
+    return validators.extend(kind, keywords)  # type: ignore[no-untyped-call]
+
+
+@lru_cache(maxsize=1)
+def format_checker() -> Any:
+    """What a schema is checked with: a pattern in it has to be one that can be matched."""
+    from jsonschema import FormatChecker
+
+    from detent.kernel.patterns import InvalidPattern, compiled
+
+    checker = FormatChecker(formats=())
+
+    @checker.checks("regex", raises=InvalidPattern)
+    def is_pattern(said: Any) -> bool:
+        return not isinstance(said, str) or compiled(said) is not None
+
+    return checker
+
+
+def _counted(rule: Callable[..., Any]) -> Callable[..., Any]:
+    def counted(validator: Any, said: Any, value: Any, schema: Any) -> Any:
+        _work.get().step()
+        return rule(validator, said, value, schema)
+
+    return counted
+
+
+def _short(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A keyword whose work grows with the square of a list, kept to lists for which that is little."""
+
+    def short(validator: Any, said: Any, value: Any, schema: Any) -> Any:
+        if isinstance(value, list) and len(value) > LONGEST_UNEVALUATED:
+            raise TooMuchWork
+        return rule(validator, said, value, schema)
+
+    return short
+
+
+def _size(value: Any) -> int:
+    """Values inside a value, itself included."""
+    size, todo = 0, [value]
+    while todo:
+        inner = todo.pop()
+        size += 1
+        if isinstance(inner, dict):
+            todo.extend(inner.values())
+        elif isinstance(inner, list):
+            todo.extend(inner)
+    return size
+
+
+def _error(message: str) -> Any:
+    from jsonschema import ValidationError
+
+    return ValidationError(message)
+
+
+def _fits(pattern: str, text: str) -> bool:
+    return _work.get().patterns.fits(pattern, text)
+
+
+def _pattern(validator: Any, pattern: str, value: Any, schema: Any) -> Iterator[Any]:
+    if validator.is_type(value, "string") and not _fits(pattern, value):
+        yield _error("does not match its pattern")
+
+
+def _pattern_properties(validator: Any, said: Any, value: Any, schema: Any) -> Iterator[Any]:
+    if not validator.is_type(value, "object"):
+        return
+    for pattern, inner in said.items():
+        for key, item in value.items():
+            if _fits(pattern, key):
+                yield from validator.descend(item, inner, path=key, schema_path=pattern)
+
+
+def _additional_properties(validator: Any, said: Any, value: Any, schema: Any) -> Iterator[Any]:
+    if not validator.is_type(value, "object"):
+        return
+    named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    extras = [key for key in value if key not in named and not any(_fits(one, key) for one in patterns)]
+    if validator.is_type(said, "object"):
+        for key in extras:
+            yield from validator.descend(value[key], said, path=key)
+    elif not said and extras:
+        yield _error("has additional properties")
+
+
+def _unevaluated_properties(validator: Any, said: Any, value: Any, schema: Any) -> Iterator[Any]:
+    if not validator.is_type(value, "object"):
+        return
+    evaluated = _evaluated(validator, value, {**schema, "unevaluatedProperties": None})
+    if any(
+        next(validator.descend(item, said, path=key, schema_path=key), None) is not None
+        for key, item in value.items()
+        if key not in evaluated
+    ):
+        yield _error("has unevaluated properties")
+
+
+def _evaluated(validator: Any, value: Mapping[str, Any], schema: Any) -> set[str]:
+    """The keys that a schema, and those it is put together from, have a say about."""
+    _work.get().step()
+    if not isinstance(schema, Mapping):
+        return set()
+    keys = {key for key in schema.get("properties", ()) if key in value}
+    keys |= {key for pattern in schema.get("patternProperties", ()) for key in value if _fits(pattern, key)}
+    if any(schema.get(word) is not None for word in ("additionalProperties", "unevaluatedProperties")):
+        return set(value)  # what they refuse is told by themselves
+    for word in ("$ref", "$dynamicRef"):
+        if isinstance(reference := schema.get(word), str):
+            found = validator._resolver.lookup(reference)
+            keys |= _evaluated(_there(validator, found), value, found.contents)
+    if "$recursiveRef" in schema:
+        from referencing.jsonschema import lookup_recursive_ref
+
+        found = lookup_recursive_ref(validator._resolver)
+        keys |= _evaluated(_there(validator, found), value, found.contents)
+
+    def holds(inner: Any) -> bool:
+        return next(validator.descend(value, inner), None) is None
+
+    parts = [one for word in ("allOf", "anyOf", "oneOf") for one in schema.get(word, ()) if holds(one)]
+    parts += [one for key, one in schema.get("dependentSchemas", {}).items() if key in value]
+    if "if" in schema:
+        if holds(schema["if"]):
+            parts += [schema["if"], schema.get("then")]
+        else:
+            parts.append(schema.get("else"))
+    for part in parts:
+        keys |= _evaluated(validator, value, part)
+    return keys
+
+
+def _there(validator: Any, found: Any) -> Any:
+    return validator.evolve(schema=found.contents, _resolver=found.resolver)
+
+
+def _multiple_of(validator: Any, step: Any, value: Any, schema: Any) -> Iterator[Any]:
+    if not validator.is_type(value, "number"):
+        return
+    if isinstance(value, int) and isinstance(step, int):
+        rest: Any = value % step
+    else:
+        try:
+            rest = value / step % 1
+        except OverflowError:  # an integer larger than any float
+            rest = math.nan
+        if math.isnan(rest):
+            rest = Fraction(value) % Fraction(step)
+    if rest:
+        yield _error("is not a multiple")
+
+
+def _unique_items(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
+    if wanted and validator.is_type(value, "array") and len({_identity(one) for one in value}) < len(value):
+        yield _error("has items twice")
+
+
+def _identity(value: Any) -> Any:
+    """Equal for values that are equal in JSON, where 1 is 1.0 and is not true."""
+    if isinstance(value, dict):
+        return "object", frozenset((key, _identity(item)) for key, item in value.items())
+    if isinstance(value, list):
+        return "array", tuple(_identity(item) for item in value)
+    return type(value) is bool, value

@@ -212,9 +212,10 @@ def test_mail_goes_where_the_settings_say(project):
     assert out.sink.describe() == f"folder {project / 'post'}"
     smtp = "{host: mail.library.example, port: 587, tls: starttls}"
     said = f"mail: {{sink: smtp, from: desk@library.example, smtp: {smtp}}}"
-    sink = mail_out(
-        settings_of(project, said), environ={"MAIL_SMTP_USER": "u", "MAIL_SMTP_PASSWORD": "p"}
-    ).sink
+    environ = {"MAIL_SMTP_USER": "u", "MAIL_SMTP_PASSWORD": "p"}
+    with pytest.raises(ConfigurationError, match="MAIL_SMTP_USER would be sent to mail.library.example"):
+        mail_out(settings_of(project, said), environ=environ)
+    sink = mail_out(settings_of(project, said), environ={**environ, "DETENT_TRUST": "all"}).sink
     assert sink.describe() == "SMTP server mail.library.example:587"
     assert (sink.server.user, sink.server.tls) == ("u", "starttls")
 

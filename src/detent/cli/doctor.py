@@ -47,7 +47,7 @@ def doctor(
     report: dict[str, Any] = {"installed": _installed(), "extras": _extras(), "problems": []}
     code = 0
     try:
-        workspace = Workspace(store, config, plugin)
+        workspace = Workspace(store, config, plugin, looks=True)
         report["settings"] = str(workspace.settings.file) if workspace.settings.file else None
         report["flows"] = {name: found.place for name, found in workspace.catalog.all().items()}
         for name, found in workspace.catalog.all().items():

@@ -28,6 +28,7 @@ from detent.cli import (
     shadow,
     starting,
     steps,
+    trust,
     warranty,
     workflow,
 )
@@ -67,7 +68,7 @@ app = typer.Typer(
 
 GROUPS = (
     starting, driving, flows, steps, playbook, workflow, warranty, runs, reports, autonomy, shadow, answering,
-    evals, models, doctor,
+    evals, models, doctor, trust,
 )  # fmt: skip
 for group in GROUPS:
     group.add(app)

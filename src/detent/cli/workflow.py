@@ -111,7 +111,7 @@ class _Desk:
         from detent.cli.workspace import Workspace
         from detent.runtime.workflows import Workflows
 
-        self.workspace = Workspace(store, config, plugins)
+        self.workspace = Workspace(store, config, plugins, looks=True)
         self.settings = self.workspace.settings
         self.workflows = Workflows(self.settings, self.workspace.catalog)
         self.shelf = self.workflows.shelf
@@ -399,6 +399,7 @@ def new(
     from detent.cli.output import say
     from detent.flows.workflow.starters import starter
     from detent.kernel.errors import ConfigurationError
+    from detent.runtime.trust import trusted_as_made
     from detent.runtime.workflow_settings import project_workflows
 
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,63}", name):
@@ -414,9 +415,10 @@ def new(
         shown = desk.shown(file if own is None else own.file)
         raise ConfigurationError(f"There is a workflow '{name}' already: {shown}. Choose another name.")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with file.open("x", encoding="utf-8") as out:
-            out.write(starter(template.value, name))
+        with trusted_as_made(desk.settings.folder, config):
+            folder.mkdir(parents=True, exist_ok=True)
+            with file.open("x", encoding="utf-8") as out:
+                out.write(starter(template.value, name))
     except OSError as error:
         raise ConfigurationError(f"{desk.shown(file)} cannot be written: {error.strerror}.") from None
     say(f"A workflow is in {desk.shown(file)}. Try:")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from detent.engine.tools import Tool, ToolError, tools_of
 from detent.flows.workflow.problems import Problem, WorkflowFileError
 from detent.flows.workflow.spec import WorkflowSpec
+from detent.runtime.key_hosts import KeyHosts, guarded_fetch
 from detent.runtime.workflow_registry import problems_of, registry_for, shelf_for
 from detent.runtime.workflow_settings import WorkflowSettings
 
@@ -75,6 +76,10 @@ class Workflows:
             root, state, environ=self._environ, blobs=self._blob, webhook=webhook,
             notices=said.notify_folder, protected=self._protected(), allow_private=said.allow_private,
         )  # fmt: skip
+        hosts = KeyHosts(self.settings, self._environ)
+        ours = [
+            guarded_fetch(tool, hosts, self._environ) if tool.name == "http.fetch" else tool for tool in ours
+        ]
         ours.append(
             Tool(
                 "validation.stages",

@@ -110,6 +110,12 @@ def _check_filled(driver: Driver, proposal: Proposed, receipts: dict[str, Any]) 
         raise OutputSchemaValidationError(step.name, "its contract, receipts filled in", wrong)
 
 
+def _by(driver: Driver) -> str:
+    """Who proposed the effects under way."""
+    proposal = driver.run.proposal
+    return proposal.by if proposal is not None else "handler"
+
+
 async def _args(driver: Driver, tool: Tool, said: dict[str, Any]) -> dict[str, Any]:
     """The arguments of an effect; those of a private tool lie beside the journal."""
     if not (tool.private and "$blob" in said):
@@ -159,7 +165,11 @@ async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -
                         return to_plain(await tool.perform(ctx))
                     finally:
                         said.extend(ctx.emitted)
-                first = (EffectCall(driver.run.id, key, number, driver.origin),) if tool.wants_call else ()
+                first = (
+                    (EffectCall(driver.run.id, key, number, driver.origin, _by(driver)),)
+                    if tool.wants_call
+                    else ()
+                )
                 return to_plain(await call(tool.perform, tool.blocking, *first, **args))
 
         await driver.confirm()  # the last thing: another may have taken it over

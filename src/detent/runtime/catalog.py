@@ -212,6 +212,11 @@ class Catalog:
         self._load_plugins()
         return list(self._modules.values())
 
+    @property
+    def loaded(self) -> list[ModuleType]:
+        """Modules loaded so far; nothing is loaded for it."""
+        return list(self._modules.values())
+
     # -- loading --------------------------------------------------------------------------------------------
 
     def add_file(self, path: str) -> dict[str, Found]:

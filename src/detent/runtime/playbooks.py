@@ -26,6 +26,7 @@ from detent.flows.playbook.registry import Load, imported, reachable
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.policy import USUAL, RetryPolicy
 from detent.runtime.key_hosts import KeyHosts
+from detent.runtime.project_files import ProjectFiles
 from detent.runtime.settings import FILES, Settings, SettingsError
 
 HOME = "playbooks"
@@ -118,6 +119,7 @@ class General:
         place = PlaybookFolder.at(folder)
         target = write if write is not None else project
         protected = [place.steps, place.templates, place.root / MANIFEST, *(target / one for one in FILES)]
+        protected += [*home.glob("*.py"), *ProjectFiles(settings).guarded]
         ground = Ground(target, (home, target, project), protected)
         out = mail_out(settings, sink) if sends else MailOut(SENDER, None, _outbox(project / OUTBOX))
         letters = Letters(out.sink, out.sender, app=name, envelope_from=out.envelope_from)

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from detent.runtime.settings import FILES, Settings
+from detent.runtime.settings import FILES, Settings, config_home
 
 FOLDERS = (".detent/workflows", "playbooks", "instructions")
 """Folders of a project whose every file counts."""
@@ -44,6 +44,7 @@ class ProjectFiles:
 
     def __init__(self, settings: Settings, environ: Mapping[str, str] | None = None) -> None:
         self._settings = settings
+        self._environ = environ
         self.root = (settings.file.parent if settings.file is not None else settings.folder).resolve()
         self._here = settings.folder.resolve()
 
@@ -137,8 +138,10 @@ class ProjectFiles:
         cases = settings.base("eval", "test_suite_path") / (suite if isinstance(suite, str) else CASES)
         places = [self._here / name for name in (*FILES, *FOLDERS)]
         places += [self.root / name for name in (*FILES, *FOLDERS)]
-        found = [*places, cases, *self.files.values(), *self.imports.absent]
-        return tuple(dict.fromkeys(_resolved(place) for place in found))
+        home = config_home(self._environ)
+        found = [*places, cases, *self.files.values(), *self.imports.absent, *([home] if home else [])]
+        # The names themselves, too: a link may be replaced.
+        return tuple(dict.fromkeys(one for place in found for one in (place, _resolved(place))))
 
     def shown(self, file: Path) -> str:
         """A file's name from the project's folder; its path where it is not in there."""

@@ -130,7 +130,8 @@ class Trust:
     @classmethod
     def of(cls, settings: Settings, environ: Mapping[str, str] | None = None) -> Trust:
         """The trust in the project that these settings belong to."""
-        return cls(ProjectFiles(settings), os.environ if environ is None else environ)
+        environ = os.environ if environ is None else environ
+        return cls(ProjectFiles(settings, environ), environ)
 
     @property
     def root(self) -> Path:
@@ -154,10 +155,10 @@ class Trust:
     @cached_property
     def state(self) -> State:
         """Whether the project may run."""
-        if self.everything:
-            return "trusted"
         if self.record.get("suspended"):
             return "suspended"
+        if self.everything:
+            return "trusted"
         if self.always:
             return "trusted"
         if "files" in self.record:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from detent.adapters.disk import sync_folder
+from detent.adapters.guarded import Guarded
 from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
 
 LARGEST = 10 * 1024 * 1024
@@ -68,8 +69,8 @@ class Ground:
         if path is None or path == root:
             raise ToolError("outside", f"{_told(said)} is no file below the project folder.")
         hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
-        kept = [one.resolve() for one in self.protected]
-        if hidden or any(path.is_relative_to(one) for one in kept):
+        kept = Guarded(lambda: [one.resolve() for one in self.protected])
+        if hidden or path in kept:
             raise ToolError(
                 "protected", f"{_told(said)} is not for functions to write: settings, steps, hidden files."
             )

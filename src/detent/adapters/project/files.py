@@ -126,6 +126,7 @@ class Files:
         sha256: str | None,
     ) -> dict[str, Any]:
         place = self.project.writable(path)
+        self.project.check_writer(call, place)
         there = fingerprint(place) if place.is_file() else None
         note = self._footprints.get(call)
         if note is not None and there is not None and there[1] == note["after"]:
@@ -172,6 +173,7 @@ class Files:
     ) -> dict[str, Any]:
         """Remove a project file; with `sha256`, only if it still holds content of that SHA-256."""
         place = self.project.entry(path)
+        self.project.check_writer(call, place)
         there = place.is_symlink() or place.exists()
         note = self._footprints.get(call)
         if not there:
@@ -194,6 +196,7 @@ class Files:
             # A link that was written through is backed up under the name it leads to.
             with certain(path):
                 places = dict.fromkeys((entry, self.project.inside(path)))
+                self.project.check_writer(call, *places)
                 if any(self._backups.restore(call, place) for place in places):
                     done.append(path)
                 else:
@@ -303,11 +306,14 @@ def file_tools(files: Files) -> list[Tool]:
         Tool("files.stat", files.stat, "query", blocking=True,
              description="What there is at a path of the project: kind, size, SHA-256, where links lead."),
         Tool("files.write", files.write, idempotent=True, wants_call=True, blocking=True, private=True,
+             refuses=files.project.refusing("path"),
              description="Put a text (or what another file, a source, holds) into a project file. The "
              "receipt says path, bytes, sha256, replaced."),
         Tool("files.delete", files.delete, idempotent=True, wants_call=True, blocking=True,
+             refuses=files.project.refusing("path"),
              description="Remove a project file. The receipt says path, existed."),
         Tool("files.restore", files.restore, idempotent=True, wants_call=True, blocking=True,
+             refuses=files.project.refusing("paths"),
              description="Bring project files back to what they held before this run changed them. The "
              "receipt says paths, restored."),
     ]  # fmt: skip

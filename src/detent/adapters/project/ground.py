@@ -12,12 +12,13 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from detent.adapters.disk import sync_folder
-from detent.engine.tools import ToolError
+from detent.adapters.guarded import NOTHING, Guarded, folded
+from detent.engine.tools import EffectCall, ToolError
 
 OWN_FOLDER = ".detent"
 READABLE = "workflows"
@@ -26,6 +27,7 @@ PIECE = 1024 * 1024
 """Bytes read at a time."""
 LONGEST = 4000
 """Characters of a path."""
+CONFIGURES = "configures or runs Detent itself; only a person may change it"
 
 _PASSING = frozenset({errno.ENOSPC, errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EMFILE, errno.ENFILE})
 
@@ -34,16 +36,19 @@ class Project:
     """The folder actions work in.
 
     `state` is where backups, spools, notices and footprints are kept; `protected` are further files and
-    folders that are not for actions, such as the store.
+    folders that are not for actions, such as the store; `guarded` are those that are not for agents.
     """
 
-    def __init__(self, root: Path, state: Path, protected: Iterable[Path] = ()) -> None:
+    def __init__(
+        self, root: Path, state: Path, protected: Iterable[Path] = (), guarded: Guarded = NOTHING
+    ) -> None:
         self.root = Path(root).resolve()
         self.state = Path(state).resolve()
         named = [Path(one).resolve() for one in protected]
         # A database is also the files SQLite keeps beside it.
         beside = [one.with_name(one.name + end) for one in named for end in ("-wal", "-shm", "-journal")]
         self.protected = (self.state, *named, *beside)
+        self.guarded = guarded
 
     # -- where paths lead -----------------------------------------------------------------------------------
 
@@ -60,6 +65,39 @@ class Project:
     def writable(self, said: str) -> Path:
         """Where a path leads, for writing; a `ToolError` when nothing may be written there."""
         return self._checked(self.inside(said), said)
+
+    def check_writer(self, call: EffectCall, *places: Path) -> None:
+        """Raise a `ToolError` where an agent wants to change what configures Detent."""
+        for place in places:
+            if call.by == "agent" and place in self.guarded:
+                raise ToolError("protected", f"{told(self.relative(place))} {CONFIGURES}.")
+
+    def refusing(self, *names: str) -> Callable[[Mapping[str, Any]], Iterator[str]]:
+        """Says which of the named arguments, paths or lists of them, are never an agent's to write."""
+
+        def refused(args: Mapping[str, Any]) -> Iterator[str]:
+            for name in names:
+                said = args.get(name)
+                for path in said if isinstance(said, list) else [said]:
+                    if isinstance(path, str) and self._guards(path):
+                        yield f"/{name}: {CONFIGURES}"
+
+        return refused
+
+    def _guards(self, said: str) -> bool:
+        try:
+            path = self._joined(said)
+            # The name itself as well as what it leads to: a link may be replaced or written through.
+            return any(
+                place in self.guarded or (place.is_relative_to(self.root) and self._ours(place))
+                for place in (path.resolve(), path.parent.resolve() / path.name)
+            )
+        except (OSError, RuntimeError, ValueError, ToolError):
+            return False  # no usable path, which the tool itself says
+
+    def _ours(self, path: Path) -> bool:
+        """Git's own, ours, or what runs keep: not for actions to change."""
+        return self.hidden(path) or folded(path.relative_to(self.root))[:1] == (OWN_FOLDER,)
 
     def entry(self, said: str) -> Path:
         """The name itself, a link in its last part not followed: for removing it."""
@@ -95,10 +133,10 @@ class Project:
 
     def hidden(self, path: Path) -> bool:
         """Git's own, or ours: not for actions to see."""
-        parts = [part.lower() for part in path.relative_to(self.root).parts]
+        parts = folded(path.relative_to(self.root))
         if ".git" in parts:
             return True
-        if parts[:1] == [OWN_FOLDER]:
+        if parts[:1] == (OWN_FOLDER,):
             return len(parts) > 1 and parts[1] != READABLE
         return any(path.is_relative_to(one) for one in self.protected)
 
@@ -120,8 +158,7 @@ class Project:
             raise ToolError("invalid", f"{told(said)} is no usable path ({error.strerror}).") from None
         if path == self.root:
             raise ToolError("outside", f"{told(said)} is the project itself, no file of it.")
-        first = path.relative_to(self.root).parts[0].lower()
-        if self.hidden(path) or first == OWN_FOLDER:
+        if self._ours(path):
             raise ToolError(
                 "protected", f"{told(said)} is not for actions to change: git's files, or what runs keep."
             )

@@ -52,14 +52,15 @@ class Rows:
     """The rows of SQLite files in a project. `blobs` gives what steps have kept beside the journal."""
 
     def __init__(self, project: Project, blobs: Blobs | None = None) -> None:
-        self._project = project
+        self.project = project
         self._blobs = blobs
 
     async def upsert(
         self, call: EffectCall, database: str, table: str, key: str | list[str], batch: dict[str, Any]
     ) -> dict[str, Any]:
         """Make a table hold the rows of a batch, one per key."""
-        place = self._project.writable(database)
+        place = self.project.writable(database)
+        self.project.check_writer(call, place)
         name, columns, rows = await self._batch(batch)
         keys = _keys(key, columns)
         run = call.root
@@ -83,7 +84,8 @@ class Rows:
         self, call: EffectCall, database: str, table: str, key: str | list[str], batch: dict[str, Any]
     ) -> dict[str, Any]:
         """Bring the rows of one batch of this run back to what they were before."""
-        place = self._project.writable(database)
+        place = self.project.writable(database)
+        self.project.check_writer(call, place)
         name = _name_of(batch)
         run = call.root
         _identifier(table, "table")
@@ -303,8 +305,10 @@ def row_tools(rows: Rows) -> list[Tool]:
     """The tools for rows."""
     return [
         Tool("db.upsert", rows.upsert, idempotent=True, wants_call=True,
+             refuses=rows.project.refusing("database"),
              description="Make a table of a SQLite file hold the rows of a batch, one per key. The receipt "
              "says inserted, updated."),
         Tool("db.restore", rows.restore, idempotent=True, wants_call=True,
+             refuses=rows.project.refusing("database"),
              description="Bring the rows of one batch back to what they were. Receipt: restored, removed."),
     ]  # fmt: skip

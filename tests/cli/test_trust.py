@@ -338,3 +338,13 @@ def test_a_module_beside_a_plugin_never_stands_in_for_an_installed_one(folder, d
     code = "import sys; from detent.cli.main import run; run(['flows']); import colorsys, pydantic_core"
     subprocess.run([sys.executable, "-P", "-c", code], cwd=folder, check=True, capture_output=True)
     assert not (folder / "MARKER").exists()
+
+
+def test_the_doctor_says_that_others_could_read_the_store_until_now(folder, detent):
+    detent("run", "flow.py")
+    store = folder / ".detent/detent.db"
+    assert stat.S_IMODE(store.stat().st_mode) == 0o600
+    store.chmod(0o644)
+    assert "others could read it; from now on it is yours alone" in detent("doctor").out
+    assert stat.S_IMODE(store.stat().st_mode) == 0o600
+    assert "others could read it" not in detent("doctor").out

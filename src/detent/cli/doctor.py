@@ -24,6 +24,7 @@ EXTRAS = {
     "telemetry": (("opentelemetry.sdk",), "OpenTelemetry spans"),
 }
 """Extra to the modules it brings and what it is for."""
+READABLE = "others may read it"
 LOOK_AT = 1000
 """Waiting runs that are looked through for those that need somebody."""
 
@@ -58,6 +59,8 @@ def doctor(
     else:
         try:
             report["store"] = run_async(_store(workspace))
+            if (rights := report["store"].get("rights", "")).startswith(READABLE):
+                report["problems"].append(f"The store {report['store']['place']}: {rights}")
         except DetentError as error:
             report["problems"].append(str(error))
             code = error.exit_code
@@ -108,6 +111,7 @@ async def _store(workspace: Workspace) -> dict[str, Any]:
     """The store's health."""
     from pathlib import Path
 
+    from detent.adapters.disk import shared
     from detent.runtime.wiring import shown_url, store_for, store_url
 
     place = getattr(store_for(workspace.settings, create=False), "path", None)
@@ -117,8 +121,16 @@ async def _store(workspace: Workspace) -> dict[str, Any]:
             "reachable": False,
             "note": "none yet; `detent run` makes one",
         }
+    readable = isinstance(place, Path) and shared(place)
     async with workspace.store() as store:
-        return {"reachable": True, **await store.facts(), **await _standing(store)}
+        facts = {"reachable": True, **await store.facts(), **await _standing(store)}
+    if readable and isinstance(place, Path):
+        facts["rights"] = (
+            f"{READABLE}, and it belongs to another user: chmod 600 {place}"
+            if shared(place)
+            else "others could read it; from now on it is yours alone"
+        )
+    return facts
 
 
 async def _standing(store: Store) -> dict[str, Any]:
@@ -188,6 +200,7 @@ def _print(report: dict[str, Any]) -> None:
                         f"{store.get('kind')}, schema {store.get('schema')}, sync {store.get('synchronous')}",
                     ),
                     ("  size", size(store["bytes"]) if "bytes" in store else ""),
+                    ("  rights", store.get("rights", "")),
                     ("  runs", counts or "none"),
                     ("  workers", f"{alive} alive" + _listed(", dead", store["workers_dead"])),
                     ("  left lying", _with(store["loose_runs"], "detent resume --all")),

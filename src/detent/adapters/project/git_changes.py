@@ -62,7 +62,9 @@ class GitChanges:
             where = self.git.specs(paths or ["."])
             await self.git.ask("restore", f"--source={tree}", "--staged", "--", *where, changes=True)
         if not paths or "." in paths:
-            place.unlink(missing_ok=True)  # used up: what is staged from here on is somebody else's
+            self.git.project.remove(
+                place, missing_ok=True
+            )  # used up: what is staged from here on is somebody else's
         return {"files": note["files"]}
 
     async def _staged(self) -> dict[str, Any]:

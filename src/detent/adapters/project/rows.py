@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from detent.adapters.project.ground import Project, told
+from detent.adapters.project.ground import Project, certain, told
 from detent.engine.tools import EffectCall, Tool, ToolError
 from detent.kernel.plain import digest
 
@@ -77,7 +77,8 @@ class Rows:
             link.execute(PUT_BATCH, (run, table, name, "loaded", created, inserted, updated))
             return {"inserted": inserted, "updated": updated}
 
-        place.parent.mkdir(parents=True, exist_ok=True)
+        with certain(database), self.project.folder_of(place, make=True):
+            pass
         return await asyncio.to_thread(_within, place, database, work)
 
     async def restore(
@@ -132,6 +133,7 @@ def _within(place: Path, said: str, work: Callable[[sqlite3.Connection], dict[st
     """Do something in one transaction, alone among all processes."""
     try:
         with closing(sqlite3.connect(place, timeout=BUSY, isolation_level=None)) as link:
+            _check_place(link, place, said)
             link.execute("BEGIN IMMEDIATE")
             try:
                 for statement in (BATCHES, UNDO, UNDO_INDEX):
@@ -149,6 +151,13 @@ def _within(place: Path, said: str, work: Callable[[sqlite3.Connection], dict[st
         ) from error
     except (sqlite3.DatabaseError, OverflowError) as error:
         raise ToolError("database", f"{told(said)} {_words(error)}.") from error
+
+
+def _check_place(link: sqlite3.Connection, place: Path, said: str) -> None:
+    """Raise a `ToolError` when SQLite followed a link that was put there since the path was checked."""
+    opened = link.execute("PRAGMA database_list").fetchone()[2]
+    if Path(opened) != place or Path(opened).is_symlink():
+        raise ToolError("outside", f"{told(said)} was replaced by a link; nothing was written.")
 
 
 def _words(error: Exception) -> str:

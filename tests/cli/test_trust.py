@@ -348,3 +348,44 @@ def test_the_doctor_says_that_others_could_read_the_store_until_now(folder, dete
     assert "others could read it; from now on it is yours alone" in detent("doctor").out
     assert stat.S_IMODE(store.stat().st_mode) == 0o600
     assert "others could read it" not in detent("doctor").out
+
+
+def test_a_project_file_that_replaces_something_shipped_is_named_when_it_runs(stranger, detent):
+    file = stranger / ".detent/workflows/summarize-changes.yaml"
+    file.write_text(WORKFLOW.replace("greet", "summarize-changes"))
+    detent("trust", "--yes")
+    said = detent("workflow", "run", "summarize-changes", "--quiet")
+    assert said.code == 0
+    assert (
+        "Note: the workflow 'summarize-changes' is .detent/workflows/summarize-changes.yaml, "
+        "in place of the one that ships." in said.err
+    )
+    assert "Note: the action 'write_file' is the project's own (shop_plugin.py:" in said.err
+
+
+def test_a_secret_input_goes_only_to_hosts_the_user_allows(folder, foreign, detent, monkeypatch):
+    monkeypatch.delenv("DETENT_TRUST")
+    monkeypatch.setenv("DETENT_CONFIG_HOME", str(folder.parent / f"{folder.name}-config"))
+    monkeypatch.setenv("DETENT_INPUT_TOKEN", "a-secret-token")
+    (folder / "detent.yaml").write_text("workflow: {allow_private: true}\n")
+    (folder / "fetch.yaml").write_text(
+        f"""
+version: "1.0"
+name: fetch
+inputs: {{token: {{type: string, secret: true}}}}
+steps:
+  - name: get
+    type: python
+    action: http_get
+    kwargs:
+      url: "http://127.0.0.2:{foreign.port}/"
+      headers: {{authorization: "Bearer ${{{{ inputs.token }}}}"}}
+"""
+    )
+    assert detent("trust", "--yes").code == 0
+    said = detent("workflow", "run", "fetch.yaml")
+    assert "detent trust --allow-key DETENT_INPUT_TOKEN=127.0.0.2" in said.out + said.err
+    assert foreign.said == []
+    detent("trust", "--allow-key", "DETENT_INPUT_TOKEN=127.0.0.2")
+    detent("workflow", "run", "fetch.yaml")
+    assert any("a-secret-token" in one for one in foreign.said)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from detent.flows.workflow.problems import Problem
     from detent.flows.workflow.shelf import Listed
     from detent.flows.workflow.spec import WorkflowSpec
+    from detent.runtime.workflows import Workflows
 
 NAME = "workflow"
 RUNNING = "detent.cli.workflow_run"
@@ -196,13 +197,17 @@ def list_(
 
 
 def _notes(desk: _Desk, specs: Iterable[WorkflowSpec] | None = None) -> list[str]:
+    return stand_ins(desk.workflows, specs)
+
+
+def stand_ins(workflows: Workflows, specs: Iterable[WorkflowSpec] | None = None) -> list[str]:
     """Which of the project's own things stand in for shipped ones, as far as these workflows name them."""
     from detent.flows.workflow.registry import named_by
 
     used = None if specs is None else {name for spec in specs for name in named_by(spec)}
     return [
         f"Note: the {kind} '{one.name}' is the project's own ({one.origin}), in place of the one that ships."
-        for kind, one in desk.workflows.registry.stand_ins
+        for kind, one in workflows.registry.stand_ins
         if used is None or (kind, one.name) in used
     ]
 

@@ -223,9 +223,10 @@ class Trust:
 
     def name(self, file: Path) -> None:
         """Remember that a person had this Python file or playbook run by naming it."""
-        if self.everything or self.was_named(file) or TrustFile(self.environ).path is None:
+        if self.everything or self.was_named(file):
             return
-        with TrustFile(self.environ).changing() as record:
+        # Where nothing can be remembered, the file has to be named again.
+        with contextlib.suppress(ConfigurationError), TrustFile(self.environ).changing() as record:
             entry = record.setdefault("folders", {}).setdefault(str(self.root), {})
             entry["named"] = sorted({*entry.get("named", ()), str(file.resolve())})
 
@@ -245,8 +246,9 @@ def trusted_as_made(folder: Path, config: str | None = None) -> Iterator[None]:
     was = Trust.of(settings_to_look_at(folder, config)).ok
     yield
     after = Trust.of(settings_to_look_at(folder, config))
-    if was and not after.ok and TrustFile(after.environ).path is not None:
-        after.grant()
+    if was and not after.ok:
+        with contextlib.suppress(ConfigurationError):  # where nothing can be remembered, the user is asked
+            after.grant()
 
 
 def settings_to_look_at(folder: Path | None, config: str | None = None) -> Settings:

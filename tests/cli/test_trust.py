@@ -389,3 +389,40 @@ steps:
     detent("trust", "--allow-key", "DETENT_INPUT_TOKEN=127.0.0.2")
     detent("workflow", "run", "fetch.yaml")
     assert any("a-secret-token" in one for one in foreign.said)
+
+
+def test_settings_that_are_named_are_trusted_by_the_command_that_the_message_names(
+    stranger, detent, monkeypatch
+):
+    elsewhere = stranger.parent / f"{stranger.name}-elsewhere"
+    (elsewhere / ".detent/workflows").mkdir(parents=True)
+    (elsewhere / ".detent/workflows/greet.yaml").write_text(WORKFLOW)
+    (stranger / "detent.yaml").rename(stranger / "prod.yaml")
+    monkeypatch.chdir(elsewhere)
+    config = str(stranger / "prod.yaml")
+    refused = detent("workflow", "run", "greet", "--config", config)
+    assert f"To look and trust: detent trust --config {config}" in refused.err
+    assert detent("trust", "--config", config, "--yes").code == 0
+    refused = detent("workflow", "run", "greet", "--config", config)
+    assert (refused.code, f"The project in {elsewhere} is not trusted" in refused.err) == (2, True)
+    assert detent("trust", "--yes").code == 0
+    assert detent("workflow", "run", "greet", "--config", config).code == 0
+
+
+def test_the_modules_of_a_playbook_run_once_its_folder_is_trusted(stranger, detent, monkeypatch):
+    book = stranger.parent / f"{stranger.name}-book"
+    (book / "steps").mkdir(parents=True)
+    (book / "playbook.yaml").write_text(PLAYBOOK.replace("desk_tools", "book_tools"))
+    (book / "steps/01-begin.md").write_text(STEP)
+    (book / "book_tools.py").write_text(HELPERS)
+    monkeypatch.chdir(stranger.parent)
+    marker = stranger.parent / "MARKER"
+    marker.unlink(missing_ok=True)
+    for command in (("playbook", "check"), ("run", "playbook"), ("eval",)):
+        said = detent(*command, f"./{book.name}")
+        assert "module 'book_tools' is not loaded: the playbook is not trusted" in said.out + said.err
+        assert not marker.exists()
+    assert detent("trust", str(book), "--yes").code == 0
+    detent("playbook", "check", f"./{book.name}")
+    assert marker.exists()
+    marker.unlink()

@@ -301,7 +301,7 @@ def module_loader(settings: Settings, folder: Path) -> Load:
     home = home_of(folder).resolve()
     project = Trust.of(settings)
     covered = any(file.is_relative_to(home) for file in project.files.files.values())
-    own = Trust.of(Settings(home), project.environ)
+    own = Trust.of_folder(home, project.environ)
     if project.everything or own.always or own.state == "trusted" or (covered and project.ok):
         return imported
     return lambda name: (

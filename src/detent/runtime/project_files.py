@@ -153,8 +153,7 @@ class ProjectFiles:
         return [self._settings.file.resolve()] if self._settings.file is not None else []
 
     def _in_folders(self) -> list[Path]:
-        roots = dict.fromkeys((self.root, self._here))
-        return [file for root in roots for name in FOLDERS for file in _files_below(root / name)]
+        return [file for name in FOLDERS for file in _files_below(self.root / name)]
 
     @cached_property
     def _playbook(self) -> list[Path]:

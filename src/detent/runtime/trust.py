@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import secrets
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from typing import Any, Literal
 
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.project_files import ProjectFiles
-from detent.runtime.settings import Settings, SettingsError, config_home, read_settings
+from detent.runtime.settings import FILES, Settings, SettingsError, config_home, read_settings
 
 VARIABLE = "DETENT_TRUST"
 """Environment variable for machines that run known projects only, such as CI and containers: `all`."""
@@ -36,13 +37,15 @@ State = Literal["nothing", "trusted", "untrusted", "changed", "suspended"]
 class Untrusted(ConfigurationError):
     """The project's files may not be executed: no person has trusted them as they are."""
 
-    def __init__(self, root: Path, state: State, changed: list[str], reason: str = "") -> None:
+    def __init__(
+        self, root: Path, state: State, changed: list[str], target: str = "", reason: str = ""
+    ) -> None:
         self.root, self.state, self.changed = root, state, changed
-        command = f"detent trust {_word(root)}".rstrip()
+        command = f"detent trust {target}".rstrip()
         if state == "changed":
             named = ", ".join(changed[:MOST_NAMED]) + (", …" if len(changed) > MOST_NAMED else "")
             what = f"The project in {root} has changed since it was trusted: {named}."
-            command = f"{command} (a project of your own: detent trust --always {_word(root)}".rstrip() + ")"
+            command = f"{command} (a project of your own: detent trust --always {target}".rstrip() + ")"
         elif state == "suspended":
             what = f"The project in {root} is not trusted any more: {reason}."
         else:
@@ -126,12 +129,27 @@ class Trust:
 
     files: ProjectFiles
     environ: Mapping[str, str]
+    config: Path | None = None
+    """The settings file, where a command has to name it."""
+    beside: Trust | None = None
+    """The working folder, where the settings are another folder's: its workflows are used, too."""
+    partly: bool = False
+    """Only some of the files that the folder was trusted with are looked at."""
 
     @classmethod
     def of(cls, settings: Settings, environ: Mapping[str, str] | None = None) -> Trust:
         """The trust in the project that these settings belong to."""
         environ = os.environ if environ is None else environ
-        return cls(ProjectFiles(settings, environ), environ)
+        files, file = ProjectFiles(settings, environ), settings.file
+        elsewhere = files.root != settings.folder.resolve()
+        named = file is not None and (elsewhere or file.name not in FILES)
+        beside = cls.of_folder(settings.folder, environ) if elsewhere else None
+        return cls(files, environ, file if named else None, beside)
+
+    @classmethod
+    def of_folder(cls, folder: Path, environ: Mapping[str, str]) -> Trust:
+        """The trust in a folder's workflows and playbooks; settings that lie there are not used."""
+        return cls(ProjectFiles(Settings(folder), environ), environ, partly=True)
 
     @property
     def root(self) -> Path:
@@ -175,18 +193,28 @@ class Trust:
     def changed(self) -> list[str]:
         """Files that are not as they were when the project was trusted."""
         then, now = self.record.get("files") or {}, self.files.digests
-        return sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+        names = set(now) if self.partly else {*then, *now}
+        return sorted(name for name in names if then.get(name) != now.get(name))
 
     @property
     def ok(self) -> bool:
         """Code of the project may be executed."""
-        return self.state in ("nothing", "trusted")
+        own = self.state in ("nothing", "trusted")
+        return own and (self.beside is None or self.beside.ok)
 
     def require(self) -> None:
         """Raise `Untrusted` unless the project may run."""
-        if not self.ok:
+        if self.state not in ("nothing", "trusted"):
             changed = self.changed if self.state == "changed" else []
-            raise Untrusted(self.root, self.state, changed, str(self.record.get("suspended") or ""))
+            reason = str(self.record.get("suspended") or "")
+            raise Untrusted(self.root, self.state, changed, self.target, reason)
+        if self.beside is not None:
+            self.beside.require()
+
+    @property
+    def target(self) -> str:
+        """The project as arguments of `detent trust`; nothing for the working folder."""
+        return f"--config {shlex.quote(str(self.config))}" if self.config is not None else _word(self.root)
 
     @property
     def left_out(self) -> str | None:
@@ -198,7 +226,7 @@ class Trust:
         why = "has changed since it was trusted" if self.state == "changed" else "is not trusted"
         return (
             f"This project {why}, so its {' and '.join(what)} are left out. "
-            f"To look and trust: detent trust {_word(self.root)}".rstrip()
+            f"To look and trust: detent trust {self.target}".rstrip()
         )
 
     # -- what people decide ---------------------------------------------------------------------------------
@@ -270,8 +298,6 @@ def _folders(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _word(root: Path) -> str:
     """A folder as a command line names it; nothing for the working folder."""
-    import shlex
-
     with contextlib.suppress(OSError):
         if root == Path.cwd().resolve():
             return ""

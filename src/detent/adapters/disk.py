@@ -29,9 +29,9 @@ def private_folder(folder: Path) -> None:
     while not folder.exists():
         missing.append(folder)
         folder = folder.parent
-    for one in reversed(missing):
-        with contextlib.suppress(FileExistsError):  # another process was quicker
-            one.mkdir(mode=PRIVATE_FOLDER)
+    for one in reversed(missing or [folder]):
+        # One that is there by now is as good; a file in its place is not.
+        one.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
 
 
 def open_private(path: Path, mode: str, **options: Any) -> Any:

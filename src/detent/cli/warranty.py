@@ -55,6 +55,7 @@ def init(
         made = make_project(folder)
     say(f"Made {folder} with {made} files. Next:")
     say(f"  cd {folder}")
+    say("  detent trust --always                          (the files are yours to edit)")
     say("  detent warranty registry import registry.csv   (your devices; a sample is there)")
     say("  cp mail/samples/*.eml mail/inbox               (mails to try it with)")
     say("  detent run warranty --once                     (answers every *.eml in mail/inbox)")

@@ -19,8 +19,10 @@ def no_settings_of_ones_own(
 ) -> None:
     """What whoever runs the tests has configured for themselves does not reach them."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-settings"))
-    for name in ("DETENT_USER_CONFIG", "DETENT_FORCE_DETERMINISTIC"):
+    for name in ("DETENT_USER_CONFIG", "DETENT_FORCE_DETERMINISTIC", "DETENT_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
+    # Projects that tests make are their own; tests about trust take this back.
+    monkeypatch.setenv("DETENT_TRUST", "all")
 
 
 @pytest.fixture(autouse=True)

@@ -124,6 +124,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in list(os.environ):
         if name.startswith("DETENT"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("DETENT_TRUST", "all")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "flow.py").write_text(FLOW)

@@ -11,7 +11,7 @@ import pytest
 from detent.adapters.stores.memory import MemoryStore
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.engine.engine import Engine
-from detent.engine.tools import query
+from detent.engine.tools import ToolError, query
 from detent.evals.case import EvalTestCase, ExpectedOutput
 from detent.evals.playing import PlayFailed, PlayOptions
 from detent.evals.reading import read_cases
@@ -24,7 +24,7 @@ from detent.kernel.status import Status
 from detent.runtime.dispatching import dispatch_settings
 from detent.runtime.playbook_player import PlaybookPlayer, claim
 from detent.runtime.playbook_step import step_alone
-from detent.runtime.playbooks import find_playbook, is_playbook, mail_out, playbook_of, problems_of
+from detent.runtime.playbooks import General, find_playbook, is_playbook, mail_out, playbook_of, problems_of
 from detent.runtime.settings import SettingsError, read_settings
 from tests.flows.playbook.bench import step_file, write
 
@@ -212,9 +212,10 @@ def test_mail_goes_where_the_settings_say(project):
     assert out.sink.describe() == f"folder {project / 'post'}"
     smtp = "{host: mail.library.example, port: 587, tls: starttls}"
     said = f"mail: {{sink: smtp, from: desk@library.example, smtp: {smtp}}}"
-    sink = mail_out(
-        settings_of(project, said), environ={"MAIL_SMTP_USER": "u", "MAIL_SMTP_PASSWORD": "p"}
-    ).sink
+    environ = {"MAIL_SMTP_USER": "u", "MAIL_SMTP_PASSWORD": "p"}
+    with pytest.raises(ConfigurationError, match="MAIL_SMTP_USER would be sent to mail.library.example"):
+        mail_out(settings_of(project, said), environ=environ)
+    sink = mail_out(settings_of(project, said), environ={**environ, "DETENT_TRUST": "all"}).sink
     assert sink.describe() == "SMTP server mail.library.example:587"
     assert (sink.server.user, sink.server.tls) == ("u", "starttls")
 
@@ -453,3 +454,24 @@ def test_a_folder_is_claimed_when_it_is_a_playbook_that_nobody_else_judges(proje
     assert claim(project / "nowhere") is None
     write(project / "ours", {"playbook.yaml": "name: warranty\n", "01-a": step_file("01-a", "call: []")})
     assert claim(project / "ours") is None
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "detent.yaml",
+        "DETENT.yaml",
+        "tools.py",
+        "playbooks/desk/steps/02.md",
+        "instructions/a.md",
+        "evals/a.yaml",
+    ],
+)
+def test_a_function_of_a_playbook_does_not_write_what_configures_detent(tmp_path, path):
+    (tmp_path / "tools.py").write_text("")
+    (tmp_path / "steps").mkdir()
+    (tmp_path / "playbook.yaml").write_text("name: desk\n")
+    files = General.of(read_settings(folder=tmp_path, environ={}), tmp_path, sends=False).files
+    with pytest.raises(ToolError, match="not for functions to write"):
+        files.write(path, "x", replace=True)
+    assert files.write("letters/a.txt", "x")["status"] == "written"

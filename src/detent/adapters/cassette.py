@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Literal, NamedTuple, Self, cast, get_args
 
+from detent.adapters.disk import open_private
 from detent.engine.ports import TapeCall, TapeError
 from detent.engine.step import Transient
 from detent.engine.tools import ToolError
@@ -107,7 +108,7 @@ class Recorder:
         """Interactions written so far."""
         self._failed: OSError | None = None
         try:
-            self._file: IO[bytes] = self.path.open("wb" if overwrite else "xb", buffering=0)
+            self._file: IO[bytes] = open_private(self.path, "wb" if overwrite else "xb", buffering=0)
         except FileExistsError:
             raise ConfigurationError(
                 f"{self.path} is there already. Record to another file, or say that it may be overwritten."

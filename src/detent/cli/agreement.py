@@ -71,7 +71,7 @@ def report(
     from detent.cli.values import read_time
     from detent.cli.workspace import Workspace, run_async
 
-    workspace = Workspace(store, config, plugin)
+    workspace = Workspace(store, config, plugin, looks=not apply)
     wanted = _Wanted(list(steps or ()), flow, read_time(since, "--since"))
     rows, advice = run_async(_report(workspace, wanted))
     shown = [row for row in rows if all_ or row.newest]
@@ -349,6 +349,7 @@ def _apply(workspace: Workspace, advice: list[_Advice], yes: bool) -> None:
     from detent.cli.output import warn
     from detent.kernel.errors import ConfigurationError
     from detent.runtime.settings import FILES
+    from detent.runtime.trust import trusted_as_made
 
     chosen = [one for one in advice if one.changes]
     if not chosen:
@@ -374,7 +375,9 @@ def _apply(workspace: Workspace, advice: list[_Advice], yes: bool) -> None:
     if not yes and not _agreed(f"Raise {what}, in {file.name}?"):
         warn("Nothing was changed.")
         return
-    write(file, old, new)
+    config = str(workspace.settings.file) if workspace.settings.file is not None else None
+    with trusted_as_made(workspace.settings.folder, config):
+        write(file, old, new)
     warn(f"Written to {file.name}: {what}.")
 
 

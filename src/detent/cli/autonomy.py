@@ -157,7 +157,7 @@ def list_(
     """List the steps that are held below their configured level."""
     from detent.cli.workspace import Workspace, run_async
 
-    run_async(_list(Workspace(store, config), json))
+    run_async(_list(Workspace(store, config, looks=True), json))
 
 
 async def _list(workspace: Workspace, json: bool) -> None:

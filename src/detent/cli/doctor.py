@@ -24,6 +24,7 @@ EXTRAS = {
     "telemetry": (("opentelemetry.sdk",), "OpenTelemetry spans"),
 }
 """Extra to the modules it brings and what it is for."""
+READABLE = "others may read it"
 
 
 def add(app: typer.Typer) -> None:
@@ -53,7 +54,7 @@ def doctor(
     }  # fmt: skip
     code = 0
     try:
-        workspace = Workspace(store, config, plugin)
+        workspace = Workspace(store, config, plugin, looks=True)
         report["settings"] = str(workspace.settings.file) if workspace.settings.file else None
         report["flows"] = {name: found.place for name, found in workspace.catalog.all().items()}
         for name, found in workspace.catalog.all().items():
@@ -64,6 +65,8 @@ def doctor(
     else:
         try:
             report["store"] = run_async(_store(workspace, report, deep))
+            if (rights := report["store"].get("rights", "")).startswith(READABLE):
+                report["problems"].append(f"The store {report['store']['place']}: {rights}")
         except DetentError as error:
             report["problems"].append(str(error))
             code = error.exit_code
@@ -114,6 +117,7 @@ async def _store(workspace: Workspace, report: dict[str, Any], deep: bool) -> di
     """The store's health; what needs somebody goes into the report."""
     from pathlib import Path
 
+    from detent.adapters.disk import shared
     from detent.runtime import store_health
     from detent.runtime.wiring import shown_url, store_for, store_url
 
@@ -130,8 +134,16 @@ async def _store(workspace: Workspace, report: dict[str, Any], deep: bool) -> di
     else:
         report["not_looked_at"].append("Journals and the store's files were not read through: --deep does.")
     report["needs"] = [need.to_plain(workspace.command) for need in needs]
+    readable = isinstance(place, Path) and shared(place)
     async with workspace.store() as store:
-        return {"reachable": True, **await store.facts(), **await _standing(workspace, store, report)}
+        facts = {"reachable": True, **await store.facts(), **await _standing(workspace, store, report)}
+    if readable and isinstance(place, Path):
+        facts["rights"] = (
+            f"{READABLE}, and it belongs to another user: chmod 600 {place}"
+            if shared(place)
+            else "others could read it; from now on it is yours alone"
+        )
+    return facts
 
 
 async def _standing(workspace: Workspace, store: Store, report: dict[str, Any]) -> dict[str, Any]:
@@ -196,6 +208,7 @@ def _print(report: dict[str, Any]) -> None:
                         f"{store.get('kind')}, schema {store.get('schema')}, sync {store.get('synchronous')}",
                     ),
                     ("  size", size(store["bytes"]) if "bytes" in store else ""),
+                    ("  rights", store.get("rights", "")),
                     ("  runs", counts or "none"),
                     ("  workers", f"{alive} alive" + _listed(", dead", store["workers_dead"])),
                     ("  interrupted", _with(store["loose_runs"], "detent resume --all")),

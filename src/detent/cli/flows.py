@@ -31,7 +31,7 @@ def flows(
     from detent.cli.output import say, say_json, table
     from detent.cli.workspace import Workspace
 
-    found = Workspace(None, config, plugin).catalog.all().values()
+    found = Workspace(None, config, plugin, looks=True).catalog.all().values()
     if json:
         say_json(
             [
@@ -73,7 +73,7 @@ def check(
     from detent.cli.workspace import Workspace
     from detent.kernel.errors import ConfigurationError
 
-    workspace = Workspace(None, config, plugin)
+    workspace = Workspace(None, config, plugin, looks=True)
     results: list[dict[str, Any]] = []
     for target in targets or list(workspace.catalog.all()):
         try:
@@ -136,7 +136,10 @@ def _problems(error: Any) -> list[dict[str, str]]:
 
 def _where(problem: Any) -> str:
     """Where a problem stands: in a definition, or in a file of one."""
-    return problem.where if hasattr(problem, "where") else f"{problem.path}:{problem.line}"
+    if hasattr(problem, "where"):
+        return str(problem.where)
+    place = getattr(problem, "place", None)
+    return f"{place.file}:{place.line}" if place is not None else f"{problem.path}:{problem.line}"
 
 
 def _place(error: Any) -> str | None:
@@ -174,7 +177,7 @@ def diagram(
     from detent.insight import diagram as drawing
     from detent.runtime.catalog import is_path
 
-    workspace = Workspace(store, config, plugin)
+    workspace = Workspace(store, config, plugin, looks=True)
     path: Any = None
     if is_path(target.partition(":")[0]):
         description = workspace.catalog.pick(target).flow.machine.describe()

@@ -30,6 +30,7 @@ from detent.cli import (
     starting,
     steps,
     store,
+    trust,
     warranty,
     workflow,
 )
@@ -69,7 +70,7 @@ app = typer.Typer(
 
 GROUPS = (
     starting, driving, flows, steps, playbook, workflow, warranty, runs, reports, autonomy, shadow, answering,
-    evals, models, doctor, store,
+    evals, models, doctor, store, trust,
 )  # fmt: skip
 for group in GROUPS:
     group.add(app)

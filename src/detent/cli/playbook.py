@@ -136,6 +136,7 @@ def new(
     """
     from detent.cli.output import clean, say
     from detent.kernel.errors import ConfigurationError
+    from detent.runtime.trust import trusted_as_made
 
     place = Path(folder).expanduser()
     if place.exists() and not place.is_dir():
@@ -143,10 +144,11 @@ def new(
     try:
         if place.is_dir() and any(place.iterdir()):
             raise ConfigurationError(f"{folder} holds something already; name a folder that is new or empty.")
-        for name, text in NEW.items():
-            file = place / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
+        with trusted_as_made(Path.cwd()):
+            for name, text in NEW.items():
+                file = place / name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is no usable path"
         raise ConfigurationError(f"{folder} cannot be written: {why}.") from None
@@ -179,7 +181,7 @@ def check(
     from detent.runtime.mcp import mcp_servers
     from detent.runtime.playbooks import find_playbook, problems_of
 
-    workspace = Workspace(None, config, plugin)
+    workspace = Workspace(None, config, plugin, looks=True)
     place = find_playbook(folder, workspace.settings.folder)
     servers = mcp_servers(workspace.settings) if workspace.settings.get("mcp") is not None else {}
     tools = [tool for server in servers.values() for tool in server.tools]
@@ -228,11 +230,12 @@ def diagram(
     from detent.flows.playbook.problems import PlaybookError
     from detent.insight.diagram import mermaid
     from detent.kernel.errors import ConfigurationError
+    from detent.runtime.trust import trusted_as_made
 
     if write and output is not None:
         raise ConfigurationError("--write names the file itself; leave out --output.")
     try:
-        playbook = _flow(Workspace(None, config, plugin), folder).playbook
+        playbook = _flow(Workspace(None, config, plugin, looks=True), folder).playbook
     except PlaybookError as error:
         # What handlers and tools are there makes no difference to a drawing: an application brings its own.
         if any(problem.code not in ("P14", "P16") for problem in error.problems):
@@ -242,7 +245,8 @@ def diagram(
     if write:
         output = playbook.loader.folder.root / "WORKFLOW.md"
         output = output.relative_to(Path.cwd()) if output.is_relative_to(Path.cwd()) else output
-    _write(page_of(playbook, drawn) if output is not None and output.suffix == ".md" else drawn, output)
+    with trusted_as_made(Path.cwd(), config):
+        _write(page_of(playbook, drawn) if output is not None and output.suffix == ".md" else drawn, output)
 
 
 def drawing_of(playbook: Playbook) -> dict[str, Any]:

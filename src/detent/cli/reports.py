@@ -32,7 +32,7 @@ def why(
     """
     from detent.cli.workspace import Workspace, run_async
 
-    run_async(_why(Workspace(store, config), run, json))
+    run_async(_why(Workspace(store, config, looks=True), run, json))
 
 
 async def _why(workspace: Workspace, said: str, json: bool) -> None:
@@ -69,7 +69,7 @@ def metrics(
 
     if run is not None and (flow is not None or since is not None):
         raise ConfigurationError("Give a run, or --flow and --since, not both.")
-    run_async(_metrics(Workspace(store, config), run, flow, read_time(since, "--since"), json))
+    run_async(_metrics(Workspace(store, config, looks=True), run, flow, read_time(since, "--since"), json))
 
 
 async def _metrics(
@@ -109,7 +109,7 @@ def compare(
     """Compare two runs: where they part, and how they differ."""
     from detent.cli.workspace import Workspace, run_async
 
-    run_async(_compare(Workspace(store, config), first, second, json))
+    run_async(_compare(Workspace(store, config, looks=True), first, second, json))
 
 
 async def _compare(workspace: Workspace, first: str, second: str, json: bool) -> None:
@@ -137,7 +137,7 @@ def export(
     """Print journals as JSON lines, one entry a line."""
     from detent.cli.workspace import Workspace, run_async
 
-    run_async(_export(Workspace(store, config), runs, output))
+    run_async(_export(Workspace(store, config, looks=True), runs, output))
 
 
 async def _export(workspace: Workspace, said: list[str], output: Path | None) -> None:

@@ -70,7 +70,7 @@ def runs(
         page,
         limit,
     )
-    run_async(_runs(Workspace(store, config), query, json))
+    run_async(_runs(Workspace(store, config, looks=True), query, json))
 
 
 def _statuses(said: list[str] | None) -> list[Any]:
@@ -157,7 +157,7 @@ def show(
     """
     from detent.cli.workspace import Workspace, run_async
 
-    run_async(_show(Workspace(store, config), run, follow, all_, json))
+    run_async(_show(Workspace(store, config, looks=True), run, follow, all_, json))
 
 
 async def _show(workspace: Workspace, said: str, follow: bool, whole: bool, json: bool) -> None:

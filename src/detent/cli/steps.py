@@ -63,7 +63,7 @@ def list_(
     from detent.cli.output import say, say_json, table
     from detent.cli.workspace import Workspace
 
-    book = _Book(Workspace(None, config, plugin), flow)
+    book = _Book(Workspace(None, config, plugin, looks=True), flow)
     rows = [book.row(one) for one in book.steps]
     if format is Listing.json:
         say_json(rows)
@@ -96,7 +96,7 @@ def show(
     from detent.cli.output import say_json
     from detent.cli.workspace import Workspace
 
-    book = _Book(Workspace(None, config, plugin))
+    book = _Book(Workspace(None, config, plugin, looks=True))
     found = book.detail(book.find(name))
     if format is Showing.json:
         say_json(found)

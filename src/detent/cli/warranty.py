@@ -49,10 +49,13 @@ def init(
     """Make a project folder: step files, templates, settings, cases."""
     from detent.apps.warranty.project import make_project
     from detent.cli.output import say
+    from detent.runtime.trust import trusted_as_made
 
-    made = make_project(folder)
+    with trusted_as_made(folder.absolute()):
+        made = make_project(folder)
     say(f"Made {folder} with {made} files. Next:")
     say(f"  cd {folder}")
+    say("  detent trust --always                          (the files are yours to edit)")
     say("  detent warranty registry import registry.csv   (your devices; a sample is there)")
     say("  cp mail/samples/*.eml mail/inbox               (mails to try it with)")
     say("  detent run warranty --once                     (answers every *.eml in mail/inbox)")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from detent.flows.workflow.problems import Problem
     from detent.flows.workflow.shelf import Listed
     from detent.flows.workflow.spec import WorkflowSpec
+    from detent.runtime.workflows import Workflows
 
 NAME = "workflow"
 RUNNING = "detent.cli.workflow_run"
@@ -111,7 +112,7 @@ class _Desk:
         from detent.cli.workspace import Workspace
         from detent.runtime.workflows import Workflows
 
-        self.workspace = Workspace(store, config, plugins)
+        self.workspace = Workspace(store, config, plugins, looks=True)
         self.settings = self.workspace.settings
         self.workflows = Workflows(self.settings, self.workspace.catalog)
         self.shelf = self.workflows.shelf
@@ -196,13 +197,17 @@ def list_(
 
 
 def _notes(desk: _Desk, specs: Iterable[WorkflowSpec] | None = None) -> list[str]:
+    return stand_ins(desk.workflows, specs)
+
+
+def stand_ins(workflows: Workflows, specs: Iterable[WorkflowSpec] | None = None) -> list[str]:
     """Which of the project's own things stand in for shipped ones, as far as these workflows name them."""
     from detent.flows.workflow.registry import named_by
 
     used = None if specs is None else {name for spec in specs for name in named_by(spec)}
     return [
         f"Note: the {kind} '{one.name}' is the project's own ({one.origin}), in place of the one that ships."
-        for kind, one in desk.workflows.registry.stand_ins
+        for kind, one in workflows.registry.stand_ins
         if used is None or (kind, one.name) in used
     ]
 
@@ -399,6 +404,7 @@ def new(
     from detent.cli.output import say
     from detent.flows.workflow.starters import starter
     from detent.kernel.errors import ConfigurationError
+    from detent.runtime.trust import trusted_as_made
     from detent.runtime.workflow_settings import project_workflows
 
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,63}", name):
@@ -414,9 +420,10 @@ def new(
         shown = desk.shown(file if own is None else own.file)
         raise ConfigurationError(f"There is a workflow '{name}' already: {shown}. Choose another name.")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with file.open("x", encoding="utf-8") as out:
-            out.write(starter(template.value, name))
+        with trusted_as_made(desk.settings.folder, config):
+            folder.mkdir(parents=True, exist_ok=True)
+            with file.open("x", encoding="utf-8") as out:
+                out.write(starter(template.value, name))
     except OSError as error:
         raise ConfigurationError(f"{desk.shown(file)} cannot be written: {error.strerror}.") from None
     say(f"A workflow is in {desk.shown(file)}. Try:")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from detent.kernel.errors import ConfigurationError, DefinitionChanged, DetentError
     from detent.kernel.run import Run
     from detent.runtime.workflow_runs import Prepared, Standing, WorkflowRuns
-    from detent.runtime.workflows import Chosen
+    from detent.runtime.workflows import Chosen, Workflows
 
 UNSEEN = "has ended"
 LETTING_GO = 2.0
@@ -133,6 +134,22 @@ def _inputs(said: list[str] | None, file: str | None) -> dict[str, Any]:
     return given
 
 
+def hiding(workflows: Workflows, chosen: Chosen) -> list[str]:
+    """Which shipped workflows are replaced by other files in this run."""
+    used = {getattr(step, "workflow", None) for step in chosen.spec.every_step()}
+    folder = workflows.settings.folder
+
+    def shown(file: Path) -> str:
+        return file.relative_to(folder).as_posix() if file.is_relative_to(folder) else str(file)
+
+    return [
+        f"Note: the workflow '{one.name}' is {shown(one.hidden_by)}, in place of the one that ships."
+        for one in workflows.shelf.all()
+        if one.source == "builtin" and one.hidden_by is not None
+        if one.hidden_by == chosen.file or one.name in used
+    ]
+
+
 class _Job:
     """One call of the command."""
 
@@ -172,7 +189,8 @@ class _Job:
 
     def _chosen(self) -> tuple[Chosen, WorkflowRuns, Prepared]:
         """The workflow, checked, and its inputs."""
-        from detent.cli.output import warn
+        from detent.cli.output import clean, warn
+        from detent.cli.workflow import stand_ins
         from detent.cli.workflow_lines import WorkflowLines
         from detent.flows.workflow.problems import WorkflowFileError
         from detent.runtime.workflow_registry import settings_problems
@@ -186,6 +204,8 @@ class _Job:
         for problem in chosen.warnings:
             if not self.silent:
                 warn(str(problem))
+        for note in [*hiding(workflows, chosen), *stand_ins(workflows, [chosen.spec])]:
+            warn(clean(note))  # also where little is printed: what runs is not what its name says
         if not self.silent:
             self._lines = WorkflowLines(chosen.spec)
         runs = WorkflowRuns(workflows, chosen.spec, self._listen)

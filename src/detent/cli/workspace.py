@@ -6,17 +6,19 @@ import asyncio
 import shlex
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from detent.kernel.errors import ConfigurationError, FlowNotFound, RunNotFound
 from detent.runtime.catalog import ONLY, Catalog, Found, is_path
 from detent.runtime.settings import Settings, read_settings
-from detent.runtime.wiring import shown_url
+from detent.runtime.wiring import shown_url, store_for
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
     from detent.engine.flow import Flow
     from detent.engine.ports import Store, Tape
+    from detent.runtime.trust import Trust
 
 T = TypeVar("T")
 
@@ -32,20 +34,48 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 class Workspace:
     """Settings, flows and store as one command sees them."""
 
-    def __init__(self, store: str | None, config: str | None, plugins: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        store: str | None,
+        config: str | None,
+        plugins: list[str] | None = None,
+        *,
+        looks: bool = False,
+    ) -> None:
+        """A command that only `looks` works in a project nobody trusts, without the project's code; any other
+        raises `Untrusted` there."""
         self._store, self._config, self._plugins = store, config, list(plugins or ())
         self._catalog: Catalog | None = None
+        self._trust: Trust | None = None
         self.settings: Settings = read_settings(config, {"store": store}, headings=self._headings)
+        if not looks:
+            self.trust.require()
+        elif (line := self.trust.left_out) is not None:
+            from detent.cli.output import clean, warn
+
+            warn(clean(line))
 
     def _headings(self, settings: Settings) -> Any:
-        self._catalog = Catalog(settings, self._plugins)
+        from detent.runtime.trust import Trust
+
+        self._trust = Trust.of(settings)
+        self._catalog = Catalog(settings, self._plugins, self._trust)
         return self._catalog.headings()
+
+    @property
+    def trust(self) -> Trust:
+        """How far the project is trusted."""
+        if self._trust is None:
+            from detent.runtime.trust import Trust
+
+            self._trust = Trust.of(self.settings)
+        return self._trust
 
     @property
     def catalog(self) -> Catalog:
         """The flows that can be run here."""
         if self._catalog is None:
-            self._catalog = Catalog(self.settings, self._plugins)
+            self._catalog = Catalog(self.settings, self._plugins, self.trust)
         return self._catalog
 
     def command(self, *words: str) -> str:
@@ -61,6 +91,8 @@ class Workspace:
         """Log as the command line and the settings say; silent when nobody asked and there is no default."""
         from detent.runtime import logging
 
+        if not self.trust.ok and self.settings.of_project("logging"):
+            return  # a project nobody trusts does not say where logs are written
         if verbose:
             level = level or ("debug" if verbose > 1 else "info")
         if level or logging.wanted(self.settings):
@@ -73,14 +105,22 @@ class Workspace:
     @asynccontextmanager
     async def store(self) -> AsyncIterator[Store]:
         """The store, open, for looking into."""
-        from detent.runtime.wiring import store_for
-
+        self._check_store()
         store = store_for(self.settings, create=False)
         await store.open()
         try:
             yield store
         finally:
             await store.close()
+
+    def _check_store(self) -> None:
+        """Raise `Untrusted` where a project nobody trusts names a store outside its folder: asking a server
+        would show it the user's credentials."""
+        if self.trust.ok or not self.settings.of_project("store"):
+            return
+        place = getattr(store_for(self.settings, create=False), "path", None)
+        if not isinstance(place, Path) or not place.resolve().is_relative_to(self.trust.root):
+            self.trust.require()
 
     @asynccontextmanager
     async def engine(
@@ -113,6 +153,7 @@ class Workspace:
         if not is_path(found.place):
             return
         file = (self.settings.folder / found.place).resolve()
+        self.trust.name(file)
         if not file.is_relative_to(self.settings.folder.resolve()):
             return
         place = str(file.relative_to(self.settings.folder.resolve()))
@@ -147,6 +188,11 @@ class Workspace:
                     f"Flow '{name}' was run from {place}, which is not there any more. "
                     f"Put it back, or name the file it is in now with --plugin."
                 )
+            if place is not None and not self._may_load((self.settings.folder / place).resolve()):
+                raise ConfigurationError(
+                    f"Flow '{name}' was run from {place}, which you have not run or trusted on this machine. "
+                    f"Look at it, then name it: --plugin {place}"
+                )
             known = FlowNotFound(name, engine.flows)
             raise ConfigurationError(f"{known} Name the file or module it is in with --plugin.")
 
@@ -171,10 +217,17 @@ class Workspace:
         file = (folder / place).resolve()
         if not file.exists() or not (file.is_relative_to(folder) or file.suffix in (".yaml", ".yml")):
             return {}
+        if file.suffix == ".py" and not self._may_load(file):
+            return {}
         found = self.catalog.add_file(place)
         if name not in found and ONLY in name:
             found |= self.catalog.add_alone(str(file), name.partition(ONLY)[2].partition(".")[0])
         return found
+
+    def _may_load(self, file: Path) -> bool:
+        """Whether code that a run was started from is loaded again: a person named it, now or before."""
+        named = [(self.settings.folder / one).resolve() for one in self._plugins if is_path(one)]
+        return file in named or self.trust.was_named(file)
 
     async def _place(self, store: Store, name: str) -> str | None:
         """Where a flow was run from, if that is known."""

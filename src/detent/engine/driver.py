@@ -397,7 +397,9 @@ class Driver:
 
     def effect_call(self, key: str, attempt: int) -> EffectCall:
         """What a tool may know about a call of this run."""
-        return EffectCall(self.run.id, key, attempt, self.origin, str(self.run.config.get(ROOT, "")))
+        proposal = self.run.proposal
+        by = proposal.by if proposal is not None else "handler"
+        return EffectCall(self.run.id, key, attempt, self.origin, by, str(self.run.config.get(ROOT, "")))
 
     @property
     def root(self) -> str:

@@ -33,6 +33,8 @@ class EffectCall(NamedTuple):
     attempt: int
     origin: str = ""
     """For a fork, and all below it: the root of the runs it came from."""
+    by: str = "handler"
+    """Who wants it: the step's own code, or an `agent`."""
     top: str = ""
     """The run at the top of this one's tree; empty where the id says it."""
 
@@ -100,6 +102,8 @@ class Tool:
     """JSON Schema of its arguments; None reads it from the function's signature."""
     given: Callable[[StepContext], Mapping[str, Any]] | None = None
     """Arguments the run itself gives: what nobody who asks, code or agent, has to say or can."""
+    refuses: Callable[[Mapping[str, Any]], Iterable[str]] | None = None
+    """Effects: what in these arguments is never an agent's to want, at any level; each as `/place: why`."""
     in_front_of: Callable[..., Any] | None = None
     """The function whose signature tells the arguments, where `perform` only passes them on."""
 
@@ -132,7 +136,8 @@ class Tool:
         """What is wrong with arguments somebody else than our own code wants it called with."""
         from detent.engine.schemas import misfits
 
-        return misfits(args, self.schema)
+        found = misfits(args, self.schema)
+        return found if found or self.refuses is None else list(self.refuses(args))
 
     def check(self, args: Mapping[str, Any]) -> None:
         """Raise `ConfigurationError` unless the tool takes these arguments."""

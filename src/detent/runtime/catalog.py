@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from detent.adapters.mcp.server import McpServer
     from detent.engine.flow import Flow
     from detent.engine.ports import Store
+    from detent.runtime.trust import Trust
     from detent.runtime.workflows import Workflows
 
 GROUP = "detent.flows"
@@ -64,10 +65,14 @@ class Found(NamedTuple):
 class Catalog:
     """The flows that can be run here."""
 
-    def __init__(self, settings: Settings, plugins: Sequence[str] = ()) -> None:
+    def __init__(self, settings: Settings, plugins: Sequence[str] = (), trust: Trust | None = None) -> None:
         said = settings.get("plugins", default=[])
         here = [said] if isinstance(said, str) else list(said)
         self._settings = settings
+        self.trust = trust
+        """Without trust in the project its own code is left out; None where that is settled elsewhere."""
+        if not self.runs_code and settings.of_project("plugins"):
+            here = []
         self._plugins = [(name, settings.base("plugins")) for name in here]
         self._plugins += [(name, settings.folder) for name in plugins]
         self._found: dict[str, Found] = {}
@@ -79,6 +84,11 @@ class Catalog:
         self._workflows: Workflows | None = None
         self.store: Store | None = None
         """The store of the engine at work, for tools that read what steps keep beside the journal."""
+
+    @property
+    def runs_code(self) -> bool:
+        """Whether code of the project that nobody named may be executed."""
+        return self.trust is None or self.trust.ok
 
     # -- asking ---------------------------------------------------------------------------------------------
 
@@ -192,11 +202,19 @@ class Catalog:
         for module in self._modules.values():
             for heading, keys in getattr(module, SETTINGS_NAME, {}).items():
                 found[heading] = _keys(keys)
+        if not self.runs_code and self._settings.of_project("plugins"):
+            # Plugins that are left out may know any heading.
+            found = dict.fromkeys(map(str, self._settings.values)) | found
         return found
 
     def modules(self) -> list[ModuleType]:
         """The project's plugins and the files loaded so far, for what else than flows they may hold."""
         self._load_plugins()
+        return list(self._modules.values())
+
+    @property
+    def loaded(self) -> list[ModuleType]:
+        """Modules loaded so far; nothing is loaded for it."""
         return list(self._modules.values())
 
     # -- loading --------------------------------------------------------------------------------------------
@@ -386,10 +404,19 @@ def is_path(text: str) -> bool:
     return text.endswith((".py", ".yaml", ".yml")) or "/" in text or "\\" in text
 
 
+_REACHABLE: list[str] = []
+"""Folders of projects on the import path, the latest first."""
+
+
 def _reachable(folder: Path) -> None:
-    """Let a file import its neighbours, as it could when run by itself."""
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
+    """Let a file import its neighbours. They come after what is installed, so that a file of a project never
+    stands in for a module that Detent itself imports."""
+    place = str(folder)
+    if place in sys.path:
+        return
+    first = next((one for one in _REACHABLE if one in sys.path), None)
+    sys.path.insert(len(sys.path) if first is None else sys.path.index(first), place)
+    _REACHABLE.insert(0, place)
 
 
 def _flows_of(value: Any, place: str) -> Iterable[Flow]:

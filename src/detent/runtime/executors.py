@@ -199,6 +199,7 @@ class ConfiguredExecutors:
     def _model(self, said: Provider) -> Model:
         """The one model of a provider."""
         if said.name not in self._models:
+            self._check_key(said)
             module, _, function = KINDS[said.kind].connect.partition(":")
             try:
                 connect = getattr(importlib.import_module(module), function)
@@ -208,7 +209,15 @@ class ConfiguredExecutors:
             self._models[said.name] = model
         return self._models[said.name]
 
+    def _check_key(self, said: Provider) -> None:
+        """Raise `KeyRefused` when the provider's key would go where the user has not allowed it to."""
+        from detent.runtime.key_hosts import KeyHosts, provider_key
+
+        if (use := provider_key(self._settings, said)) is not None:
+            KeyHosts(self._settings).check(use)
+
     def _plugged(self, said: Provider, point: EntryPoint) -> StepExecutor:
+        self._check_key(said)
         try:
             factory: Callable[..., Any] = point.load()
         except Exception as error:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
+from detent.adapters.disk import open_private
 from detent.kernel.control_characters import json_shown, shown
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.runtime.settings import Settings
@@ -44,7 +45,8 @@ def configure(settings: Settings, level: str | None = None, *, split: bool = Fal
 
 def _open(path: Path) -> TextIO:
     try:
-        return path.open("a", encoding="utf-8", buffering=1)
+        stream: TextIO = open_private(path, "a", encoding="utf-8", buffering=1)
+        return stream
     except OSError as error:
         raise ConfigurationError(f"The log file {path} cannot be written: {error.strerror}.") from error
 

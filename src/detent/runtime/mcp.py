@@ -86,7 +86,17 @@ def _server(settings: Settings, name: str, said: Mapping[str, Any]) -> McpServer
         effects=said.get("effects") or (),
         timeout=said.get("timeout") or 30.0,
         cwd=settings.base(HEADING, name, "command"),
+        before=lambda: _check_keys(settings, name),
     )
+
+
+def _check_keys(settings: Settings, name: str) -> None:
+    """Raise `KeyRefused` when a header of the server would take a key where it may not go."""
+    from detent.runtime.key_hosts import KeyHosts, key_uses
+
+    for use in key_uses(settings):
+        if use.where == f"{HEADING}.{name}":
+            KeyHosts(settings).check(use)
 
 
 def _told(settings: Settings, way: Way, what: str) -> str:

@@ -22,9 +22,11 @@ from detent.flows.playbook.flow import PlaybookFlow, playbook_flow
 from detent.flows.playbook.folder import INSTRUCTIONS, MANIFEST, PlaybookFolder
 from detent.flows.playbook.playbook import Playbook, read_playbook
 from detent.flows.playbook.problems import PlaybookError, Problem
-from detent.flows.playbook.registry import imported, reachable
+from detent.flows.playbook.registry import Load, imported, reachable
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.policy import USUAL, RetryPolicy
+from detent.runtime.key_hosts import KeyHosts
+from detent.runtime.project_files import ProjectFiles
 from detent.runtime.settings import FILES, Settings, SettingsError
 
 HOME = "playbooks"
@@ -117,6 +119,7 @@ class General:
         place = PlaybookFolder.at(folder)
         target = write if write is not None else project
         protected = [place.steps, place.templates, place.root / MANIFEST, *(target / one for one in FILES)]
+        protected += [*home.glob("*.py"), *ProjectFiles(settings).guarded]
         ground = Ground(target, (home, target, project), protected)
         out = mail_out(settings, sink) if sends else MailOut(SENDER, None, _outbox(project / OUTBOX))
         letters = Letters(out.sink, out.sender, app=name, envelope_from=out.envelope_from)
@@ -196,6 +199,7 @@ class _MailReading:
         password = self.text(smtp, "password_env", "smtp") or "MAIL_SMTP_PASSWORD"
         if self.problems:
             return None
+        KeyHosts(self.settings, environ).check_all("mail")
         from detent.adapters.mail.link import MailServer
         from detent.adapters.mail.smtp import SmtpSender
 
@@ -257,7 +261,8 @@ def playbook_of(
         settings, folder, name=playbook.manifest.name, sends="send_email" in _used(playbook), write=write,
         sink=sink,
     )  # fmt: skip
-    known = _known(playbook, [*general.tools(), *tools])
+    load = module_loader(settings, folder)
+    known = _known(playbook, [*general.tools(), *tools], load)
     by_letters = known["send_email"].perform == general.letters.send and "send_email" in _used(playbook)
     if wrap is not None:
         known = {name: wrap(tool) for name, tool in known.items()}
@@ -269,6 +274,7 @@ def playbook_of(
             agents=[*_agents(settings, playbook), *agents],
             retry=retry,
             strict=strict,
+            load=load,
         )
     except PlaybookError as error:
         raise PlaybookError(error.subject, _from_here(error.problems, folder, settings.folder)) from error
@@ -282,18 +288,34 @@ def problems_of(
 ) -> list[Problem]:
     """Everything wrong with a playbook's folder, its paths as seen from the working folder."""
     playbook, _ = read_playbook(folder)
-    known = _known(playbook, [*General.of(settings, folder, sends=False).tools(), *tools])
-    found = check_playbook(folder, tools=known, agents=_agents(settings, playbook), strict=strict)
+    load = module_loader(settings, folder)
+    known = _known(playbook, [*General.of(settings, folder, sends=False).tools(), *tools], load)
+    found = check_playbook(folder, tools=known, agents=_agents(settings, playbook), strict=strict, load=load)
     return _from_here(found, folder, settings.folder)
 
 
-def _known(playbook: Playbook, tools: Iterable[Tool]) -> dict[str, Tool]:
+def module_loader(settings: Settings, folder: Path) -> Load:
+    """Imports the modules of a playbook, if the user trusts it: with its project, or by its own folder."""
+    from detent.runtime.trust import Trust
+
+    home = home_of(folder).resolve()
+    project = Trust.of(settings)
+    covered = any(file.is_relative_to(home) for file in project.files.files.values())
+    own = Trust.of_folder(home, project.environ)
+    if project.everything or own.always or own.state == "trusted" or (covered and project.ok):
+        return imported
+    return lambda name: (
+        f"module '{name}' is not loaded: the playbook is not trusted. To look and trust: detent trust {home}"
+    )
+
+
+def _known(playbook: Playbook, tools: Iterable[Tool], load: Load) -> dict[str, Tool]:
     """Functions by name, the playbook's own on top; a module that cannot be imported is told of later."""
     known = {tool.name: tool for tool in tools}
     if playbook.manifest.tools:
         reachable(home_of(playbook.loader.folder.root))
     for name in playbook.manifest.tools:
-        module = imported(name)
+        module = load(name)
         if not isinstance(module, str):
             known |= {tool.name: tool for tool in tools_of(module)}
     return known

@@ -25,8 +25,8 @@ FILES = ("detent.yaml", "config.yaml")
 LONGEST_FILE = 250_000
 """Characters of a settings file: every command reads it."""
 """Names the project file may have, the better one first."""
-USER_FILE = "detent/detent.yaml"
-"""The user's own settings, in the folder for configuration (`$XDG_CONFIG_HOME`, or `~/.config`)."""
+USER_FILE = "detent.yaml"
+"""The user's own settings, in the folder that `config_home` names."""
 PREFIX = "DETENT__"
 """Environment variables of this form set any key: DETENT__BUDGET__STEPS=20."""
 
@@ -55,8 +55,11 @@ COMMON: Mapping[str, Keys] = {
     "mcp": None,
     "mail": None,  # whoever sends or reads mail knows its keys
     "eval": dict.fromkeys(("test_suite_path", "pass_threshold", "jobs")),
+    "keys": {"*": None},
 }
 """Headings every project may have."""
+USER_ONLY = ("keys",)
+"""Headings that only the user may write: a project cannot say where the user's keys go."""
 NAMED = (
     "budget",
     "logging",
@@ -127,6 +130,12 @@ class Settings:
     """Folder of the file that said a key, as long as nothing stronger said anything about it."""
     force_deterministic: bool = False
     """The environment wants every run to use its handlers."""
+    project: frozenset[Way] = frozenset()
+    """Keys that hold what the project file says: neither the user, the environment nor the command line."""
+
+    def of_project(self, *way: str) -> bool:
+        """Whether a value, or anything below it, comes from the project file."""
+        return any(one[: len(way)] == way for one in self.project)
 
     def get(self, *way: str, default: Any = None) -> Any:
         """The value at a way through the headings, or `default` when it is not said."""
@@ -173,6 +182,7 @@ def read_settings(
     places: dict[Way, str] = {}
     bases: dict[Way, Path] = {}
     values: dict[str, Any] = {}
+    project: set[Way] = set()
     for source in (_find_user(folder, environ), file):  # the weaker one first
         if source is not None and not (source is not file and file is not None and _same(source, file)):
             there: dict[Way, str] = {}
@@ -181,18 +191,27 @@ def read_settings(
             values = _over(values, said, ENTRIES)
             places.update(there)
             bases.update(dict.fromkeys(there, source.parent))
+            if source is file:
+                project = set(there)
+                problems += [
+                    f"{there[heading,]}: '{heading}' belongs into your own settings, not into a project's."
+                    for heading in USER_ONLY
+                    if (heading,) in there
+                ]
     for way, value, variable in _environment(environ):
         way = _entry(values, way)
         _put(values, way, value, variable, places, problems)
         for length in range(1, len(way) + 1):
             bases.pop(way[:length], None)
+        project = {one for one in project if one[: len(way)] != way}
     for heading, value in (overrides or {}).items():
         if value is not None:
             values[heading] = value
             places[(heading,)] = "the command line"
             bases.pop((heading,), None)
+            project = {one for one in project if one[0] != heading}
     forced = _forced(environ, problems)
-    settings = Settings(folder, file, values, places, bases, forced)
+    settings = Settings(folder, file, values, places, bases, forced, frozenset(project))
     known = dict(COMMON)
     complete = True
     if headings is not None and any(heading not in known for heading in values):
@@ -239,11 +258,19 @@ def _find_user(folder: Path, environ: Mapping[str, str]) -> Path | None:
         if not file.is_file():
             raise ConfigurationError(f"There is no settings file {said} (DETENT_USER_CONFIG).")
         return file
+    home = config_home(environ)
+    return home / USER_FILE if home is not None and (home / USER_FILE).is_file() else None
+
+
+def config_home(environ: Mapping[str, str] | None = None) -> Path | None:
+    """The user's folder for Detent: settings, workflows, trusted projects; None where there is no home."""
+    environ = os.environ if environ is None else environ
+    if environ.get("DETENT_CONFIG_HOME"):
+        return Path(environ["DETENT_CONFIG_HOME"]).expanduser().absolute()
     base, home = environ.get("XDG_CONFIG_HOME"), _home(environ)
     if not base and home is None:
         return None
-    file = (Path(base) if base else Path(str(home)) / ".config") / USER_FILE
-    return file if file.is_file() else None
+    return (Path(base) if base else Path(str(home)) / ".config") / "detent"
 
 
 def _home(environ: Mapping[str, str]) -> Path | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from detent.apps.warranty.settings import WarrantySettings, read, wrong_values
 from detent.kernel.autonomy import StepMode
+from detent.runtime.key_hosts import KeyHosts
 from detent.runtime.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def office_for(settings: Settings, **parts: Any) -> Office:
     from detent.apps.warranty.office import Office
 
     parts.setdefault("wrap", told)
+    KeyHosts(settings, parts.get("environ")).check_all("mail", "tools")
     return Office.of(warranty_settings(settings), agents=agent_steps(settings), **parts)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from detent.runtime.settings import USER_FILE, Keys, Settings, SettingsError
+from detent.runtime.settings import Keys, Settings, SettingsError, config_home
 
 workflow: Keys = dict.fromkeys(("max_parallel", "allow_private"))
 validation: Keys = {"stages": {"*": dict.fromkeys(("command", "fix_command", "timeout"))}}
@@ -78,10 +78,8 @@ def user_workflows(settings: Settings, environ: Mapping[str, str] | None = None)
     said = environ.get("DETENT_USER_CONFIG")
     if said:
         return (settings.folder / Path(said).expanduser()).parent / FOLDER
-    base, home = environ.get("XDG_CONFIG_HOME"), environ.get("HOME") or environ.get("USERPROFILE")
-    if not base and not home:
-        return None
-    return (Path(base) if base else Path(str(home)) / ".config") / Path(USER_FILE).parent / FOLDER
+    home = config_home(environ)
+    return home / FOLDER if home is not None else None
 
 
 def project_workflows(settings: Settings) -> Path:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from detent.engine.tools import Tool, ToolError, tools_of
 from detent.flows.workflow.problems import Problem, WorkflowFileError
 from detent.flows.workflow.spec import WorkflowSpec
+from detent.runtime.key_hosts import KeyHosts, guarded_fetch
 from detent.runtime.workflow_registry import problems_of, registry_for, shelf_for
 from detent.runtime.workflow_settings import WorkflowSettings
 
 if TYPE_CHECKING:
+    from detent.adapters.guarded import Guarded
     from detent.adapters.project.checkpoints import Checkpoints
     from detent.engine.flow import Flow
     from detent.engine.ports import Store
@@ -52,6 +54,8 @@ class Workflows:
         self.settings = settings
         self.catalog = catalog
         self._environ = os.environ if environ is None else environ
+        self._named_files: list[Path] = []
+        """Workflow files that were chosen, wherever they lie."""
 
     @cached_property
     def registry(self) -> Registry:
@@ -74,7 +78,12 @@ class Workflows:
         ours = project_tools(
             root, state, environ=self._environ, blobs=self._blob, webhook=webhook,
             notices=said.notify_folder, protected=self._protected(), allow_private=said.allow_private,
+            guarded=self._guarded,
         )  # fmt: skip
+        hosts = KeyHosts(self.settings, self._environ)
+        ours = [
+            guarded_fetch(tool, hosts, self._environ) if tool.name == "http.fetch" else tool for tool in ours
+        ]
         ours.append(
             Tool(
                 "validation.stages",
@@ -86,6 +95,23 @@ class Workflows:
         theirs = [tool for module in self.catalog.modules() for tool in tools_of(module)]
         served = [tool for server in self.catalog.mcp().values() for tool in server.tools]
         return list({tool.name: tool for tool in [*ours, *served, *theirs]}.values())
+
+    @cached_property
+    def _guarded(self) -> Guarded:
+        """What configures this project, for no agent to write."""
+        from detent.adapters.guarded import Guarded
+        from detent.runtime.trust import Trust
+
+        trust = Trust.of(self.settings, self._environ)
+
+        def places() -> list[Path]:
+            loaded = [Path(file) for one in self.catalog.loaded if (file := getattr(one, "__file__", None))]
+            return [*trust.files.guarded, *self._named_files, *loaded]
+
+        def told(program: str, changed: list[str]) -> None:
+            trust.suspend(f"{program}, which an agent wanted, changed {', '.join(changed[:5])}")
+
+        return Guarded(places, told)
 
     @cached_property
     def checkpoints(self) -> Checkpoints:
@@ -113,6 +139,7 @@ class Workflows:
     def choose(self, said: str, *, forced: bool = False) -> Chosen:
         """The workflow of a name or path, checked; `WorkflowFileError` with everything wrong with it."""
         file = self.shelf.find(said, self.settings.folder)
+        self._named_files.append(file.resolve())
         spec, problems = self.check(file, forced=forced)
         errors = [problem for problem in problems if problem.severity == "error"]
         if errors or spec is None:

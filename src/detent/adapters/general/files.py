@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from detent.adapters.disk import sync_folder
+from detent.adapters.anchored import OpenFolder, open_folder
+from detent.adapters.guarded import Guarded
 from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
 
 LARGEST = 10 * 1024 * 1024
@@ -68,8 +69,8 @@ class Ground:
         if path is None or path == root:
             raise ToolError("outside", f"{_told(said)} is no file below the project folder.")
         hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
-        kept = [one.resolve() for one in self.protected]
-        if hidden or any(path.is_relative_to(one) for one in kept):
+        kept = Guarded(lambda: [one.resolve() for one in self.protected])
+        if hidden or path in kept:
             raise ToolError(
                 "protected", f"{_told(said)} is not for functions to write: settings, steps, hidden files."
             )
@@ -92,23 +93,26 @@ class Files:
             return self._receipt(place, raw, "existing")
         if there is not None and not replace:
             raise _taken(path)
-        temporary = place.with_name(f".{place.name[:100]}.{secrets.token_hex(4)}.tmp")
+        temporary = f".{place.name[:100]}.{secrets.token_hex(4)}.tmp"
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            _whole(temporary, raw)
-            if replace:
-                temporary.replace(place)
-            elif not _named(temporary, place) and _content(place) != raw:  # somebody was quicker
-                raise _taken(path)
-            sync_folder(place.parent)
+            # Links put there since the path was judged are not followed.
+            with open_folder(self.ground.write.resolve(), place.parent, make=0o777) as folder:
+                try:
+                    _whole(folder, temporary, raw)
+                    if replace:
+                        folder.move(temporary, folder, place.name)
+                    elif not _named(folder, temporary, place.name) and _content(place) != raw:
+                        raise _taken(path)  # another process was quicker
+                    with contextlib.suppress(OSError):
+                        folder.sync()
+                finally:
+                    with contextlib.suppress(OSError):
+                        folder.remove(temporary, missing_ok=True)
         except OSError as error:
             raise ToolError(
                 "not_written", f"{_told(path)} cannot be written ({error.strerror}).",
                 transient=error.errno in _PASSING,
             ) from error  # fmt: skip
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
         return self._receipt(place, raw, "written")
 
     def probe(self, path: str, body: str, replace: bool = False) -> Any:
@@ -176,23 +180,24 @@ def _content(path: Path) -> bytes | None:
         raise ToolError("not_read", f"the file that is there cannot be read ({error.strerror}).") from error
 
 
-def _whole(temporary: Path, raw: bytes) -> None:
-    with temporary.open("xb") as file:
+def _whole(folder: OpenFolder, temporary: str, raw: bytes) -> None:
+    with folder.create(temporary) as file:
         file.write(raw)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _named(temporary: Path, place: Path) -> bool:
+def _named(folder: OpenFolder, temporary: str, name: str) -> bool:
     """Give a finished file its name; False when the name is taken."""
     try:
-        os.link(temporary, place)
+        folder.link(temporary, folder, name)
     except FileExistsError:
         return False
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        if place.exists():
+        with contextlib.suppress(FileNotFoundError):
+            folder.stat(name)
             return False
-        temporary.replace(place)
+        folder.move(temporary, folder, name)
     return True

@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from detent.adapters.disk import private_folder
 from detent.adapters.mail.arrivals import LARGEST_MAIL, Arrival, MailGone
 from detent.adapters.mail.folders import LOOK_EVERY, file_time, named, read_bounded, watch, written
 from detent.kernel.errors import ConfigurationError
@@ -89,7 +90,7 @@ class EmlFolder:
                 f"There is no folder {self.folder} to take mails from. Create it, or name another one."
             )
         try:
-            (self.folder / PROCESSED).mkdir(exist_ok=True)
+            private_folder(self.folder / PROCESSED)
             with os.scandir(self.folder):
                 pass
         except OSError as error:
@@ -133,7 +134,7 @@ class EmlFolder:
         except MailGone:
             return False
         target, number = self.folder / PROCESSED / source.name, 1
-        target.parent.mkdir(exist_ok=True)
+        private_folder(target.parent)
         while True:
             try:
                 return _move(source, target)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from detent.adapters.disk import sync_folder
+from detent.adapters.disk import open_private, private_folder, sync_folder
 from detent.adapters.mail.departures import Receipt, message_id_of
 from detent.engine.tools import NOT_DONE, ToolError
 from detent.kernel.errors import ConfigurationError
@@ -54,7 +54,7 @@ class Outbox:
 
     def _check(self) -> None:
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            private_folder(self.folder)
             fits = os.access(self.folder, os.R_OK | os.W_OK | os.X_OK)
         except OSError:
             fits = False
@@ -73,7 +73,7 @@ class Outbox:
         try:
             if (self.folder / SENT / path.name).exists():
                 return
-            with temporary.open("xb") as file:
+            with open_private(temporary, "xb") as file:
                 file.write(raw)
                 file.flush()
                 os.fsync(file.fileno())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,7 @@ class McpServer:
 
     It is started with `command`, or reached at `url`. `env` and `headers_env` give a started server its
     environment variables, or every request its headers: each by the name of the variable **of this
-    process** that holds the value.
+    process** that holds the value. `before` is called before each connection and may refuse it by raising.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class McpServer:
         timeout: float = 30.0,
         retry: RetryPolicy = USUAL,
         cwd: Path | str | None = None,
+        before: Callable[[], None] | None = None,
     ) -> None:
         said = {
             "command": command, "url": url, "env": env, "headers": headers_env, "queries": queries,
@@ -69,6 +70,7 @@ class McpServer:
         self._headers_env = dict(headers_env or {})
         self._timeout = float(timeout)
         self._cwd = Path(cwd) if cwd is not None else None
+        self._before = before
         self._effects = rules_of(effects)
         self._tools = {
             **{tool: self._query(tool) for tool in dict.fromkeys(queries)},
@@ -168,6 +170,8 @@ class McpServer:
         return connection
 
     def _new(self) -> Connection:
+        if self._before is not None:
+            self._before()
         try:
             from detent.adapters.mcp.connection import Connection, Target
         except ImportError as error:

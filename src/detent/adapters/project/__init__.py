@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from detent.adapters.guarded import Guarded
     from detent.adapters.project.rows import Blobs
     from detent.engine.tools import Tool
 
@@ -24,6 +25,7 @@ def project_tools(
     notices: Path | None = None,
     allow_private: bool | Iterable[str] | None = None,
     clock: Callable[[], float] = time.time,
+    guarded: Guarded | None = None,
 ) -> list[Tool]:
     """Every tool of a project.
 
@@ -31,8 +33,9 @@ def project_tools(
     not for actions (the store). `blobs` gives what steps have kept beside the journal: `store.blob`.
     `webhook` is where `notify.send` posts to. `allow_private` are hosts and networks that are not public and
     may be fetched from all the same; true for all, false for none, None for this machine where a step names
-    it.
+    it. `guarded` are the files that agents may not write.
     """
+    from detent.adapters.guarded import NOTHING
     from detent.adapters.project.addresses import Reach
     from detent.adapters.project.backups import Backups
     from detent.adapters.project.files import Files, file_tools
@@ -49,7 +52,7 @@ def project_tools(
     from detent.adapters.project.watching import Watch
 
     said = os.environ if environ is None else environ
-    project = Project(root, state, protected)
+    project = Project(root, state, protected, guarded or NOTHING)
     footprints, backups, git = Footprints(project), Backups(project), Git(project, said)
     watch = Watch(project, git, backups)
     return [

@@ -55,7 +55,7 @@ class Backups:
                 found |= {"kind": "link", "target": os.readlink(place)}
             elif place.is_file():
                 found |= {"kind": "file", "mode": stat.S_IMODE(place.stat().st_mode)}
-                with place.open("rb") as source:
+                with self._project.reading(place) as source:
                     self._keep(note, lambda file: shutil.copyfileobj(source, file, PIECE))
             self._project.keep(note, json.dumps(found).encode())
 
@@ -83,26 +83,27 @@ class Backups:
                 return before is not None and before.get("by") == call.idempotency_key
             self._bring_back(note, place, found)
             self._project.keep(used, json.dumps({"by": call.idempotency_key}).encode())
-            note.unlink()
-            note.with_suffix(".bytes").unlink(missing_ok=True)
+            self._project.remove(note)
+            self._project.remove(note.with_suffix(".bytes"), missing_ok=True)
             return True
 
     def _bring_back(self, note: Path, place: Path, found: dict[str, Any]) -> None:
         if found["kind"] == "file":
-            with note.with_suffix(".bytes").open("rb") as source:
+            with self._project.reading(note.with_suffix(".bytes")) as source:
                 self._project.write(
                     place, lambda file: shutil.copyfileobj(source, file, PIECE), found.get("mode")
                 )
             return
         if place.is_dir() and not place.is_symlink():
             raise ToolError("folder", f"'{found['path']}' has become a folder; it is left alone.")
-        place.unlink(missing_ok=True)
+        self._project.remove(place, missing_ok=True)
         if found["kind"] == "link":
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.symlink_to(found["target"])
-        for folder in found["made"]:
-            with contextlib.suppress(OSError):  # not empty, or not there
-                (self._project.root / folder).rmdir()
+            with self._project.folder_of(place, make=True) as around:
+                around.symlink(found["target"], place.name)
+        for name in found["made"]:
+            folder = self._project.root / name
+            with contextlib.suppress(OSError), self._project.folder_of(folder) as around:
+                around.remove_folder(folder.name)  # unless it is not empty, or not there
 
     def _keep(self, note: Path, write: Callable[[BinaryIO], object]) -> None:
         self._project.write(note.with_suffix(".bytes"), lambda file: void(write(file)), 0o600)

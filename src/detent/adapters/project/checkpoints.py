@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+from detent.adapters.anchored import write_private
 
 _PLAIN = re.compile(r"(?!.*-[0-9a-f]{16}\Z)[a-z0-9][a-z0-9._-]{0,99}")
 
@@ -28,23 +28,8 @@ class Checkpoints:
 
     def _write(self, root_run: str, checkpoint_id: str, document: Mapping[str, Any]) -> None:
         place = self.folder / _safe(root_run) / f"{_safe(checkpoint_id)}.json"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        temporary = place.with_name(f".{secrets.token_hex(4)}.tmp")
-        try:
-            with temporary.open("w", encoding="utf-8") as file:
-                json.dump(document, file, ensure_ascii=False, indent=1)
-                file.write("\n")
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(place)
-            handle = os.open(place.parent, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
+        text = json.dumps(document, ensure_ascii=False, indent=1)
+        write_private(self.folder, place, f"{text}\n".encode(), f".{secrets.token_hex(4)}.tmp")
 
     def all(self) -> list[dict[str, Any]]:
         """Every checkpoint there is, the latest first."""

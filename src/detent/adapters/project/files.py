@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Literal
 
 from detent.adapters.project.backups import Backups
 from detent.adapters.project.footprints import Footprints
-from detent.adapters.project.ground import PIECE, Project, certain, content, fingerprint, told
+from detent.adapters.project.ground import PIECE, Project, certain, told
 from detent.engine.tools import EffectCall, Tool, ToolError
 
 LARGEST_TEXT = 10 * 1024 * 1024
@@ -38,7 +38,7 @@ class Files:
     def read(self, path: str, encoding: str = "utf-8", max_bytes: int = 1_000_000) -> dict[str, Any]:
         """The text of a project file, with its size and SHA-256."""
         place = self.project.readable(path)
-        raw = content(place, max_bytes, path)
+        raw = self.project.content(place, max_bytes, path)
         try:
             text = raw.decode(encoding)
         except LookupError:
@@ -67,7 +67,7 @@ class Files:
             raise ToolError("protected", f"{told(path)} is not for actions.")
         known: dict[str, Any] = {"path": path, "real": self.project.relative(place), "bytes": None}
         if place.is_file():
-            size, sha256 = fingerprint(place)
+            size, sha256 = self.project.fingerprint(place)
             return {**known, "exists": True, "kind": "file", "bytes": size, "sha256": sha256}
         there = place.exists()
         return {**known, "exists": there, "kind": "folder" if there else "none", "sha256": None}
@@ -126,7 +126,8 @@ class Files:
         sha256: str | None,
     ) -> dict[str, Any]:
         place = self.project.writable(path)
-        there = fingerprint(place) if place.is_file() else None
+        self.project.check_writer(call, place)
+        there = self.project.fingerprint(place) if place.is_file() else None
         note = self._footprints.get(call)
         if note is not None and there is not None and there[1] == note["after"]:
             return _written(path, *there, note["existed"])
@@ -139,7 +140,7 @@ class Files:
         if note is not None and if_exists == "append" and (there or (0, ""))[1] != note["before"]:
             raise ToolError("changed", f"{told(path)} was changed while something was appended to it.")
         if if_exists == "append" and there is not None:
-            fresh = _Joined(_OfFile(place), fresh)
+            fresh = _Joined(_OfFile(self.project, place), fresh)
         size, after = fresh.measured()
         before = there[1] if there is not None else ""
         self._footprints.put(call, {"existed": there is not None, "before": before, "after": after})
@@ -159,31 +160,32 @@ class Files:
                 raise ToolError("too_large", f"a text has at most {LARGEST_TEXT:,} bytes, not {len(raw):,}.")
             return _Bytes(raw)
         if source is not None:
-            return _OfFile(self.project.readable(source), keeps_mode=True)
+            return _OfFile(self.project, self.project.readable(source), keeps_mode=True)
         if spool is None or not re.fullmatch("[0-9a-f]{64}", spool):
             raise ToolError("invalid", "a spool goes by its SHA-256.")
         place = self.project.state / "spools" / spool
         if not place.is_file():
             raise ToolError("gone", "what was fetched is no longer there; fetch it again.")
-        return _OfFile(place)
+        return _OfFile(self.project, place)
 
     def delete(
         self, call: EffectCall, path: str, missing_ok: bool = False, sha256: str | None = None
     ) -> dict[str, Any]:
         """Remove a project file; with `sha256`, only if it still holds content of that SHA-256."""
         place = self.project.entry(path)
+        self.project.check_writer(call, place)
         there = place.is_symlink() or place.exists()
         note = self._footprints.get(call)
         if not there:
             if note is None and not missing_ok:
                 raise ToolError("no_file", f"there is no file {told(path)} to remove.")
             return {"path": path, "existed": note is not None and note["existed"]}
-        if sha256 is not None and not place.is_symlink() and fingerprint(place)[1] != sha256:
+        if sha256 is not None and not place.is_symlink() and self.project.fingerprint(place)[1] != sha256:
             raise ToolError("changed", f"{told(path)} was changed meanwhile; it is left alone.")
         with certain(path):
             self._footprints.put(call, {"existed": True})
             self._backups.save(call.root, place)
-            place.unlink()
+            self.project.remove(place)
         return {"path": path, "existed": True}
 
     def restore(self, call: EffectCall, paths: list[str]) -> dict[str, Any]:
@@ -194,6 +196,7 @@ class Files:
             # A link that was written through is backed up under the name it leads to.
             with certain(path):
                 places = dict.fromkeys((entry, self.project.inside(path)))
+                self.project.check_writer(call, *places)
                 if any(self._backups.restore(call, place) for place in places):
                     done.append(path)
                 else:
@@ -235,13 +238,13 @@ class _Bytes(_Content):
 
 
 class _OfFile(_Content):
-    def __init__(self, path: Path, keeps_mode: bool = False) -> None:
-        self.path = path
+    def __init__(self, project: Project, path: Path, keeps_mode: bool = False) -> None:
+        self.project, self.path = project, path
         if keeps_mode:
             self.mode = stat.S_IMODE(path.stat().st_mode)
 
     def into(self, file: BinaryIO) -> None:
-        with self.path.open("rb") as source:
+        with self.project.reading(self.path) as source:
             shutil.copyfileobj(source, file, PIECE)
 
 
@@ -303,11 +306,14 @@ def file_tools(files: Files) -> list[Tool]:
         Tool("files.stat", files.stat, "query", blocking=True,
              description="What there is at a path of the project: kind, size, SHA-256, where links lead."),
         Tool("files.write", files.write, idempotent=True, wants_call=True, blocking=True, private=True,
+             refuses=files.project.refusing("path"),
              description="Put a text (or what another file, a source, holds) into a project file. The "
              "receipt says path, bytes, sha256, replaced."),
         Tool("files.delete", files.delete, idempotent=True, wants_call=True, blocking=True,
+             refuses=files.project.refusing("path"),
              description="Remove a project file. The receipt says path, existed."),
         Tool("files.restore", files.restore, idempotent=True, wants_call=True, blocking=True,
+             refuses=files.project.refusing("paths"),
              description="Bring project files back to what they held before this run changed them. The "
              "receipt says paths, restored."),
     ]  # fmt: skip

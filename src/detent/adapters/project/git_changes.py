@@ -62,7 +62,9 @@ class GitChanges:
             where = self.git.specs(paths or ["."])
             await self.git.ask("restore", f"--source={tree}", "--staged", "--", *where, changes=True)
         if not paths or "." in paths:
-            place.unlink(missing_ok=True)  # used up: what is staged from here on is somebody else's
+            self.git.project.remove(
+                place, missing_ok=True
+            )  # used up: what is staged from here on is somebody else's
         return {"files": note["files"]}
 
     async def _staged(self) -> dict[str, Any]:
@@ -225,14 +227,24 @@ class GitChanges:
         if not there:
             start = await self._start(base, head)
             if switch:
+                await self._check_brought(call, *start)
                 await self.git.ask("switch", "--quiet", "--create", name, *start, changes=True)
             elif head is None and not start:
                 raise ToolError("no_commits", "a branch beside the current one needs a commit to start from.")
             else:
                 await self.git.ask("branch", "--no-track", name, *start, changes=True)
         elif switch and current != name:
+            await self._check_brought(call, f"refs/heads/{name}")
             await self.git.ask("switch", "--quiet", "--no-guess", name, changes=True)
         return {"branch": name, "created": created}
+
+    async def _check_brought(self, call: EffectCall, target: str = "") -> None:
+        """Raise a `ToolError` where an agent would bring in other files that configure Detent."""
+        if call.by != "agent" or not target:
+            return
+        project = self.git.project
+        names = await self.git.names("diff", "--name-only", "-z", "--no-renames", "HEAD", target, "--")
+        project.check_writer(call, *(project.root / name for name in names if not name.startswith("../")))
 
     async def _start(self, base: str | None, head: str | None) -> list[str]:
         if base is None:

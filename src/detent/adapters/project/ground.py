@@ -1,7 +1,8 @@
 """A project's folder: where a path in it leads, what in it is not for actions, and writing all or nothing.
 
-Links are followed before a path is judged, so that none leads out. Git's own files, and what runs keep for
-themselves, are neither read nor written.
+Links are followed before a path is judged, so that none leads out; what is then read or written is reached
+through open folders, so that a link put there meanwhile leads nowhere. Git's own files, and what runs keep
+for themselves, are neither read nor written.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from detent.adapters.disk import sync_folder
-from detent.engine.tools import ToolError
+from detent.adapters.anchored import OpenFolder, open_folder
+from detent.adapters.disk import PRIVATE_FILE, PRIVATE_FOLDER
+from detent.adapters.guarded import NOTHING, Guarded, folded
+from detent.engine.tools import EffectCall, ToolError
 
 OWN_FOLDER = ".detent"
 READABLE = "workflows"
@@ -26,6 +30,7 @@ PIECE = 1024 * 1024
 """Bytes read at a time."""
 LONGEST = 4000
 """Characters of a path."""
+CONFIGURES = "configures or runs Detent itself; only a person may change it"
 
 _PASSING = frozenset({errno.ENOSPC, errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EMFILE, errno.ENFILE})
 
@@ -34,16 +39,19 @@ class Project:
     """The folder actions work in.
 
     `state` is where backups, spools, notices and footprints are kept; `protected` are further files and
-    folders that are not for actions, such as the store.
+    folders that are not for actions, such as the store; `guarded` are those that are not for agents.
     """
 
-    def __init__(self, root: Path, state: Path, protected: Iterable[Path] = ()) -> None:
+    def __init__(
+        self, root: Path, state: Path, protected: Iterable[Path] = (), guarded: Guarded = NOTHING
+    ) -> None:
         self.root = Path(root).resolve()
         self.state = Path(state).resolve()
         named = [Path(one).resolve() for one in protected]
         # A database is also the files SQLite keeps beside it.
         beside = [one.with_name(one.name + end) for one in named for end in ("-wal", "-shm", "-journal")]
         self.protected = (self.state, *named, *beside)
+        self.guarded = guarded
 
     # -- where paths lead -----------------------------------------------------------------------------------
 
@@ -60,6 +68,39 @@ class Project:
     def writable(self, said: str) -> Path:
         """Where a path leads, for writing; a `ToolError` when nothing may be written there."""
         return self._checked(self.inside(said), said)
+
+    def check_writer(self, call: EffectCall, *places: Path) -> None:
+        """Raise a `ToolError` where an agent wants to change what configures Detent."""
+        for place in places:
+            if call.by == "agent" and place in self.guarded:
+                raise ToolError("protected", f"{told(self.relative(place))} {CONFIGURES}.")
+
+    def refusing(self, *names: str) -> Callable[[Mapping[str, Any]], Iterator[str]]:
+        """Says which of the named arguments, paths or lists of them, are never an agent's to write."""
+
+        def refused(args: Mapping[str, Any]) -> Iterator[str]:
+            for name in names:
+                said = args.get(name)
+                for path in said if isinstance(said, list) else [said]:
+                    if isinstance(path, str) and self._guards(path):
+                        yield f"/{name}: {CONFIGURES}"
+
+        return refused
+
+    def _guards(self, said: str) -> bool:
+        try:
+            path = self._joined(said)
+            # The name itself as well as what it leads to: a link may be replaced or written through.
+            return any(
+                place in self.guarded or (place.is_relative_to(self.root) and self._ours(place))
+                for place in (path.resolve(), path.parent.resolve() / path.name)
+            )
+        except (OSError, RuntimeError, ValueError, ToolError):
+            return False  # no usable path, which the tool itself says
+
+    def _ours(self, path: Path) -> bool:
+        """Git's own, ours, or what runs keep: not for actions to change."""
+        return self.hidden(path) or folded(path.relative_to(self.root))[:1] == (OWN_FOLDER,)
 
     def entry(self, said: str) -> Path:
         """The name itself, a link in its last part not followed: for removing it."""
@@ -95,10 +136,10 @@ class Project:
 
     def hidden(self, path: Path) -> bool:
         """Git's own, or ours: not for actions to see."""
-        parts = [part.lower() for part in path.relative_to(self.root).parts]
+        parts = folded(path.relative_to(self.root))
         if ".git" in parts:
             return True
-        if parts[:1] == [OWN_FOLDER]:
+        if parts[:1] == (OWN_FOLDER,):
             return len(parts) > 1 and parts[1] != READABLE
         return any(path.is_relative_to(one) for one in self.protected)
 
@@ -120,8 +161,7 @@ class Project:
             raise ToolError("invalid", f"{told(said)} is no usable path ({error.strerror}).") from None
         if path == self.root:
             raise ToolError("outside", f"{told(said)} is the project itself, no file of it.")
-        first = path.relative_to(self.root).parts[0].lower()
-        if self.hidden(path) or first == OWN_FOLDER:
+        if self._ours(path):
             raise ToolError(
                 "protected", f"{told(said)} is not for actions to change: git's files, or what runs keep."
             )
@@ -129,83 +169,103 @@ class Project:
             raise ToolError("folder", f"{told(said)} is a folder.")
         return path
 
-    # -- writing --------------------------------------------------------------------------------------------
+    # -- reading and writing --------------------------------------------------------------------------------
+
+    def folder_of(self, place: Path, make: bool = False) -> AbstractContextManager[OpenFolder]:
+        """The folder of a place, open: nothing that becomes a link meanwhile leads out of the project."""
+        root = next((one for one in (self.root, self.state) if place.is_relative_to(one)), place.parent)
+        ours = place.is_relative_to(self.state) or root == place.parent
+        return open_folder(root, place.parent, make=(PRIVATE_FOLDER if ours else 0o777) if make else None)
+
+    @contextlib.contextmanager
+    def reading(self, place: Path) -> Iterator[BinaryIO]:
+        """A file, open for reading."""
+        with self.folder_of(place) as folder, folder.read(place.name) as file:
+            yield file
+
+    def fingerprint(self, place: Path) -> tuple[int, str]:
+        """Size and SHA-256 of a file; a `ToolError` when it cannot be read."""
+        digest, size = hashlib.sha256(), 0
+        try:
+            with self.reading(place) as file:
+                while piece := file.read(PIECE):
+                    digest.update(piece)
+                    size += len(piece)
+        except OSError as error:
+            raise ToolError("not_read", f"{told(place.name)} cannot be read ({error.strerror}).") from error
+        return size, digest.hexdigest()
+
+    def content(self, place: Path, most: int, said: str) -> bytes:
+        """A file's bytes; a `ToolError` when there are more than `most`."""
+        try:
+            with self.reading(place) as file:
+                raw = file.read(most + 1)
+                size = os.fstat(file.fileno()).st_size
+        except OSError as error:
+            raise ToolError("not_read", f"{told(said)} cannot be read ({error.strerror}).") from error
+        if len(raw) > most:
+            raise ToolError("too_large", f"{told(said)} has {size:,} bytes; at most {most:,} are read here.")
+        return raw
 
     def write(self, place: Path, write: Callable[[BinaryIO], None], mode: int | None = None) -> None:
         """Have a file written: whole under its name, or not at all. `mode` None keeps what is there."""
-        temporary: Path | None = None
         try:
-            if mode is None:
-                with contextlib.suppress(OSError):
-                    mode = stat.S_IMODE(place.stat().st_mode)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            temporary = self._beside(place)
-            with open_new(temporary) as file:
-                write(file)
-                file.flush()
-                os.fsync(file.fileno())
-            if mode is not None:
-                temporary.chmod(mode)
-            temporary.replace(place)
-            with contextlib.suppress(OSError):  # it is there, whether or not its folder can be synced
-                sync_folder(place.parent)
+            with self.folder_of(place, make=True) as folder:
+                if mode is None:
+                    with contextlib.suppress(FileNotFoundError):
+                        mode = stat.S_IMODE(_no_link(folder.stat(place.name), place).st_mode)
+                with self._spare(folder) as (spare, name):
+                    with spare.create(name) as file:
+                        write(file)
+                        file.flush()
+                        if mode is not None:
+                            os.chmod(file.fileno() if os.chmod in os.supports_fd else spare.path / name, mode)
+                        os.fsync(file.fileno())
+                    spare.move(name, folder, place.name)
+                with contextlib.suppress(OSError):  # it is there, whether or not its folder can be synced
+                    folder.sync()
         except OSError as error:
             raise ToolError(
                 "not_written", f"{told(place.name)} cannot be written ({error.strerror}).",
                 transient=error.errno in _PASSING,
             ) from error  # fmt: skip
-        finally:
-            if temporary is not None:
-                with contextlib.suppress(OSError):
-                    temporary.unlink(missing_ok=True)
 
     def keep(self, place: Path, raw: bytes) -> None:
         """Write one of our own files, whole or not at all."""
-        self.write(place, lambda file: _all(file, raw), 0o600)
+        self.write(place, lambda file: _all(file, raw), PRIVATE_FILE)
 
-    def _beside(self, place: Path) -> Path:
-        """A name for the file while it is written: among our own, where the same disk holds both."""
-        spare = self.state / "tmp"
-        spare.mkdir(parents=True, exist_ok=True)
+    def remove(self, place: Path, missing_ok: bool = False) -> None:
+        """Remove a file, or a link itself."""
+        try:
+            with self.folder_of(place) as folder:
+                folder.remove(place.name, missing_ok)
+        except FileNotFoundError:  # its folder, as far as it may be missing
+            if not missing_ok:
+                raise
+
+    @contextlib.contextmanager
+    def _spare(self, folder: OpenFolder) -> Iterator[tuple[OpenFolder, str]]:
+        """Where a file is written before it gets its name: among our own, where the same disk holds both."""
         name = f"{secrets.token_hex(8)}.tmp"
-        if spare.stat().st_dev == place.parent.stat().st_dev:
-            return spare / name
-        return place.parent / f".{name}"
+        with self.folder_of(self.state / "tmp" / name, make=True) as own:
+            same = own.stat(".").st_dev == folder.stat(".").st_dev
+            spare, used = (own, name) if same else (folder, f".{name}")
+            try:
+                yield spare, used
+            finally:
+                with contextlib.suppress(OSError):
+                    spare.remove(used, missing_ok=True)
+
+
+def _no_link(found: os.stat_result, place: Path) -> os.stat_result:
+    """What was found, unless it has become a link since its path was checked."""
+    if stat.S_ISLNK(found.st_mode):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(place))
+    return found
 
 
 def _all(file: BinaryIO, raw: bytes) -> None:
     file.write(raw)
-
-
-def open_new(path: Path) -> BinaryIO:
-    """A file that was not there, for writing, with the rights new files get."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb")
-
-
-def fingerprint(path: Path) -> tuple[int, str]:
-    """Size and SHA-256 of a file; a `ToolError` when it cannot be read."""
-    digest, size = hashlib.sha256(), 0
-    try:
-        with path.open("rb") as file:
-            while piece := file.read(PIECE):
-                digest.update(piece)
-                size += len(piece)
-    except OSError as error:
-        raise ToolError("not_read", f"{told(path.name)} cannot be read ({error.strerror}).") from error
-    return size, digest.hexdigest()
-
-
-def content(path: Path, most: int, said: str) -> bytes:
-    """A file's bytes; a `ToolError` when there are more than `most`."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(most + 1)
-    except OSError as error:
-        raise ToolError("not_read", f"{told(said)} cannot be read ({error.strerror}).") from error
-    if len(raw) > most:
-        size = path.stat().st_size
-        raise ToolError("too_large", f"{told(said)} has {size:,} bytes; at most {most:,} are read here.")
-    return raw
 
 
 @contextlib.contextmanager

@@ -16,12 +16,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urljoin, urlsplit
 
+from detent.adapters.disk import PRIVATE_FILE
 from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, pieces
 from detent.adapters.project.addresses import Reach, is_here, pinned
-from detent.adapters.project.ground import Project, open_new, told
+from detent.adapters.project.ground import Project, told
 from detent.engine.step import Transient
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.errors import IntegrationMissing
@@ -61,7 +62,7 @@ class Web:
         most = self._largest if spool else max(0, min(max_bytes, LARGEST_TEXT))
         host = _host(url)
         httpx = _httpx()
-        sink = _Sink(self._spools() if spool else None)
+        sink = _Sink(self._project, self._spools() if spool else None)
         try:
             async with asyncio.timeout(timeout):
                 status, said, kind = await self._followed(url, dict(headers or {}), timeout, most, sink)
@@ -128,7 +129,8 @@ class Web:
     def _spools(self) -> Path:
         """Where fetched bodies wait to be written; those nobody came for are thrown away."""
         folder = self._project.state / "spools"
-        folder.mkdir(parents=True, exist_ok=True)
+        with self._project.folder_of(folder / "any", make=True):
+            pass
         old = time.time() - SPOOL_AGE
         for one in folder.iterdir():
             with contextlib.suppress(OSError):
@@ -140,10 +142,11 @@ class Web:
 class _Sink:
     """Takes a body in, in memory or into a file."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, project: Project, folder: Path | None) -> None:
+        self._project = project
         self._folder = folder
         self._path = folder / f"{secrets.token_hex(8)}.part" if folder is not None else None
-        self._file = open_new(self._path) if self._path is not None else None
+        self._file = self._created(self._path) if self._path is not None else None
         self._pieces: list[bytes] = []
         self._digest, self.size = hashlib.sha256(), 0
 
@@ -167,15 +170,20 @@ class _Sink:
         os.fsync(self._file.fileno())
         self._file.close()
         place = self._folder / self.sha256
-        self._path.replace(place)
+        with self._project.folder_of(place) as folder:
+            folder.move(self._path.name, folder, place.name)
         return place
+
+    def _created(self, path: Path) -> BinaryIO:
+        with self._project.folder_of(path) as folder:
+            return folder.create(path.name, PRIVATE_FILE)
 
     def drop(self) -> None:
         """Put away what is left of an unfinished file."""
         if self._file is not None and self._path is not None:
             self._file.close()
             with contextlib.suppress(OSError):
-                self._path.unlink(missing_ok=True)
+                self._project.remove(self._path, missing_ok=True)
 
 
 def _httpx() -> Any:

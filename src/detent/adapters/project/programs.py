@@ -101,19 +101,19 @@ async def run_program(
             cwd=cwd, env=dict(env), start_new_session=True, stdin=tether.stdin, stdout=pipe, stderr=pipe,
         )  # fmt: skip
     except FileNotFoundError:
-        raise ToolError("no_program", f"there is no program '{_name(argv)}' on this machine.") from None
+        raise ToolError("no_program", f"there is no program '{name_of(argv)}' on this machine.") from None
     except PermissionError:
-        raise ToolError("no_program", f"'{_name(argv)}' may not be run.") from None
+        raise ToolError("no_program", f"'{name_of(argv)}' may not be run.") from None
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or type(error).__name__
-        raise ToolError("not_started", f"'{_name(argv)}' cannot be started ({why}).") from None
+        raise ToolError("not_started", f"'{name_of(argv)}' cannot be started ({why}).") from None
     finally:
         tether.handed_over(transport is not None)
     try:
         if not await program.ended(timeout):
             await _end(transport, program, gently=not program.full)
             if not program.full:
-                raise TimedOut(f"'{_name(argv)}' did not end within {timeout:g} seconds and was ended.")
+                raise TimedOut(f"'{name_of(argv)}' did not end within {timeout:g} seconds and was ended.")
         if strays:
             _signal(transport, signal.SIGKILL)
         # Whoever inherited its output and left the group may hold it open for ever.
@@ -248,6 +248,7 @@ def _signal(transport: asyncio.SubprocessTransport, number: signal.Signals) -> N
             transport.kill()
 
 
-def _name(argv: Sequence[str]) -> str:
+def name_of(argv: Sequence[str]) -> str:
+    """A program's name, for messages."""
     shown = os.path.basename(argv[0]) or argv[0]
     return "".join(char if char.isprintable() else "?" for char in shown)[:80]

@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from detent.adapters.project.ground import Project, told
+from detent.adapters.project.ground import Project, certain, told
 from detent.engine.tools import EffectCall, Tool, ToolError
 from detent.kernel.plain import digest
 
@@ -52,14 +52,15 @@ class Rows:
     """The rows of SQLite files in a project. `blobs` gives what steps have kept beside the journal."""
 
     def __init__(self, project: Project, blobs: Blobs | None = None) -> None:
-        self._project = project
+        self.project = project
         self._blobs = blobs
 
     async def upsert(
         self, call: EffectCall, database: str, table: str, key: str | list[str], batch: dict[str, Any]
     ) -> dict[str, Any]:
         """Make a table hold the rows of a batch, one per key."""
-        place = self._project.writable(database)
+        place = self.project.writable(database)
+        self.project.check_writer(call, place)
         name, columns, rows = await self._batch(batch)
         keys = _keys(key, columns)
         run = call.root
@@ -76,14 +77,16 @@ class Rows:
             link.execute(PUT_BATCH, (run, table, name, "loaded", created, inserted, updated))
             return {"inserted": inserted, "updated": updated}
 
-        place.parent.mkdir(parents=True, exist_ok=True)
+        with certain(database), self.project.folder_of(place, make=True):
+            pass
         return await asyncio.to_thread(_within, place, database, work)
 
     async def restore(
         self, call: EffectCall, database: str, table: str, key: str | list[str], batch: dict[str, Any]
     ) -> dict[str, Any]:
         """Bring the rows of one batch of this run back to what they were before."""
-        place = self._project.writable(database)
+        place = self.project.writable(database)
+        self.project.check_writer(call, place)
         name = _name_of(batch)
         run = call.root
         _identifier(table, "table")
@@ -130,6 +133,7 @@ def _within(place: Path, said: str, work: Callable[[sqlite3.Connection], dict[st
     """Do something in one transaction, alone among all processes."""
     try:
         with closing(sqlite3.connect(place, timeout=BUSY, isolation_level=None)) as link:
+            _check_place(link, place, said)
             link.execute("BEGIN IMMEDIATE")
             try:
                 for statement in (BATCHES, UNDO, UNDO_INDEX):
@@ -147,6 +151,13 @@ def _within(place: Path, said: str, work: Callable[[sqlite3.Connection], dict[st
         ) from error
     except (sqlite3.DatabaseError, OverflowError) as error:
         raise ToolError("database", f"{told(said)} {_words(error)}.") from error
+
+
+def _check_place(link: sqlite3.Connection, place: Path, said: str) -> None:
+    """Raise a `ToolError` when SQLite followed a link that was put there since the path was checked."""
+    opened = link.execute("PRAGMA database_list").fetchone()[2]
+    if Path(opened) != place or Path(opened).is_symlink():
+        raise ToolError("outside", f"{told(said)} was replaced by a link; nothing was written.")
 
 
 def _words(error: Exception) -> str:
@@ -303,8 +314,10 @@ def row_tools(rows: Rows) -> list[Tool]:
     """The tools for rows."""
     return [
         Tool("db.upsert", rows.upsert, idempotent=True, wants_call=True,
+             refuses=rows.project.refusing("database"),
              description="Make a table of a SQLite file hold the rows of a batch, one per key. The receipt "
              "says inserted, updated."),
         Tool("db.restore", rows.restore, idempotent=True, wants_call=True,
+             refuses=rows.project.refusing("database"),
              description="Bring the rows of one batch back to what they were. Receipt: restored, removed."),
     ]  # fmt: skip

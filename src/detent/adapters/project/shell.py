@@ -6,6 +6,7 @@ stays in the receipt; of one that fails it lies beside, in a file the error name
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 from detent.adapters.project.footprints import folder_of, safe
 from detent.adapters.project.ground import Project, told
-from detent.adapters.project.programs import Ran, TimedOut, run_program
+from detent.adapters.project.programs import Ran, TimedOut, name_of, run_program
 from detent.adapters.project.watching import Watch
 from detent.engine.tools import EffectCall, Tool, ToolError
 from detent.kernel.plain import digest
@@ -54,6 +55,9 @@ class Shell:
         if failure is not None and time.monotonic() - at <= TOLD_AGAIN:
             raise failure
         log = folder_of(self._project.state / "commands", call.family) / f"{safe(key)}.log"
+        guarded = self._project.guarded
+        # What a program will do cannot be read from its arguments; what it did is looked at afterwards.
+        held = await asyncio.to_thread(guarded.digests) if call.by == "agent" else None
         try:
             if not watch or self._watch is None:
                 return await self._run(argv, cwd, env, timeout, check, log)
@@ -66,6 +70,9 @@ class Shell:
             }
             self._failed[key] = (time.monotonic(), error)
             raise
+        finally:
+            if held is not None:
+                await asyncio.to_thread(guarded.compare, held, f"'{name_of(argv)}' of run {call.run_id}")
 
     async def read(
         self,

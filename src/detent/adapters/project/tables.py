@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-from detent.adapters.project.ground import Project, content, told
+from detent.adapters.project.ground import Project, told
 from detent.engine.tools import Tool, ToolError
 
 Format = Literal["auto", "csv", "tsv", "jsonl", "parquet"]
@@ -50,7 +50,7 @@ class Tables:
     def read(self, path: str, format: Format = "auto") -> dict[str, Any]:
         """The rows of a table: columns, rows (lists of values), lines (of each row), and bad rows."""
         place = self._project.readable(path)
-        raw = content(place, LARGEST_FILE, path)
+        raw = self._project.content(place, LARGEST_FILE, path)
         kind = _guessed(place, raw) if format == "auto" else format
         if kind == "parquet":
             return _parquet(raw, path, self._unpacked)

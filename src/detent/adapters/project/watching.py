@@ -15,7 +15,7 @@ from typing import Any
 from detent.adapters.project.backups import Backups
 from detent.adapters.project.footprints import read_json
 from detent.adapters.project.git import Git
-from detent.adapters.project.ground import Project, content, fingerprint
+from detent.adapters.project.ground import Project
 from detent.engine.tools import ToolError
 
 MOST_FILES = 5000
@@ -44,7 +44,7 @@ class Watch:
                 place = self._project.root / path
                 blob = note.parent / "watched" / sha256
                 if not blob.exists():
-                    self._project.keep(blob, content(place, MOST_BYTES, path))
+                    self._project.keep(blob, self._project.content(place, MOST_BYTES, path))
                 kept[path] = [sha256, stat.S_IMODE(place.stat().st_mode)]
             # Files that differ from the index although they are gone were gone before.
             gone = [path for path, sha256 in standing.items() if sha256 is None]
@@ -101,7 +101,7 @@ class Watch:
                     "too_many_files", f"more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes would have to "
                     f"be watched. Put the project under git, and ignore what is built.",
                 )  # fmt: skip
-            found[name] = fingerprint(place)[1]
+            found[name] = self._project.fingerprint(place)[1]
         return {name: sha256 for name, sha256 in found.items() if sha256 is None or len(sha256) == 64}
 
     def _all(self) -> list[str]:

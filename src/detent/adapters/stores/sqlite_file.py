@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import time
 from importlib import resources
 from pathlib import Path
 from typing import Literal
 
+from detent.adapters.disk import PRIVATE_FILE, PRIVATE_FOLDER, keep_private
 from detent.adapters.stores.sqlite_guard import SQLiteGuard
 from detent.adapters.stores.sqlite_reading import ReadableCopy, cannot_be_written, reading_uri
 from detent.kernel.errors import StoreError, StoreLost, StoreTooNew, StoreUnavailable
@@ -105,6 +107,7 @@ class SQLiteFile:
                 )
             if folder.name == ".detent" and folder.parent.is_dir():
                 self._make_own(folder)
+            self._make_private()
         if not folder.is_dir():
             raise StoreUnavailable(f"The folder {folder} for the store does not exist.")
         if self.path.is_dir():
@@ -118,17 +121,29 @@ class SQLiteFile:
                 connection.execute("COMMIT")
                 self._settle(connection, self.busy_timeout)
                 self._migrate(connection)
+                keep_private(*self.files, *([folder] if folder.name == ".detent" else []))
         except sqlite3.Error as error:
             raise self.translate(error) from error
 
     @staticmethod
     def _make_own(folder: Path) -> None:
         try:
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(exist_ok=True, mode=PRIVATE_FOLDER)
         except OSError as error:
             raise StoreUnavailable(f"The folder {folder} cannot be made: {error.strerror}.") from error
         with contextlib.suppress(OSError), (folder / ".gitignore").open("x") as file:
             file.write(NOT_KEPT)
+
+    def _make_private(self) -> None:
+        """Make the file before SQLite does, which would let everybody read it."""
+        # Where it cannot be made, SQLite says why.
+        with contextlib.suppress(OSError):
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE))
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file and those SQLite keeps beside it."""
+        return (self.path, *(self.path.with_name(self.path.name + end) for end in ("-wal", "-shm")))
 
     def connect(self, busy_timeout: float | None = None) -> sqlite3.Connection:
         """A connection ready for use; `busy_timeout` says how long it waits for a lock."""

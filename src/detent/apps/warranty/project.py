@@ -6,6 +6,7 @@ import shutil
 from importlib import resources
 from pathlib import Path
 
+from detent.adapters.disk import private_folder
 from detent.apps.warranty.flow import SHIPPED
 from detent.kernel.errors import ConfigurationError
 
@@ -62,7 +63,7 @@ def make_project(folder: Path) -> int:
         (folder / "config.yaml").write_text(CONFIG, encoding="utf-8")
         shutil.copyfile(shipped_folder("demo") / "registry.csv", folder / "registry.csv")
         for name in ("inbox", "outbox", "samples"):
-            (folder / "mail" / name).mkdir(parents=True, exist_ok=True)
+            private_folder(folder / "mail" / name)
         for sample in sorted(shipped_folder("demo").glob("*.eml")):
             shutil.copyfile(sample, folder / "mail/samples" / sample.name)
     except OSError as error:

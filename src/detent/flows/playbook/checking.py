@@ -23,7 +23,7 @@ from detent.flows.playbook.instruction import (
 from detent.flows.playbook.playbook import Playbook, read_playbook
 from detent.flows.playbook.problems import Problem
 from detent.flows.playbook.reading import BODY_ARGUMENT, DECLARATIVE, KEYS
-from detent.flows.playbook.registry import Given, Names, Registry
+from detent.flows.playbook.registry import Given, Load, Names, Registry, imported
 from detent.flows.playbook.templates import LANGUAGE, TemplateSet, placeholders
 from detent.kernel.autonomy import StepMode
 from detent.kernel.errors import ConfigurationError, nearest
@@ -40,15 +40,18 @@ def check_playbook(
     arguments: Mapping[str, Any] | None = None,
     language: str | None = None,
     strict: bool = False,
+    load: Load = imported,
 ) -> list[Problem]:
     """Everything wrong with a folder, in order of place. Warnings are marked; with `strict` they are errors.
 
     `tools` are the registered functions: names, or tools by name, whose kinds are then checked as well. What
-    the manifest's modules hold is added to them.
+    the manifest's modules hold is added to them; `load` gives those modules.
     """
     playbook, problems = read_playbook(folder, overlays=overlays, language=language)
     given: dict[str, Tool | None] = dict(tools) if isinstance(tools, Mapping) else dict.fromkeys(tools)
-    names = Names(playbook, [one for one in given.values() if isinstance(one, Tool)], handlers, validators)
+    names = Names(
+        playbook, [one for one in given.values() if isinstance(one, Tool)], handlers, validators, load
+    )
     known: dict[str, Tool | None] = {**given, **names.tools}
     problems += names.problems
     problems += problems_of(

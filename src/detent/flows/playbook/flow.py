@@ -17,7 +17,7 @@ from detent.flows.playbook.instruction import ENDS, FAILED, Edge
 from detent.flows.playbook.playbook import Playbook, read_playbook
 from detent.flows.playbook.problems import PlaybookError
 from detent.flows.playbook.prompting import Show
-from detent.flows.playbook.registry import Names
+from detent.flows.playbook.registry import Load, Names, imported
 from detent.flows.playbook.steps import Contract, StepWork, engine_step, missing_step
 from detent.flows.playbook.table import machine_of
 from detent.kernel.budget import Budget
@@ -85,6 +85,7 @@ def playbook_flow(
     language: str | None = None,
     strict: bool = False,
     check: bool = True,
+    load: Load = imported,
 ) -> PlaybookFlow:
     """The flow a playbook's folder describes; `PlaybookError` lists everything wrong with it.
 
@@ -94,10 +95,11 @@ def playbook_flow(
     are what texts may insert and steps need beside the data, each made from the data. `show` by need says how
     agents see its value. `protocol` adds output lines to the manifest's. `agents` are steps that settings
     give to agents, so that they need no handler. `retry` and `timeout` hold where a file gives
-    no hint. Without `check`, a step whose file is missing ends the run degraded instead.
+    no hint. Without `check`, a step whose file is missing ends the run degraded instead. `load` gives the
+    modules that the files name.
     """
     playbook, problems = read_playbook(folder, overlays=overlays, language=language, protocol=protocol)
-    found = Names(playbook, tools, handlers, validators)
+    found = Names(playbook, tools, handlers, validators, load)
     problems += found.problems
     if check:
         problems += problems_of(

@@ -17,13 +17,30 @@ from detent.kernel.errors import nearest
 
 Given: TypeAlias = Mapping[str, Callable[..., Any]] | Callable[[str], Callable[..., Any] | None] | None
 """Functions by registered name, or a function that finds them."""
+Load: TypeAlias = Callable[[str], ModuleType | str]
+"""Gives the module of a name, or says why it is not loaded."""
+
+
+def imported(name: str) -> ModuleType | str:
+    """A module, or why it cannot be imported."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or name
+        where = "" if missing == name else f" (needed by '{name}')"
+        return f"there is no module '{missing}'{where}."
+    except (Exception, SystemExit) as error:
+        return f"module '{name}' cannot be imported: {type(error).__name__}: {error}."
 
 
 class Registry:
     """Functions by name: given ones, those of a manifest's modules, `package.module:function`."""
 
-    def __init__(self, given: Given = None, modules: Iterable[ModuleType] = ()) -> None:
+    def __init__(
+        self, given: Given = None, modules: Iterable[ModuleType] = (), load: Load = imported
+    ) -> None:
         self._given = given
+        self._load = load
         self._modules = tuple(modules)
 
     def find(self, name: str) -> Callable[..., Any] | str:
@@ -36,7 +53,7 @@ class Registry:
             return found  # type: ignore[no-any-return]
         if ":" in name:
             module_name, _, function = name.partition(":")
-            module = imported(module_name)
+            module = self._load(module_name)
             if isinstance(module, str):
                 return module
             found = module
@@ -61,18 +78,6 @@ def _written_in(module: ModuleType, value: Any) -> bool:
     return here and callable(value) and not isinstance(value, type)
 
 
-def imported(name: str) -> ModuleType | str:
-    """A module, or why it cannot be imported."""
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        missing = error.name or name
-        where = "" if missing == name else f" (needed by '{name}')"
-        return f"there is no module '{missing}'{where}."
-    except (Exception, SystemExit) as error:
-        return f"module '{name}' cannot be imported: {type(error).__name__}: {error}."
-
-
 def reachable(folder: Path) -> None:
     """Let modules beside a playbook be imported; those installed go first."""
     if str(folder) not in sys.path:
@@ -83,7 +88,12 @@ class Names:
     """What the names in a playbook mean: what was given, and what the manifest's modules hold."""
 
     def __init__(
-        self, playbook: Playbook, tools: Iterable[Tool], handlers: Given = None, validators: Given = None
+        self,
+        playbook: Playbook,
+        tools: Iterable[Tool],
+        handlers: Given = None,
+        validators: Given = None,
+        load: Load = imported,
     ) -> None:
         manifest, shown = playbook.manifest, playbook.manifest_shown
         self.problems: list[Problem] = []
@@ -92,7 +102,7 @@ class Names:
         if manifest.tools or manifest.handlers:
             reachable(root.parent if root.name == INSTRUCTIONS else root)
         for name in manifest.tools:
-            module = imported(name)
+            module = load(name)
             if isinstance(module, str):
                 self.problems.append(Problem(shown, manifest.line("tools"), "P14", module))
                 continue
@@ -100,10 +110,10 @@ class Names:
                 self.tools.setdefault(tool.name, tool)
         modules: list[ModuleType] = []
         for name in manifest.handlers:
-            module = imported(name)
+            module = load(name)
             if isinstance(module, str):
                 self.problems.append(Problem(shown, manifest.line("handlers"), "P16", module))
             else:
                 modules.append(module)
-        self.handlers = Registry(handlers, modules)
-        self.validators = Registry(validators, modules)
+        self.handlers = Registry(handlers, modules, load)
+        self.validators = Registry(validators, modules, load)

@@ -99,6 +99,7 @@ async def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     for name in list(os.environ):
         if name.startswith("DETENT"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("DETENT_TRUST", "all")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     folder = tmp_path / "project"
     folder.mkdir()

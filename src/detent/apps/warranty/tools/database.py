@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 import threading
 import time
@@ -16,6 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TypeVar
 
+from detent.adapters.disk import PRIVATE_FILE
 from detent.kernel.errors import DetentError
 
 T = TypeVar("T")
@@ -109,6 +111,9 @@ class Database:
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
+            # Made before SQLite does, which would let everybody read it; where that fails, SQLite says why.
+            with contextlib.suppress(OSError):
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE))
             connection = sqlite3.connect(
                 self.path, timeout=self._busy_timeout, isolation_level=None, check_same_thread=False
             )

@@ -9,7 +9,8 @@ from detent.engine.calls import call
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
 from detent.engine.schemas import returns_of
-from detent.engine.step import WAITS, Step
+from detent.engine.step import WAITS, Step, StepFailed
+from detent.engine.tools import Tool
 from detent.flows.workflow.expressions import prepared
 from detent.flows.workflow.expressions.templates import OPENING
 from detent.flows.workflow.home import Home, Seat
@@ -81,19 +82,51 @@ def python_step(seat: Seat, home: Home) -> Step:
         given: dict[str, Any] = to_plain(resolved(arguments, ctx))
         return given
 
+    computed = _computed([*spec.args, *spec.kwargs.values()])
     return action_step(
-        action, inputs, name=spec.name, before=gate(seat), conclude=telling(action, conclusion(seat)),
-        lands=(key_of(seat.owner), OUTPUT), config=spec.config if spec.config is not UNSAID else None,
+        action, inputs, tools=home.tools if computed else None, name=spec.name, before=gate(seat),
+        conclude=telling(action, conclusion(seat)), lands=(key_of(seat.owner), OUTPUT),
+        config=spec.config if spec.config is not UNSAID else None,
         output_schema=declared(said, f"step '{spec.name}'"),
         metadata=metadata(seat, home, action=action.name, rollback=spec.rollback or action.rollback),
     )  # fmt: skip
 
 
-def action_step(action: Action, inputs: Callable[[StepContext], Mapping[str, Any]], **options: Any) -> Step:
-    """A step that performs an action on what `inputs` gives."""
+def _computed(values: Sequence[Any]) -> bool:
+    """Whether some argument is worked out while the workflow runs: an agent's answer may be in it."""
+    return not all(_plain(one) for one in values)
+
+
+def check_proposed(ctx: StepContext, tools: Mapping[str, Tool]) -> None:
+    """Raise `StepFailed` for an effect that is not for agents to want, where its arguments may be theirs."""
+    for effect in ctx.proposed:
+        tool = tools.get(effect.tool)
+        if tool is not None and tool.refuses is not None:
+            for problem in tool.refuses(effect.args):
+                place, _, why = problem.partition(": ")
+                raise StepFailed(
+                    f"'{place.removeprefix('/')}' was worked out while the workflow ran, and it {why}. "
+                    f"Write the path and all else into the workflow file, without expressions."
+                )
+
+
+def action_step(
+    action: Action,
+    inputs: Callable[[StepContext], Mapping[str, Any]],
+    *,
+    tools: Mapping[str, Tool] | None = None,
+    **options: Any,
+) -> Step:
+    """A step that performs an action on what `inputs` gives.
+
+    `tools` are given where its arguments are worked out while the workflow runs.
+    """
 
     async def handler(ctx: StepContext) -> Any:
-        return await perform(action, ctx, await ctx.inputs())
+        answer = await perform(action, ctx, await ctx.inputs())
+        if tools:
+            check_proposed(ctx, tools)
+        return answer
 
     if action.holds:
         options["metadata"] = {**options.get("metadata", {}), WAITS: action.intent}

@@ -1,0 +1,205 @@
+"""Where the user's keys may go: each key only to the hosts that the user's own settings allow for it.
+
+A project may name an address and the variable of a key; that is not enough for the key to be sent there. The
+user allows it, under `keys` in their own settings or with `detent trust --allow-key NAME=HOST`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from detent.kernel.errors import ConfigurationError
+from detent.runtime.settings import Settings
+from detent.runtime.trust import Trust, TrustFile
+
+if TYPE_CHECKING:
+    from detent.engine.tools import Tool
+    from detent.runtime.executors import Provider
+
+BUILT_IN: Mapping[str, tuple[str, ...]] = {
+    "OPENAI_API_KEY": ("api.openai.com",),
+    "ANTHROPIC_API_KEY": ("api.anthropic.com",),
+}
+"""Hosts that keys are made for."""
+HERE = frozenset({"localhost", "127.0.0.1", "::1"})
+"""This machine: what listens there is the user's own, as far as the project is trusted."""
+DEFAULTS: Mapping[str, tuple[str, str]] = {
+    "openai": ("OPENAI_API_KEY", "api.openai.com"),
+    "claude": ("ANTHROPIC_API_KEY", "api.anthropic.com"),
+}
+"""Kind of model to the key and host it has where nothing else is said."""
+SECRET_INPUTS = "DETENT_INPUT_"
+SHORTEST = 4
+"""Characters of a secret input that is looked for in requests; shorter ones are no secrets."""
+
+
+class KeyRefused(ConfigurationError):
+    """A key would be sent to a host that the user has not allowed for it."""
+
+    def __init__(self, variable: str, host: str, where: str) -> None:
+        self.variable, self.host = variable, host
+        super().__init__(
+            f"{where}: {variable} would be sent to {host}, which your own settings do not allow. "
+            f"If it is right: detent trust --allow-key {variable}={host}"
+        )
+
+
+class KeyUse(NamedTuple):
+    """A key that settings have sent to a host."""
+
+    variable: str
+    host: str
+    where: str
+    """The setting that says so, for people."""
+    project: bool
+    """The project file says part of it; else it is the user's own choice."""
+
+
+class KeyHosts:
+    """The hosts each key may be sent to."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str] | None = None) -> None:
+        self._environ = os.environ if environ is None else environ
+        self._settings = settings
+
+    def allowed(self, variable: str, host: str) -> bool:
+        """Whether the user lets this key go to this host."""
+        host = host.lower().rstrip(".")
+        if (
+            host in HERE
+            or host in BUILT_IN.get(variable, ())
+            or Trust.of(self._settings, self._environ).everything
+        ):
+            return True
+        own = _hosts(self._settings.get("keys", variable))
+        remembered = TrustFile(self._environ).read().get("keys")
+        given = remembered.get(variable) if isinstance(remembered, Mapping) else None
+        return host in own or host in _hosts(given)
+
+    def check(self, use: KeyUse) -> None:
+        """Raise `KeyRefused` when a key that is set would go where it may not."""
+        if use.project and self._environ.get(use.variable) and not self.allowed(use.variable, use.host):
+            raise KeyRefused(use.variable, use.host, use.where)
+
+    def check_all(self, *headings: str) -> None:
+        """Check every use of a key under these headings."""
+        for use in key_uses(self._settings):
+            if use.where.partition(".")[0] in headings:
+                self.check(use)
+
+    def refused(self) -> list[KeyUse]:
+        """Uses of keys that are not allowed so far, whether or not the keys are set."""
+        return [one for one in key_uses(self._settings) if one.project and not self.allowed(*one[:2])]
+
+
+def allow_key(variable: str, host: str, environ: Mapping[str, str] | None = None) -> None:
+    """Remember that a key may go to a host."""
+    with TrustFile(environ).changing() as record:
+        keys = record.setdefault("keys", {})
+        keys[variable] = sorted({*keys.get(variable, ()), host.lower().rstrip(".")})
+
+
+def key_uses(settings: Settings) -> list[KeyUse]:
+    """Every key that settings have sent to some host, as far as the settings tell."""
+    return list(dict.fromkeys([*_models(settings), *_mcp(settings), *_mail(settings), *_crm(settings)]))
+
+
+def provider_key(settings: Settings, provider: Provider) -> KeyUse | None:
+    """The key of a model's provider and where it goes; None when it takes none."""
+    usual = DEFAULTS.get(provider.kind, ("", "localhost"))
+    variable = str(provider.options.get("api_key_env") or usual[0])
+    base_url = provider.options.get("base_url")
+    host = host_of(str(base_url)) if base_url else usual[1]
+    if not variable or not host:
+        return None
+    ways = [(top, *rest) for top, *rest in (("models", provider.name), ("model",))]
+    said = any(settings.of_project(*way, key) for way in ways for key in ("base_url", "api_key_env"))
+    return KeyUse(variable, host, f"models.{provider.name}", said)
+
+
+def _models(settings: Settings) -> Iterator[KeyUse]:
+    from detent.runtime.executors import ConfiguredExecutors
+
+    executors = ConfiguredExecutors(settings)
+    names = [*map(str, settings.section("models")), *([executors.default] if executors.default else [])]
+    for name in dict.fromkeys(names):
+        try:
+            use = provider_key(settings, executors.provider(name))
+        except ConfigurationError:
+            continue  # it makes no model, so it sends nothing
+        if use is not None:
+            yield use
+
+
+def _mcp(settings: Settings) -> Iterator[KeyUse]:
+    for name, entry in _mapping(settings.get("mcp")).items():
+        said = _mapping(entry)
+        host = host_of(str(said.get("url") or ""))
+        for variable in _mapping(said.get("headers")).values():
+            if host:
+                yield KeyUse(str(variable), host, f"mcp.{name}", settings.of_project("mcp", str(name)))
+
+
+def _mail(settings: Settings) -> Iterator[KeyUse]:
+    for part, wanted in (("smtp", settings.get("mail", "sink")), ("imap", settings.get("mail", "source"))):
+        said = _mapping(settings.get("mail", part))
+        host = said.get("host")
+        for key in ("user", "password") if isinstance(host, str) and host and wanted == part else ():
+            usual = (f"MAIL_{part}_{key}".upper(), f"WARRANTY_{part}_{key}".upper())
+            named = said.get(f"{key}_env")
+            for variable in (str(named),) if named else usual:
+                yield KeyUse(variable, str(host), f"mail.{part}", settings.of_project("mail", part))
+
+
+def _crm(settings: Settings) -> Iterator[KeyUse]:
+    said = _mapping(settings.get("tools", "crm"))
+    host = host_of(str(said.get("base_url") or ""))
+    for key in ("user", "password") if host and said.get("auth") != "none" else ():
+        variable = str(said.get(f"{key}_env") or f"WARRANTY_CRM_{key}".upper())
+        yield KeyUse(variable, host, "tools.crm", settings.of_project("tools", "crm"))
+
+
+def guarded_fetch(tool: Tool, hosts: KeyHosts, environ: Mapping[str, str]) -> Tool:
+    """A tool that asks the web, which sends secret inputs of workflows to allowed hosts only."""
+    perform = tool.perform
+
+    async def checked(**args: Any) -> Any:
+        host = host_of(str(args.get("url") or ""))
+        sent = [str(args.get("url") or ""), *map(str, _mapping(args.get("headers")).values())]
+        for variable, value in environ.items():
+            secret = variable.startswith(SECRET_INPUTS) and len(value) >= SHORTEST
+            if secret and any(value in text for text in sent):
+                _checked(hosts, KeyUse(variable, host, f"The tool '{tool.name}'", True))
+        return await perform(**args)
+
+    return replace(tool, perform=checked, in_front_of=tool.in_front_of or perform)
+
+
+def _checked(hosts: KeyHosts, use: KeyUse) -> None:
+    from detent.engine.tools import ToolError
+
+    try:
+        hosts.check(use)
+    except KeyRefused as error:
+        raise ToolError("key_refused", str(error)) from None
+
+
+def host_of(address: str) -> str:
+    """The host of an address; empty when it names none."""
+    try:
+        return (urlsplit(address).hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _hosts(said: Any) -> frozenset[str]:
+    listed = [said] if isinstance(said, str) else said if isinstance(said, list) else []
+    return frozenset(str(one).lower().rstrip(".") for one in listed)
+
+
+def _mapping(said: Any) -> Mapping[str, Any]:
+    return said if isinstance(said, Mapping) else {}

@@ -1,0 +1,308 @@
+"""Which projects the user trusts: remembered outside the project, by the content of its files.
+
+A project that came from elsewhere runs nothing before a person has looked at it. `detent trust` remembers the
+digest of every file that configures or is executed; a change makes the project untrusted again. A folder may
+be trusted by its path alone, which is meant for people who write the project themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from detent.kernel.errors import ConfigurationError
+from detent.runtime.project_files import ProjectFiles
+from detent.runtime.settings import FILES, Settings, SettingsError, config_home, read_settings
+
+VARIABLE = "DETENT_TRUST"
+"""Environment variable for machines that run known projects only, such as CI and containers: `all`."""
+FILE = "trust.json"
+"""Its name in the user's folder for configuration."""
+MOST_NAMED = 5
+"""Files a message names."""
+
+State = Literal["nothing", "trusted", "untrusted", "changed", "suspended"]
+"""`nothing`: there is nothing in the folder that a person would have to trust."""
+
+
+class Untrusted(ConfigurationError):
+    """The project's files may not be executed: no person has trusted them as they are."""
+
+    def __init__(
+        self, root: Path, state: State, changed: list[str], target: str = "", reason: str = ""
+    ) -> None:
+        self.root, self.state, self.changed = root, state, changed
+        command = f"detent trust {target}".rstrip()
+        if state == "changed":
+            named = ", ".join(changed[:MOST_NAMED]) + (", …" if len(changed) > MOST_NAMED else "")
+            what = f"The project in {root} has changed since it was trusted: {named}."
+            command = f"{command} (a project of your own: detent trust --always {target}".rstrip() + ")"
+        elif state == "suspended":
+            what = f"The project in {root} is not trusted any more: {reason}."
+        else:
+            what = f"The project in {root} is not trusted: nothing of it runs before you have looked at it."
+        super().__init__(f"{what} To look and trust: {command}")
+
+
+class TrustFile:
+    """The user's record of trusted folders, files they named, and where keys may go. Private to the user."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        home = config_home(environ)
+        self.path = home / FILE if home is not None else None
+
+    def read(self) -> dict[str, Any]:
+        """What is recorded; `ConfigurationError` when the file is damaged or belongs to somebody else."""
+        if self.path is None:
+            return {}
+        try:
+            with self.path.open("rb") as file:
+                owner = os.fstat(file.fileno()).st_uid
+                found = json.loads(file.read())
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"{self.path} cannot be read: {_why(error)}. Remove it.") from None
+        if hasattr(os, "getuid") and owner not in (os.getuid(), 0):
+            raise ConfigurationError(f"{self.path} belongs to another user and is not used. Remove it.")
+        if not isinstance(found, dict):
+            raise ConfigurationError(f"{self.path} holds no record of trusted projects. Remove it.")
+        return found
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[dict[str, Any]]:
+        """Change the record; what was changed is kept when the block ends."""
+        if self.path is None:
+            raise ConfigurationError(
+                "There is no folder to remember trusted projects in: set HOME or DETENT_CONFIG_HOME."
+            )
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with _locked(self.path.with_name(f"{FILE}.lock")):
+                record = self.read()
+                yield record
+                self._write(record)
+        except OSError as error:
+            raise ConfigurationError(f"{self.path} cannot be written: {_why(error)}.") from None
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        assert self.path is not None
+        temporary = self.path.with_name(f".{FILE}.{secrets.token_hex(4)}.tmp")
+        try:
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(record, file, indent=1, sort_keys=True)
+                file.write("\n")
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self.path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Alone among processes, where files can be locked."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        with contextlib.suppress(ImportError):
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+@dataclass(frozen=True)
+class Trust:
+    """How far one project is trusted."""
+
+    files: ProjectFiles
+    environ: Mapping[str, str]
+    config: Path | None = None
+    """The settings file, where a command has to name it."""
+    beside: Trust | None = None
+    """The working folder, where the settings are another folder's: its workflows are used, too."""
+    partly: bool = False
+    """Only some of the files that the folder was trusted with are looked at."""
+
+    @classmethod
+    def of(cls, settings: Settings, environ: Mapping[str, str] | None = None) -> Trust:
+        """The trust in the project that these settings belong to."""
+        environ = os.environ if environ is None else environ
+        files, file = ProjectFiles(settings, environ), settings.file
+        elsewhere = files.root != settings.folder.resolve()
+        named = file is not None and (elsewhere or file.name not in FILES)
+        beside = cls.of_folder(settings.folder, environ) if elsewhere else None
+        return cls(files, environ, file if named else None, beside)
+
+    @classmethod
+    def of_folder(cls, folder: Path, environ: Mapping[str, str]) -> Trust:
+        """The trust in a folder's workflows and playbooks; settings that lie there are not used."""
+        return cls(ProjectFiles(Settings(folder), environ), environ, partly=True)
+
+    @property
+    def root(self) -> Path:
+        """The project's folder."""
+        return self.files.root
+
+    @property
+    def everything(self) -> bool:
+        """The environment says that every project on this machine is trusted."""
+        said = self.environ.get(VARIABLE, "").strip().lower()
+        if said not in ("", "all"):
+            raise ConfigurationError(f"{VARIABLE} takes 'all' and nothing else.")
+        return said == "all"
+
+    @cached_property
+    def record(self) -> Mapping[str, Any]:
+        """What the user's file says about the project's folder."""
+        found: Mapping[str, Any] = _folders(TrustFile(self.environ).read()).get(str(self.root), {})
+        return found
+
+    @cached_property
+    def state(self) -> State:
+        """Whether the project may run."""
+        if self.record.get("suspended"):
+            return "suspended"
+        if self.everything:
+            return "trusted"
+        if self.always:
+            return "trusted"
+        if "files" in self.record:
+            return "changed" if self.changed else "trusted"
+        return "nothing" if self.files.nothing else "untrusted"
+
+    @cached_property
+    def always(self) -> bool:
+        """The folder, or one above it, is trusted by its path."""
+        folders = _folders(TrustFile(self.environ).read())
+        return any(folders.get(str(one), {}).get("always") for one in (self.root, *self.root.parents))
+
+    @cached_property
+    def changed(self) -> list[str]:
+        """Files that are not as they were when the project was trusted."""
+        then, now = self.record.get("files") or {}, self.files.digests
+        names = set(now) if self.partly else {*then, *now}
+        return sorted(name for name in names if then.get(name) != now.get(name))
+
+    @property
+    def ok(self) -> bool:
+        """Code of the project may be executed."""
+        own = self.state in ("nothing", "trusted")
+        return own and (self.beside is None or self.beside.ok)
+
+    def require(self) -> None:
+        """Raise `Untrusted` unless the project may run."""
+        if self.state not in ("nothing", "trusted"):
+            changed = self.changed if self.state == "changed" else []
+            reason = str(self.record.get("suspended") or "")
+            raise Untrusted(self.root, self.state, changed, self.target, reason)
+        if self.beside is not None:
+            self.beside.require()
+
+    @property
+    def target(self) -> str:
+        """The project as arguments of `detent trust`; nothing for the working folder."""
+        return f"--config {shlex.quote(str(self.config))}" if self.config is not None else _word(self.root)
+
+    @property
+    def left_out(self) -> str | None:
+        """One line for commands that only look: what they did not load, and what to do about it."""
+        if self.ok or not (self.files.plugins or self.files.programs):
+            return None
+        what = [f"plugins ({', '.join(self.files.plugins)})"] if self.files.plugins else []
+        what += [f"programs ({', '.join(self.files.programs)})"] if self.files.programs else []
+        why = "has changed since it was trusted" if self.state == "changed" else "is not trusted"
+        return (
+            f"This project {why}, so its {' and '.join(what)} are left out. "
+            f"To look and trust: detent trust {self.target}".rstrip()
+        )
+
+    # -- what people decide ---------------------------------------------------------------------------------
+
+    def grant(self, *, always: bool = False) -> None:
+        """Remember that a person trusts the project: as it is now, or its folder whatever is in it."""
+        with TrustFile(self.environ).changing() as record:
+            entry: dict[str, Any] = {"at": time.time()}
+            entry |= {"always": True} if always else {"files": dict(self.files.digests)}
+            kept = _folders(record).get(str(self.root), {}).get("named")
+            record.setdefault("folders", {})[str(self.root)] = entry | ({"named": kept} if kept else {})
+
+    def revoke(self) -> bool:
+        """Forget that the project is trusted; False when it was not."""
+        with TrustFile(self.environ).changing() as record:
+            return record.setdefault("folders", {}).pop(str(self.root), None) is not None
+
+    def suspend(self, reason: str) -> None:
+        """Trust the project no longer, however it is trusted, until a person does so again."""
+        with TrustFile(self.environ).changing() as record:
+            record.setdefault("folders", {}).setdefault(str(self.root), {})["suspended"] = reason
+
+    def name(self, file: Path) -> None:
+        """Remember that a person had this Python file or playbook run by naming it."""
+        if self.everything or self.was_named(file):
+            return
+        # Where nothing can be remembered, the file has to be named again.
+        with contextlib.suppress(ConfigurationError), TrustFile(self.environ).changing() as record:
+            entry = record.setdefault("folders", {}).setdefault(str(self.root), {})
+            entry["named"] = sorted({*entry.get("named", ()), str(file.resolve())})
+
+    def was_named(self, file: Path) -> bool:
+        """Whether code that a run was started from may be loaded again: a person named it, or trusts it."""
+        if self.everything or self.always or str(file.resolve()) in self.record.get("named", ()):
+            return True
+        return self.ok and file.resolve() in self.files.files.values()
+
+
+@contextlib.contextmanager
+def trusted_as_made(folder: Path, config: str | None = None) -> Iterator[None]:
+    """Keep the project in a folder trusted while a person's own command writes files of it.
+
+    A project that was not trusted before is not trusted afterwards either.
+    """
+    was = Trust.of(settings_to_look_at(folder, config)).ok
+    yield
+    after = Trust.of(settings_to_look_at(folder, config))
+    if was and not after.ok:
+        with contextlib.suppress(ConfigurationError):  # where nothing can be remembered, the user is asked
+            after.grant()
+
+
+def settings_to_look_at(folder: Path | None, config: str | None = None) -> Settings:
+    """The settings of a project as far as they can be read without executing anything of it."""
+    try:
+        return read_settings(
+            config, folder=folder, headings=lambda found: dict.fromkeys(map(str, found.values))
+        )
+    except SettingsError as error:
+        if error.settings is None:
+            raise
+        return error.settings  # what is wrong with them is for other commands to say
+
+
+def _folders(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = record.get("folders")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _word(root: Path) -> str:
+    """A folder as a command line names it; nothing for the working folder."""
+    with contextlib.suppress(OSError):
+        if root == Path.cwd().resolve():
+            return ""
+    return shlex.quote(str(root))
+
+
+def _why(error: Exception) -> str:
+    return getattr(error, "strerror", None) or "it is damaged"

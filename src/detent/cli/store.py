@@ -36,7 +36,7 @@ def check(json: options.Json = False, store: options.Store = None, config: optio
     from detent.cli.workspace import Workspace, run_async
     from detent.runtime.store_health import deep_check, require_store
 
-    workspace = Workspace(store, config)
+    workspace = Workspace(store, config, looks=True)
     place = require_store(workspace.settings)
     found = [need.what for need in run_async(deep_check(workspace.settings))]
     if json:
@@ -63,7 +63,7 @@ def backup(
     from detent.cli.output import clean, say, size
     from detent.cli.workspace import Workspace, run_async
 
-    workspace = Workspace(store, config)
+    workspace = Workspace(store, config, looks=True)
     _file_of(workspace)
     target = Path(file)
 

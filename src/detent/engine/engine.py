@@ -335,11 +335,15 @@ class Engine:
         run_id: str,
         answer: Any = None,
         *,
-        hold: str | None = None,
+        hold: str = "",
         by: str = "person",
         drive: bool = True,
     ) -> None:
-        """Answer a hold; the run goes on."""
+        """Answer the hold whose token is `hold`; the run goes on.
+
+        A token (`Run.token`) names one question. Raises `HoldNotOpen`, which says what is open, for an answer
+        to one that was answered, replaced or timed out, and for an answer without a token.
+        """
         await interventions.release(self, run_id, answer, hold, by, drive)
 
     async def resolve(
@@ -347,13 +351,16 @@ class Engine:
         run_id: str,
         how: str,
         *,
-        effect: str | None = None,
+        hold: str = "",
         receipt: Any = None,
         by: str = "person",
         drive: bool = True,
     ) -> None:
-        """Settle an effect in doubt: `happened` (with its receipt), `again`, or `skip`."""
-        await interventions.resolve(self, run_id, how, effect, receipt, by, drive)
+        """Settle an effect in doubt: `happened` (with its receipt), `again`, or `skip`.
+
+        `hold` is the token of the hold that asks about it, as for `release`.
+        """
+        await interventions.resolve(self, run_id, how, hold, receipt, by, drive)
 
     async def fork(
         self,

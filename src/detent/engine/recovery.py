@@ -146,7 +146,7 @@ async def resume(engine: Engine, run_id: str, parent: Driver | None = None) -> s
             held = (await load(engine.store, run_id)).holds.get("children")
             below = ", ".join(held.about["runs"][:5]) if held is not None else "its children"
             raise RunStateError(f"Run {run_id} waits for {below}; see to that, or cancel it.")
-        names = ", ".join(f"{wait['why']} '{wait['name']}'" for wait in waits)
+        names = ", ".join(f"{wait['why']} '{wait.get('token', wait['name'])}'" for wait in waits)
         raise RunStateError(f"Run {run_id} waits for {names}; release it, or cancel it.")
     if engine.under_way(run_id) is not None:
         return run_id

@@ -155,6 +155,23 @@ class RunStateError(DetentError):
     exit_code = 2
 
 
+class HoldNotOpen(RunStateError):
+    """An answer that meets no open question: answered, replaced or timed out meanwhile, or never asked."""
+
+    def __init__(self, run_id: str, hold: str, why: str, now: str, tokens: Sequence[str] = ()) -> None:
+        self.run_id = run_id
+        self.hold = hold
+        """What the answer was for."""
+        self.why = why
+        """What became of that question."""
+        self.now = now
+        """What the run asks now, or how it stands."""
+        self.open = list(tokens)
+        """Tokens of the holds that can be answered now."""
+        how = f" Answer it with hold='{self.open[0]}'." if len(self.open) == 1 else ""
+        super().__init__(f"{why} {now}{how}")
+
+
 class FlowNotFound(ConfigurationError):
     """No flow goes by this name."""
 

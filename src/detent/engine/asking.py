@@ -25,6 +25,7 @@ from detent.engine.executor import (
 )
 from detent.engine.outcome import Effect
 from detent.engine.ports import TapeCall
+from detent.engine.raised import PutDown
 from detent.engine.step import Proposal, StepFailed
 from detent.kernel import log
 from detent.kernel.autonomy import FallbackReason
@@ -205,7 +206,7 @@ class Asking:
                     await self.driver.engine.slots.rest(wait)
                 if self.driver.engine.stopping:
                     # Whoever takes the run up again finds the attempts made so far and goes on from there.
-                    raise asyncio.CancelledError
+                    raise PutDown
 
     def _played(self) -> bool:
         tape = self.driver.engine.tape

@@ -9,11 +9,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import deciding, forking, recovery
-from detent.engine.children import ChildrenWaiting
 from detent.engine.driver import Driver
 from detent.engine.effects import AGAIN, HAPPENED, SKIP
 from detent.engine.journals import load, read
 from detent.engine.ports import RunQuery
+from detent.engine.raised import ChildrenWaiting
 from detent.kernel.budget import Budget
 from detent.kernel.entries import (
     Body,

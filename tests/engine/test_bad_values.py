@@ -77,7 +77,7 @@ UNPLAIN = {
     "deep": deep(),
     "key that is no text": {1: "one"},
     "inside": {"a": [{"b": Odd()}]},
-    "generator": (number for number in ()),
+    "generator": iter([]),
     "complex": 1j,
 }
 """Values that no journal can keep."""
@@ -402,8 +402,8 @@ def raising_flow(where, make):
         return flow_of(moves, {"work": lambda ctx: {"a": 1}})
     if where == "guard after an effect":
         moves = {"work": [Move("done", when=Guard("odd", lambda data: bool(data["a"]) and raising(make())))]}
-        work = lambda ctx: Outcome(set={"a": ctx.propose("do")})  # noqa: E731
-        return flow_of(moves, {"work": work}, tools=[Tool("do", lambda: 1)])
+        steps = {"work": lambda ctx: Outcome(set={"a": ctx.propose("do")})}
+        return flow_of(moves, steps, tools=[Tool("do", lambda: 1)])
     if where == "closing":
         return one_step(lambda ctx: None, closing=lambda data: raising(make()))
     if where == "on_failure":

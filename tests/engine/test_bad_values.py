@@ -568,8 +568,10 @@ async def test_no_garbage_anywhere_keeps_a_run_from_ending(quick, place, value):
     flow = PLACES[place](value)
     engine = await quick.engine(flow, napping())
     async with asyncio.timeout(60):
-        run = await engine.finish(await engine.start("flow"), patience=0)
-    assert run.status is not Status.RUNNING
+        run_id = await engine.start("flow")
+        with contextlib.suppress(Exception):  # of a driver that failed, told to those who wait
+            await engine.finish(run_id, patience=0)
+    assert (await engine.get(run_id)).status is not Status.RUNNING
     await engine.stop(grace=0)
 
 

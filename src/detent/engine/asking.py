@@ -329,6 +329,8 @@ class Asking:
                 record["model_id"] = result.model_id
         except FATAL:
             raise
+        except asyncio.CancelledError as error:
+            raise PutDown from error  # also where only the executor was cancelled: asked again on resuming
         except Exception as error:
             if tools.stopped is not None:
                 raise tools.stopped from error

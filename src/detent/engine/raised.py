@@ -23,7 +23,7 @@ class ChildrenWaiting(BaseException):
 
 
 class PutDown(asyncio.CancelledError):
-    """The engine is stopping: the run is put down as its journal stands, by the engine's own doing."""
+    """The run is put down as its journal stands: the engine is stopping, or an executor was cancelled."""
 
 
 def failure(error: BaseException) -> Exception | None:

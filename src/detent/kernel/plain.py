@@ -48,6 +48,7 @@ DEEPEST = 100
 """Levels a value may be nested: far below what would exhaust the stack of anything that reads it back."""
 LARGEST = 10**4000
 """Integers are below this: Python reads and writes no decimal number of much more than 4,000 digits."""
+_LEAST = -LARGEST
 
 
 def to_plain(value: Any, path: str = "", depth: int = 0) -> Any:
@@ -56,7 +57,7 @@ def to_plain(value: Any, path: str = "", depth: int = 0) -> Any:
     if kind in _TEXTS:
         return value
     if kind is int:
-        if not -LARGEST < value < LARGEST:
+        if not _LEAST < value < LARGEST:
             raise InvalidValue(f"{_at(path)} is an integer of more than 4,000 digits. Keep it as text.")
         return value
     if kind is float:
@@ -71,7 +72,7 @@ def to_plain(value: Any, path: str = "", depth: int = 0) -> Any:
         return {
             (key if type(key) is str else _key(key, path)): (
                 item
-                if (inner := type(item)) in _TEXTS or (inner is int and -LARGEST < item < LARGEST)
+                if (inner := type(item)) in _TEXTS or (inner is int and _LEAST < item < LARGEST)
                 else to_plain(item, f"{path}.{key}" if path else str(key), deeper)
             )
             for key, item in value.items()
@@ -79,7 +80,7 @@ def to_plain(value: Any, path: str = "", depth: int = 0) -> Any:
     if kind is list or kind is tuple:
         return [
             item
-            if (inner := type(item)) in _TEXTS or (inner is int and -LARGEST < item < LARGEST)
+            if (inner := type(item)) in _TEXTS or (inner is int and _LEAST < item < LARGEST)
             else to_plain(item, f"{path}[{index}]", deeper)
             for index, item in enumerate(value)
         ]

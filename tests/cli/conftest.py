@@ -154,6 +154,17 @@ def started(detent: Call) -> Callable[..., str]:
     return start
 
 
+@pytest.fixture
+def token(detent: Call) -> Callable[[str], str]:
+    """The token of the only hold of a run."""
+
+    def look(run_id: str) -> str:
+        (hold,) = detent("show", run_id, "--json").json["holds"]
+        return str(hold["token"])
+
+    return look
+
+
 class Process:
     """The program in a process of its own, with its output in files."""
 

@@ -48,7 +48,7 @@ def test_show_says_what_it_waits_for_and_how_to_answer(detent, started):
     assert said.code == 0
     assert "waits for person: approval" in said.lines
     assert "  Approve 500 for Ada?" in said.lines
-    assert f"  detent release {run_id} yes   (or: no)" in said.lines
+    assert f"  detent release {run_id} yes --hold approval@4   (or: no)" in said.lines
     assert "  amount: 500" in said.lines
     assert any("collect → check" in line for line in said.lines)
     plain = detent("show", run_id, "--json").json
@@ -60,7 +60,8 @@ def test_an_effect_in_doubt_is_shown_with_the_command_that_settles_it(detent, st
     run_id = started(text="boom")
     said = detent("show", run_id)
     assert any("It is not known whether 'desk.send' happened" in line for line in said.lines)
-    assert f"  detent resolve {run_id} happened   (or: again, skip)" in said.lines
+    token = detent("show", run_id, "--json").json["holds"][0]["token"]
+    assert f"  detent resolve {run_id} happened --hold {token}   (or: again, skip)" in said.lines
     assert [line["state"] for line in detent("show", run_id, "--json").json["effects"]] == ["begun"]
 
 

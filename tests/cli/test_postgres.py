@@ -12,7 +12,7 @@ def test_a_run_waits_in_postgresql_and_is_released(
     monkeypatch.setenv("DETENT_STORE", f"{postgres_server}{mark}schema={postgres_schema}")
     assert detent("run", "flow.py", "--id", "r1", "--set", "amount=500").code == 0
     assert not (folder / ".detent").exists()
-    assert detent("release", "r1", "yes").code == 0
+    assert detent("release", "r1", "yes", "--hold", "approval@4").code == 0
     assert detent("runs", "--json").json["runs"][0]["status"] == "succeeded"
     said = detent("doctor")
     assert said.code == 0, said

@@ -31,12 +31,12 @@ def test_a_waiting_run_is_no_failure_and_names_the_command_that_releases_it(dete
     said = detent("run", "flow.py", "--id", "r1", "--set", "amount=500")
     assert said.code == 0
     assert said.lines[-2].startswith("waiting in approve")
-    assert said.lines[-1] == "  detent release r1 yes   (or: no)"
+    assert said.lines[-1] == "  detent release r1 yes --hold approval@4   (or: no)"
 
 
 def test_the_command_shown_finds_the_same_store(detent, folder):
     said = detent("run", "flow.py", "--id", "r1", "--set", "amount=500", "--store", "my runs.db")
-    assert said.lines[-1] == "  detent release r1 yes --store 'my runs.db'   (or: no)"
+    assert said.lines[-1] == "  detent release r1 yes --hold approval@4 --store 'my runs.db'   (or: no)"
     assert (folder / "my runs.db").is_file()
 
 

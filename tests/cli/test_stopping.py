@@ -58,9 +58,10 @@ def test_a_killed_batch_is_resumed_to_the_same_end(detent, spawn, folder):
     detent("resume", "--all")
     for row in detent("runs", "--status", "waiting", "--json").json["runs"]:
         # Killed while sending: only a person can know, and looks it up.
-        name = detent("show", row["id"], "--json").json["data"]["name"]
+        shown = detent("show", row["id"], "--json").json
+        name, token = shown["data"]["name"], shown["holds"][0]["token"]
         happened = f"{name}: hello" in sent.read_text().splitlines()
-        assert detent("resolve", row["id"], "happened" if happened else "again").code == 0
+        assert detent("resolve", row["id"], "happened" if happened else "again", "--hold", token).code == 0
     listed = detent("runs", "--json").json["runs"]
     assert {row["status"] for row in listed} == {"succeeded"}
     lines = sent.read_text().splitlines()

@@ -739,13 +739,13 @@ def test_a_run_that_waits_says_so_and_release_goes_on_with_the_whole(detent, fol
     said = detent("workflow", "run", "asking", "--id", "r1")
     assert said.code == 0
     assert said.lines[-2:] == [
-        "waiting: Is b fine?", "  detent release 'r1.each[1]' yes   (or: no)",
+        "waiting: Is b fine?", "  detent release 'r1.each[1]' yes --hold ok@6   (or: no)",
     ]  # fmt: skip
     assert detent("workflow", "run", "asking").lines[-2:] == said.lines[-2:], "it still waits"
     refused = detent("resume", "r1")
     assert refused.code == 2
     assert "waits for r1.each[1]" in refused.err
-    released = detent("release", "r1.each[1]", "yes")
+    released = detent("release", "r1.each[1]", "yes", "--hold", "ok@6")
     assert released.code == 0
     assert any(line.split()[:2] == ["✓", "after"] for line in released.lines)
     assert detent("show", "r1", "--json").json["status"] == "succeeded"
@@ -754,7 +754,7 @@ def test_a_run_that_waits_says_so_and_release_goes_on_with_the_whole(detent, fol
 
 def test_a_parent_whose_child_was_answered_elsewhere_can_be_resumed(detent, folder):
     detent("workflow", "run", "asking", "--id", "r1")
-    detent("release", "r1.each[1]", "yes", "--detach")
+    detent("release", "r1.each[1]", "yes", "--hold", "ok@6", "--detach")
     assert detent("resume", "r1.each[1]").code == 0
     assert detent("show", "r1", "--json").json["status"] == "succeeded"
 
@@ -818,7 +818,7 @@ def test_a_file_outside_the_project_runs_waits_and_goes_on(detent, folder, tmp_p
     outside = tmp_path_factory.mktemp("outside") / "far.yaml"
     outside.write_text(ASKING.replace("name: asking", "name: far"))
     assert detent("workflow", "run", str(outside), "--id", "r1").code == 0
-    assert detent("release", "r1.each[1]", "yes").code == 0
+    assert detent("release", "r1.each[1]", "yes", "--hold", "ok@6").code == 0
     assert detent("show", "r1", "--json").json["status"] == "succeeded"
 
 
@@ -827,7 +827,7 @@ def test_a_run_whose_file_is_gone_can_be_looked_at_and_cancelled(detent, folder)
     file.write_text(ASKING.replace("name: asking", "name: here"))
     detent("workflow", "run", "here.yaml", "--id", "r1")
     file.unlink()
-    said = detent("release", "r1.each[1]", "yes")
+    said = detent("release", "r1.each[1]", "yes", "--hold", "ok@6")
     assert said.code == 2
     assert "was run from ./here.yaml, which is not there any more" in said.err
     assert detent("workflow", "run", "here.yaml").code == 2

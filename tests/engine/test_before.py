@@ -11,6 +11,7 @@ from detent.engine.tools import Tool
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.machine import Machine
 from detent.kernel.status import Status
+from tests.engine import answers
 from tests.engine.conftest import journal, kinds
 
 MOVES = {"first": ["second", "mend"], "second": ["done", "mend"], "mend": ["failed"]}
@@ -66,7 +67,7 @@ class TestBefore:
         engine = await bench.engine(flow(step, lambda ctx: Outcome("done")))
         run = await engine.run("flow")
         assert run.status is Status.WAITING
-        await engine.release(run.id, "yes")
+        await answers.release(engine, run.id, "yes")
         assert (await engine.finish(run.id)).data == {"said": "yes"}
 
     async def test_an_error_in_it_fails_the_step(self, quick):

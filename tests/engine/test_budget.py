@@ -12,6 +12,7 @@ from detent.kernel.budget import Budget, Spend
 from detent.kernel.errors import RunStateError
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
+from tests.engine import answers
 from tests.engine.conftest import flow_of, journal, one_step, until
 
 
@@ -189,7 +190,7 @@ class TestTree:
             one_step(top, name="top"), one_step(middle, name="middle"), one_step(child, name="child")
         )
         await engine.run("top", run_id="t", budget=Budget(tokens=1000))
-        await engine.release("t.m.c", 1)
+        await answers.release(engine, "t.m.c", 1)
         await until(lambda: _ended(engine, "t"))
         run = await engine.get("t")
         assert run.total_spend == Spend(55)

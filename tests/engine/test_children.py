@@ -11,11 +11,11 @@ from detent.engine.outcome import Hold, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool
 from detent.kernel.budget import Spend
-from detent.kernel.errors import ConfigurationError
+from detent.kernel.errors import HoldNotOpen
 from detent.kernel.machine import Machine
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
-from tests.engine import worker
+from tests.engine import answers, worker
 from tests.engine.conftest import flow_of, kinds, one_step, until
 
 
@@ -199,10 +199,10 @@ class TestWaiting:
         run = await engine.run("parent", run_id="p")
         assert run.status is Status.WAITING
         assert run.holds["children"].about == {"runs": ["p.a", "p.b"]}
-        await engine.release("p.a", 1)
+        await answers.release(engine, "p.a", 1)
         await until(lambda: _is(engine, "p.a", Status.SUCCEEDED))
         assert (await engine.finish("p")).status is Status.WAITING
-        await engine.release("p.b", 2)
+        await answers.release(engine, "p.b", 2)
         await until(lambda: _is(engine, "p", Status.SUCCEEDED))
         run = await engine.finish("p")
         assert [data for _, _, data in run.data["results"]] == [{"said": 1}, {"said": 2}]
@@ -210,15 +210,15 @@ class TestWaiting:
     async def test_a_childs_wait_cannot_be_answered_at_its_parent(self, quick):
         engine = await quick.engine(parent([("a", {})]), asking_child())
         run = await engine.run("parent")
-        with pytest.raises(ConfigurationError, match="none that can be answered"):
-            await engine.release(run.id, 1)
+        with pytest.raises(HoldNotOpen, match="waits for other runs"):
+            await engine.release(run.id, 1, hold=run.token("children"))
 
     async def test_another_engine_releases_the_child_and_the_parent_goes_on(self, bench):
         first = await bench.engine(parent([("a", {})]), asking_child())
         await first.run("parent", run_id="p")
         await first.stop()
         second = await bench.engine(parent([("a", {})]), asking_child())
-        await second.release("p.a", "yes")
+        await answers.release(second, "p.a", "yes")
         await until(lambda: _is(second, "p", Status.SUCCEEDED))
 
     async def test_a_child_that_waits_for_the_clock_is_waited_for(self, bench, clock):
@@ -252,7 +252,7 @@ class TestWaiting:
     async def test_a_parent_that_waits_for_children_nobody_drives_is_finished_all_the_same(self, durable):
         first = await durable.engine(parent([("a", {})]), asking_child())
         await first.run("parent", run_id="p")
-        await first.release("p.a", 1, drive=False)
+        await answers.release(first, "p.a", 1, drive=False)
         await first.stop()
         second = await durable.engine(parent([("a", {})]), asking_child())
         assert (await second.finish("p")).status is Status.SUCCEEDED
@@ -299,8 +299,8 @@ class TestDepth:
         engine = await bench.engine(*self.flows(), asking_child())
         run = await engine.run("top", run_id="t")
         assert run.status is Status.WAITING
-        await engine.release("t.m.x", 1)
-        await engine.release("t.m.y", 2)
+        await answers.release(engine, "t.m.x", 1)
+        await answers.release(engine, "t.m.y", 2)
         await until(lambda: _is(engine, "t", Status.SUCCEEDED))
         assert (await engine.finish("t")).data == {"got": [1, 2]}
 
@@ -377,7 +377,7 @@ async def test_a_step_that_catches_every_exception_cannot_swallow_its_childrens_
     engine = await bench.engine(asking, parent)
     run = await engine.run("parent", run_id="p")
     assert run.status is Status.WAITING
-    await engine.release("p.one", "yes")
+    await answers.release(engine, "p.one", "yes")
     assert (await engine.finish("p")).reason == "answered"
 
 

@@ -16,7 +16,7 @@ from detent.testing.crash import CrashPoints
 from detent.testing.nursery import Job, Nursery
 from detent.testing.workload import MakeWorkload
 from detent.testing.world import World
-from tests.engine import crashing
+from tests.engine import answers, crashing
 
 pytestmark = pytest.mark.xdist_group("crash")
 
@@ -129,9 +129,9 @@ async def test_an_effect_nobody_can_ask_about_waits_for_a_person(scene, point):
         assert (hold.why, hold.choices) == ("attention", ["happened", "again", "skip"])
         assert here.world.occurrences() == happened
         if happened:
-            await engine.resolve("r2", "happened", receipt=happened[0].receipt)
+            await answers.resolve(engine, "r2", "happened", receipt=happened[0].receipt)
         else:
-            await engine.resolve("r2", "again")
+            await answers.resolve(engine, "r2", "again")
         assert (await engine.finish("r2")).status is Status.SUCCEEDED
         assert await how_done(engine, "r2") == ["told" if happened else "performed"]
     assert here.world.count() == 1
@@ -143,7 +143,7 @@ async def test_a_skipped_effect_is_not_performed(scene):
     async with here.engine() as engine:
         await engine.resume_all()
         await engine.finish("r2")
-        await engine.resolve("r2", "skip")
+        await answers.resolve(engine, "r2", "skip")
         assert (await engine.finish("r2")).status is Status.SUCCEEDED
         assert "effect_skipped" in await kinds(engine, "r2")
     assert here.world.count() == 0
@@ -225,6 +225,6 @@ async def test_a_run_that_kills_its_workers_asks_for_attention(scene):
         (hold,) = run.holds.values()
         assert (hold.name, hold.why, hold.choices) == ("takeovers", "attention", ["continue", "cancel"])
         assert await kinds(engine, "r0") == ["started", "claimed", "claimed", "claimed", "held"]
-        await engine.release("r0", "cancel")
+        await answers.release(engine, "r0", "cancel")
         assert (await engine.get("r0")).status is Status.CANCELLED
     assert here.world.count("died") == 3

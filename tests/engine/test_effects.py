@@ -11,12 +11,13 @@ from detent.engine.step import Step
 from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, Tool, ToolError
 from detent.kernel.budget import Spend
 from detent.kernel.entries import EffectBegun, Moved, Proposed, to_plain
-from detent.kernel.errors import ConfigurationError, RunStateError
+from detent.kernel.errors import ConfigurationError, HoldNotOpen, RunStateError
 from detent.kernel.guards import when
 from detent.kernel.machine import Move
 from detent.kernel.plain import encode
 from detent.kernel.policy import BreakerPolicy, RetryPolicy
 from detent.kernel.status import Status
+from tests.engine import answers
 from tests.engine.conftest import flow_of, journal, kinds, one_step, until
 
 NO_WAIT = RetryPolicy(3, 0, 0)
@@ -315,21 +316,21 @@ class TestDoubt:
     async def test_it_happened(self, bench, world):
         engine = await bench.engine(self.flow(world.tool("a", RuntimeError("lost"))))
         run = await engine.run("flow")
-        await engine.resolve(run.id, "happened", receipt={"id": 9})
+        await answers.resolve(engine, run.id, "happened", receipt={"id": 9})
         run = await engine.finish(run.id)
         assert (run.data, world.done) == ({"receipt": {"id": 9}}, [])
 
     async def test_do_it_again(self, bench, world):
         engine = await bench.engine(self.flow(world.tool("a", RuntimeError("lost"))))
         run = await engine.run("flow")
-        await engine.resolve(run.id, "again")
+        await answers.resolve(engine, run.id, "again")
         run = await engine.finish(run.id)
         assert (run.status, len(world.done)) == (Status.SUCCEEDED, 1)
 
     async def test_skip_it(self, bench, world):
         engine = await bench.engine(self.flow(world.tool("a", RuntimeError("lost"))))
         run = await engine.run("flow")
-        await engine.resolve(run.id, "skip")
+        await answers.resolve(engine, run.id, "skip")
         run = await engine.finish(run.id)
         assert (run.data, world.done) == ({"receipt": None}, [])
         assert [line.state for line in await engine.store.effects(run.id)] == ["skipped"]
@@ -338,13 +339,9 @@ class TestDoubt:
         engine = await quick.engine(self.flow(world.tool("a", RuntimeError("lost"))))
         run = await engine.run("flow")
         with pytest.raises(ConfigurationError, match="Did you mean 'happened'"):
-            await engine.resolve(run.id, "hapened")
-        with pytest.raises(ConfigurationError, match="effects in doubt"):
-            await engine.resolve(run.id, "again", effect="nothing")
-        with pytest.raises(RunStateError, match="settle it with resolve"):
-            await engine.release(run.id, "happened")
-        with pytest.raises(ConfigurationError):
-            await engine.release(run.id, "happened", hold=next(iter(run.holds)))
+            await answers.resolve(engine, run.id, "hapened")
+        with pytest.raises(HoldNotOpen, match="is answered with resolve"):
+            await answers.release(engine, run.id, "happened")
         assert (await engine.get(run.id)).status is Status.WAITING
 
     async def test_an_idempotent_effect_is_repeated(self, bench, world):
@@ -444,7 +441,7 @@ class TestDoubt:
             make(2, world.tool("a", probe=probe), migrations={1: lambda run: Migration("work2")})
         )
         with pytest.raises(RunStateError):  # the migration took it out of the wait
-            await second.release(run.id, "anything")
+            await answers.resolve(second, run.id, "skip")
         run = await second.finish(run.id)
         assert (run.status, probes, world.done) == (Status.SUCCEEDED, [1], [])
 

@@ -12,6 +12,7 @@ from detent.engine.step import Step, Transient
 from detent.kernel.errors import ConfigurationError, FlowNotFound, RunExists, RunNotFound
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
+from tests.engine import answers
 from tests.engine.conftest import flow_of, kinds, one_step, until
 
 
@@ -141,7 +142,7 @@ class TestFollowing:
 
         following = asyncio.ensure_future(follow())
         await until(lambda: "held" in seen)
-        await engine.release(run_id, 1)
+        await answers.release(engine, run_id, 1)
         await following
         assert seen == ["started", "held", "released", "moved"]
 

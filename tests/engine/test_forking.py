@@ -12,6 +12,7 @@ from detent.engine.tools import Tool
 from detent.kernel.errors import ConfigurationError, DefinitionChanged, RunExists, RunNotFound
 from detent.kernel.status import Status
 from detent.testing.crash import CrashPoint, CrashPoints
+from tests.engine import answers
 from tests.engine.conftest import flow_of, journal, kinds, one_step, until
 
 
@@ -125,14 +126,14 @@ class TestFamily:
         engine = await bench.engine(one_step(root, name="root"), asks, goes)
         run = await engine.run("root")
         for part in ("goes", "asks"):
-            await engine.release(f"{run.id}.{part}", "yes")
+            await answers.release(engine, f"{run.id}.{part}", "yes")
         assert (await engine.finish(run.id)).status is Status.SUCCEEDED
         entries = await journal(engine, f"{run.id}.goes")
         waited = next(entry.seq for entry in entries if entry.kind == "held")
         fork = await engine.fork_family(run.id, (f"{run.id}.goes", waited))
         assert (await engine.finish(fork)).status is Status.WAITING
         for part in ("goes", "asks"):
-            await engine.release(f"{fork}.{part}", "no")
+            await answers.release(engine, f"{fork}.{part}", "no")
         assert (await engine.finish(fork)).status is Status.SUCCEEDED
         assert (await engine.get(f"{fork}.asks")).data == {"said": "no"}
 

@@ -9,7 +9,7 @@ import pytest
 
 from detent.engine.outcome import Hold, Outcome
 from detent.kernel.budget import Budget, Spend
-from detent.kernel.errors import ConfigurationError, RunNotFound, RunStateError
+from detent.kernel.errors import ConfigurationError, HoldNotOpen, RunNotFound
 from detent.kernel.status import Status
 from tests.engine import worker
 from tests.engine.conftest import journal, kinds, one_step, until
@@ -31,9 +31,12 @@ class TestPerson:
         assert run.status is Status.WAITING
         row = await engine.store.row(run.id)
         assert row.now.waits == [
-            {"name": "hold", "why": "person", "question": "Go on?", "choices": ["yes", "no"], "wake_at": None}
-        ]
-        await engine.release(run.id, "yes", by="ada")
+            {
+                "name": "hold", "token": "hold@2", "why": "person", "question": "Go on?",
+                "choices": ["yes", "no"], "wake_at": None,
+            }
+        ]  # fmt: skip
+        await engine.release(run.id, "yes", hold="hold@2", by="ada")
         run = await engine.finish(run.id)
         assert (run.status, run.data) == (Status.SUCCEEDED, {"answer": "yes"})
         released = next(entry.body for entry in await journal(engine, run.id) if entry.kind == "released")
@@ -49,10 +52,10 @@ class TestPerson:
         engine = await bench.engine(one_step(work))
         run = await engine.run("flow")
         assert list(run.holds) == ["first"]
-        await engine.release(run.id, {"deep": [1]})
+        await engine.release(run.id, {"deep": [1]}, hold=run.token("first"))
         run = await engine.finish(run.id)
         assert list(run.holds) == ["second"]
-        await engine.release(run.id, 2, hold="second")
+        await engine.release(run.id, 2, hold=run.token("second"))
         assert (await engine.finish(run.id)).data == {"answers": [{"deep": [1]}, 2]}
 
     async def test_answers_are_forgotten_when_the_state_is_left(self, quick):
@@ -65,7 +68,7 @@ class TestPerson:
 
         engine = await quick.engine(flow_of({"work": ["work", "done"]}, {"work": work}))
         run = await engine.run("flow")
-        await engine.release(run.id, 1)
+        await engine.release(run.id, 1, hold=run.token())
         run = await engine.finish(run.id)
         assert (run.status, run.steps) == (Status.WAITING, 1)
 
@@ -74,49 +77,49 @@ class TestPerson:
         engine = await bench.engine(asking(choices=["yes", "no"]))
         run = await engine.run("flow")
         with pytest.raises(ConfigurationError, match="takes one of: yes, no"):
-            await engine.release(run.id, answer)
-        await engine.release(run.id, "no")
+            await engine.release(run.id, answer, hold=run.token())
+        await engine.release(run.id, "no", hold=run.token())
         assert (await engine.finish(run.id)).data == {"answer": "no"}
 
     async def test_an_answer_that_is_no_json_is_refused(self, bench):
         engine = await bench.engine(asking())
         run = await engine.run("flow")
         with pytest.raises(TypeError):
-            await engine.release(run.id, object())
-        await engine.release(run.id, 1)
+            await engine.release(run.id, object(), hold=run.token())
+        await engine.release(run.id, 1, hold=run.token())
         assert (await engine.finish(run.id)).status is Status.SUCCEEDED
 
     async def test_a_hold_that_is_not_there_is_named(self, quick):
         engine = await quick.engine(asking(name="approve"))
         run = await engine.run("flow")
-        with pytest.raises(ConfigurationError, match="no hold 'aprove'. Holds: 'approve'"):
-            await engine.release(run.id, 1, hold="aprove")
+        with pytest.raises(HoldNotOpen, match="no question called 'aprove'. Open now: 'approve@2'"):
+            await engine.release(run.id, 1, hold="aprove@2")
 
     async def test_a_hold_is_released_once(self, bench):
         engine = await bench.engine(asking())
         run = await engine.run("flow")
-        await engine.release(run.id, 1)
-        with pytest.raises(RunStateError, match="does not wait"):
-            await engine.release(run.id, 2)
+        await engine.release(run.id, 1, hold=run.token())
+        with pytest.raises(HoldNotOpen, match="answered by person"):
+            await engine.release(run.id, 2, hold=run.token())
         assert (await engine.finish(run.id)).data == {"answer": 1}
 
     async def test_of_many_who_answer_at_once_one_is_heard(self, bench):
         engine = await bench.engine(asking())
         run = await engine.run("flow")
         results = await asyncio.gather(
-            *(engine.release(run.id, number) for number in range(5)), return_exceptions=True
+            *(engine.release(run.id, number, hold=run.token()) for number in range(5)), return_exceptions=True
         )
         assert [type(result) for result in results].count(type(None)) == 1
-        assert all(isinstance(result, RunStateError) for result in results if result is not None)
+        assert all(isinstance(result, HoldNotOpen) for result in results if result is not None)
         assert (await kinds(engine, run.id)).count("released") == 1
 
     async def test_a_run_that_is_not_there_or_does_not_wait_cannot_be_released(self, quick):
         engine = await quick.engine(one_step(lambda ctx: None))
         with pytest.raises(RunNotFound):
-            await engine.release("nobody", 1)
+            await engine.release("nobody", 1, hold="hold@2")
         run = await engine.run("flow")
-        with pytest.raises(RunStateError, match="it is succeeded"):
-            await engine.release(run.id, 1)
+        with pytest.raises(HoldNotOpen, match="it is succeeded"):
+            await engine.release(run.id, 1, hold="hold@2")
 
     async def test_a_wait_holds_no_slot_no_task_and_no_thread(self, bench):
         engine = await bench.engine(asking(), one_step(lambda ctx: None, name="other"), concurrency=1)
@@ -132,7 +135,7 @@ class TestPerson:
         engine = await quick.engine(asking(), clock=clock)
         run = await engine.run("flow", budget=Budget(seconds=10))
         await clock.turn(100)
-        await engine.release(run.id, 1)
+        await engine.release(run.id, 1, hold=run.token())
         assert (await engine.finish(run.id)).status is Status.SUCCEEDED
 
     async def test_what_asking_cost_is_counted(self, quick):
@@ -141,7 +144,7 @@ class TestPerson:
 
         engine = await quick.engine(one_step(work))
         run = await engine.run("flow")
-        await engine.release(run.id)
+        await engine.release(run.id, hold=run.token())
         assert (await engine.finish(run.id)).total_spend == Spend(5)
 
 
@@ -159,8 +162,8 @@ class TestClock:
     async def test_a_person_may_be_faster_than_the_clock(self, bench, clock):
         engine = await bench.engine(asking(wake_at=clock.now() + 100, default="late"), clock=clock)
         run_id = await engine.start("flow")
-        await engine.finish(run_id, patience=1)
-        await engine.release(run_id, "early")
+        run = await engine.finish(run_id, patience=1)
+        await engine.release(run_id, "early", hold=run.token())
         assert (await engine.finish(run_id)).data == {"answer": "early"}
         epoch = (await engine.store.row(run_id)).epoch
         await clock.turn(200)
@@ -209,7 +212,7 @@ class TestElsewhere:
         first = await durable.engine(asking())
         run = await first.run("flow")
         second = await durable.engine(asking())
-        await second.release(run.id, "from there")
+        await second.release(run.id, "from there", hold=run.token())
         assert (await second.finish(run.id)).data == {"answer": "from there"}
         assert (await first.finish(run.id)).data == {"answer": "from there"}
 
@@ -217,7 +220,7 @@ class TestElsewhere:
         first = await durable.engine(asking())
         run = await first.run("flow")
         second = await durable.engine(asking())
-        await second.release(run.id, 1, drive=False)
+        await second.release(run.id, 1, hold=run.token(), drive=False)
         assert (await second.get(run.id)).status is Status.RUNNING
         assert await first.resume_all() == [run.id]
         assert (await first.finish(run.id)).status is Status.SUCCEEDED

@@ -9,7 +9,14 @@ import pytest
 from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.tools import Tool
 from detent.kernel.budget import Budget
-from detent.kernel.errors import ConfigurationError, DefinitionChanged, RunExists, RunNotFound, RunStateError
+from detent.kernel.errors import (
+    ConfigurationError,
+    DefinitionChanged,
+    HoldNotOpen,
+    RunExists,
+    RunNotFound,
+    RunStateError,
+)
 from detent.kernel.status import Status
 from tests.engine.conftest import flow_of, journal, kinds, one_step, until
 
@@ -51,12 +58,13 @@ class TestCancel:
 
     async def test_a_waiting_run_is_ended(self, bench):
         engine = await bench.engine(one_step(lambda ctx: Hold()))
-        run = await engine.run("flow")
-        await engine.cancel(run.id)
-        run = await engine.get(run.id)
+        waiting = await engine.run("flow")
+        token = waiting.token()
+        await engine.cancel(waiting.id)
+        run = await engine.get(waiting.id)
         assert (run.status, run.holds) == (Status.CANCELLED, {})
-        with pytest.raises(RunStateError):
-            await engine.release(run.id, 1)
+        with pytest.raises(HoldNotOpen, match="it is cancelled"):
+            await engine.release(run.id, 1, hold=token)
 
     async def test_a_run_that_has_ended_cannot_be_cancelled(self, bench):
         engine = await bench.engine(one_step(lambda ctx: None))

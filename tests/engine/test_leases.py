@@ -126,7 +126,7 @@ class TestCallsThatCannotBeStopped:
         assert "cannot be stopped" in hold.question
         release.set()
         await until(lambda: done)
-        await engine.resolve(run.id, "happened")
+        await engine.resolve(run.id, "happened", hold=run.token())
         assert (await engine.finish(run.id)).status is Status.SUCCEEDED
         assert done == [1]
 

@@ -14,6 +14,7 @@ from detent.kernel.budget import Spend
 from detent.kernel.entries import from_plain
 from detent.kernel.state_machine import StateTransition
 from detent.kernel.status import Status
+from tests.engine import answers
 from tests.engine.conftest import flow_of, journal, one_step
 
 FLOW_MOVES = {"a": ["b"], "b": ["done"]}
@@ -138,7 +139,7 @@ class TestAfterCommit:
         run = await engine.run("flow")
         await engine.stop()
         other = await bench.engine(waits, observers=[second])
-        await other.release(run.id, 1)
+        await answers.release(other, run.id, 1)
         await other.finish(run.id)
         moves = [
             [(told.from_state, told.to_state) for _, kind, told in watcher.told if kind == "transition"]

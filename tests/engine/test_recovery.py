@@ -19,7 +19,7 @@ from detent.kernel.errors import (
     RunStateError,
 )
 from detent.kernel.status import Status
-from tests.engine import worker
+from tests.engine import answers, worker
 from tests.engine.conftest import flow_of, journal, kinds, one_step, until
 
 
@@ -74,7 +74,7 @@ class TestResuming:
         with pytest.raises(RunStateError, match="has ended"):
             await engine.resume(done.id)
         waiting = await engine.run("flow", {"hold": True})
-        with pytest.raises(RunStateError, match="waits for person 'approve'"):
+        with pytest.raises(RunStateError, match="waits for person 'approve@2'"):
             await engine.resume(waiting.id)
 
     async def test_a_run_of_an_unknown_flow_is_not_resumed(self, bench):
@@ -182,7 +182,7 @@ class TestTakeOver:
         run = await last.get(run_id)
         assert run.status is Status.WAITING
         assert run.holds["takeovers"].choices == ["continue", "cancel"]
-        await last.release(run_id, "continue")
+        await answers.release(last, run_id, "continue")
         assert (await last.finish(run_id)).data == {"survived": True}
 
     def test_a_process_that_dies_in_a_step_is_taken_over_and_counted(self, tmp_path):
@@ -223,7 +223,7 @@ class TestChangedDefinition:
         run_id = await self.waiting(bench, old)
         engine = await bench.engine(new)
         with pytest.raises(DefinitionChanged) as caught:
-            await engine.release(run_id, 1)
+            await answers.release(engine, run_id, 1)
         assert "version: 1 → 2" in caught.value.difference
         assert "state removed: b" in caught.value.difference
         assert (await engine.get(run_id)).status is Status.WAITING
@@ -268,7 +268,7 @@ class TestChangedDefinition:
         old, new = self.versions(migrations={1: lambda run: Migration(reason="same state")})
         run_id = await self.waiting(bench, old)
         engine = await bench.engine(new)
-        await engine.release(run_id, 1)
+        await answers.release(engine, run_id, 1)
         run = await engine.finish(run_id)
         assert run.version == 2
 

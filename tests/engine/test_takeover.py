@@ -16,6 +16,7 @@ from detent.kernel.budget import Spend
 from detent.kernel.errors import RunBusy
 from detent.kernel.machine import Machine
 from detent.kernel.status import Status
+from tests.engine import answers
 from tests.engine.conftest import until
 
 
@@ -60,7 +61,7 @@ async def test_a_parent_that_missed_its_childs_end_is_found_by_the_next_process(
         assert (await engine.finish(run_id, patience=0)).status is Status.WAITING
     # This process ends the child and cannot tell the parent, as if it had died in between.
     async with Engine(store, [child]) as engine:
-        await engine.release(f"{run_id}.only", "yes")
+        await answers.release(engine, f"{run_id}.only", "yes")
         await engine.finish(f"{run_id}.only")
     assert (await store.row(run_id)).now.status is Status.WAITING
     async with Engine(store, parent_and_child()) as engine:
@@ -95,7 +96,7 @@ async def test_a_run_that_cannot_be_driven_asks_for_attention_instead_of_hanging
     async with Engine(store, [one_step("tooled", do, tools=[Tool("act", refuse)])]) as engine:
         run_id = await engine.start("tooled")
         assert (await engine.finish(run_id)).status is Status.WAITING
-        await engine.resolve(run_id, "again", drive=False)
+        await answers.resolve(engine, run_id, "again", drive=False)
     # The next process has the same table but has lost the tool.
     async with Engine(store, [one_step("tooled", do)]) as engine:
         await engine.resume_all()
@@ -104,7 +105,7 @@ async def test_a_run_that_cannot_be_driven_asks_for_attention_instead_of_hanging
         (hold,) = (await engine.get(run_id)).holds.values()
         assert (hold.name, hold.why) == ("driver", "attention")
     async with Engine(store, [one_step("tooled", do, tools=[Tool("act", dict)])]) as engine:
-        await engine.release(run_id, "continue")
+        await answers.release(engine, run_id, "continue")
         assert (await engine.finish(run_id)).status is Status.SUCCEEDED
 
 

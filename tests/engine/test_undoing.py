@@ -14,6 +14,7 @@ from detent.kernel.errors import ConfigurationError, RunStateError
 from detent.kernel.machine import Machine
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
+from tests.engine import answers
 from tests.engine.conftest import flow_of, journal, kinds, one_step, until
 
 
@@ -270,7 +271,7 @@ class TestEffectsUnderWay:
         assert (await other.get(run_id)).status is Status.WAITING
         await other.stop()
         third = await durable.engine(ordering(shop.order_and_hang, log))
-        await third.resolve(run_id, how, receipt={"number": 7} if how == "happened" else None)
+        await answers.resolve(third, run_id, how, receipt={"number": 7} if how == "happened" else None)
         run = await third.finish(run_id)
         if how == "again":  # nothing had happened: nothing is ordered for a run that is called off
             assert (run.status, len(shop.orders), log) == (Status.CANCELLED, 1, [("undone", None)])
@@ -293,7 +294,7 @@ class TestEffectsUnderWay:
         await shop.asked.wait()
         await engine.cancel(run_id, undo=True)
         assert (await engine.finish(run_id)).status is Status.WAITING
-        await engine.resolve(run_id, "happened", receipt={"number": 1})
+        await answers.resolve(engine, run_id, "happened", receipt={"number": 1})
         assert (await engine.finish(run_id)).status is Status.CANCELLED
         assert log == UNDONE
 
@@ -424,7 +425,7 @@ class TestEffectsUnderWayBelow:
         assert log == []
         await other.stop()
         third = await durable.engine(*family(shop, log, work="order_and_hang"))
-        await third.resolve(f"{run_id}.middle.leaf", "happened", receipt={"number": 1})
+        await answers.resolve(third, f"{run_id}.middle.leaf", "happened", receipt={"number": 1})
         await until(lambda: ended(third, run_id))
         assert (await third.get(run_id)).status is Status.CANCELLED
         assert (shop.orders, log) == ([1], [{"number": 1}])
@@ -523,7 +524,7 @@ class TestHalting:
         await engine.stop(grace=0)
         other = await durable.engine(*siblings(good, [tool]))
         assert (await other.finish(run_id)).status is Status.WAITING
-        await other.resolve(f"{run_id}.good", "happened")
+        await answers.resolve(other, f"{run_id}.good", "happened")
         run = await other.finish(run_id)
         assert run.status is Status.SUCCEEDED
         assert (await other.get(f"{run_id}.good")).data["one"] is True

@@ -16,6 +16,7 @@ from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.tools import Tool
 from detent.kernel.machine import Machine
 from detent.kernel.status import Status
+from tests.engine import answers
 
 ROOT = Path(__file__).parents[2]
 LONG = 4.0
@@ -126,7 +127,7 @@ async def _main(folder: Path, command: str, *rest: str) -> None:
             await engine.resume_all()
             print((await engine.finish(rest[0])).status.value)
         elif command == "release":
-            await engine.release(rest[0], rest[1], drive=False)
+            await answers.release(engine, rest[0], rest[1], drive=False)
         elif command == "cancel":
             await engine.cancel(rest[0])
             print((await engine.get(rest[0])).status.value)

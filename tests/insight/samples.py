@@ -39,6 +39,7 @@ from detent.kernel.guards import when
 from detent.kernel.machine import Machine, Move
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
+from tests.engine import answers
 
 CLAIM = Machine(
     "claim",
@@ -127,7 +128,7 @@ async def journal(
     async with Engine(store, flows) as engine:
         run = await engine.run(flows[0].name, data, run_id=run_id)
         if run.status is Status.WAITING and answer is not None:
-            await engine.release(run.id, answer)
+            await answers.release(engine, run.id, answer)
             run = await engine.finish(run.id)
         wanted = run.id
         if then is not None:

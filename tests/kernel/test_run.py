@@ -26,6 +26,7 @@ from detent.kernel.plain import decode, encode
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import Run
 from detent.kernel.status import Status
+from tests.engine import answers
 from tests.examples import examples
 
 VALUES = st.recursive(
@@ -151,7 +152,7 @@ class Watched(MemoryStore):
 
 
 async def _live(
-    machine: Machine[str], deeds: list, picks: list[int], budget: Budget | None, answers: list
+    machine: Machine[str], deeds: list, picks: list[int], budget: Budget | None, given: list
 ) -> Watched:
     store = Watched()
     script = Script(machine, deeds, picks)
@@ -163,13 +164,13 @@ async def _live(
     async with Engine(store, [flow]) as engine:
         store.engine = engine
         run = await engine.run("any", {"c": []}, run_id="r", budget=budget, tags=["other"])
-        for answer in answers:
+        for answer in given:
             if run.status is Status.WAITING:
                 name = next(iter(run.holds))
                 if name.startswith("effect:"):
-                    await engine.resolve("r", answer, receipt={"told": True})
+                    await answers.resolve(engine, "r", answer, receipt={"told": True})
                 else:
-                    await engine.release("r", answer)
+                    await answers.release(engine, "r", answer)
             elif run.status.is_end and run.status is not Status.SUCCEEDED:
                 try:
                     await engine.reopen("r", budget=Budget(steps=1000) if budget else None)

@@ -21,6 +21,7 @@ from detent.runtime.catalog import Catalog
 from detent.runtime.settings import read_settings
 from detent.runtime.workflow_runs import WorkflowRuns, set_shown
 from detent.runtime.workflows import Workflows, path_taken
+from tests.engine import answers
 
 PLUGIN = """
 from pathlib import Path
@@ -165,7 +166,7 @@ class TestRuns:
             assert (await engine.finish(run_id)).status is Status.WAITING
             assert (await runs.look(engine, asked)).row.id == run_id
             assert (await runs.look(engine, other)).row is None
-            await engine.release(run_id, "yes")
+            await answers.release(engine, run_id, "yes")
             await engine.finish(run_id)
             assert (await runs.look(engine, asked)).row is None, "it has ended"
 

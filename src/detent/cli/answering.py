@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +11,8 @@ import typer
 from detent.cli import options
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from detent.cli.workspace import Workspace
     from detent.engine.engine import Engine
 
@@ -20,14 +23,20 @@ def add(app: typer.Typer) -> None:
         app.command(rich_help_panel="Act on runs")(command)
 
 
+Hold = Annotated[
+    str,
+    typer.Option(
+        "--hold", metavar="TOKEN", help="The question that is answered, such as approval@17; see 'show'."
+    ),
+]
+
+
 def release(
     run: options.RunId,
     answer: Annotated[
         str | None, typer.Argument(metavar="[ANSWER]", help="The answer: JSON where it is JSON, else text.")
     ] = None,
-    hold: Annotated[
-        str | None, typer.Option("--hold", metavar="NAME", help="Which hold, if there are several.")
-    ] = None,
+    hold: Hold = "",
     by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who answers, for the record.")] = "person",
     detach: options.Detach = False,
     json: options.Json = False,
@@ -38,21 +47,28 @@ def release(
     verbose: options.Verbose = 0,
     log_level: options.LogLevel = None,
 ) -> int:
-    """Answer what a run waits for; it goes on."""
+    """Answer what a run waits for; it goes on.
+
+    On a terminal, without an answer and --hold, the open question is shown and the answer asked for.
+    """
     from detent.cli.driving import see_through
     from detent.cli.values import read_answer
     from detent.cli.workspace import Workspace, run_async
+    from detent.kernel.hold_token import HoldToken
 
     workspace = Workspace(store, config, plugin)
     workspace.log(verbose, log_level)
+    if not hold and answer is None:
+        hold, answer = run_async(_asked(workspace, run, doubt=False)) or (hold, answer)
 
     async def act(engine: Engine, run_id: str) -> None:
         value = None if answer is None else read_answer(answer)
-        wanted = (await engine.get(run_id)).holds
-        choices = [choice for held in wanted.values() for choice in held.choices]
-        if answer in choices:  # a choice that looks like JSON is still the choice
+        token = HoldToken.read(hold) if hold else None
+        held = (await engine.get(run_id)).holds.get(token.name) if token is not None else None
+        if held is not None and answer in held.choices:  # a choice that looks like JSON is still the choice
             value = answer
-        await engine.release(run_id, value, hold=hold, by=by, drive=not detach)
+        async with _explained(workspace, engine, run_id):
+            await engine.release(run_id, value, hold=hold, by=by, drive=not detach)
 
     return run_async(
         see_through(workspace, run, act, drive=not detach, json=json, quiet=quiet, told="released")
@@ -61,10 +77,8 @@ def release(
 
 def resolve(
     run: options.RunId,
-    how: Annotated[str, typer.Argument(metavar="HOW", help="happened, again or skip.")],
-    effect: Annotated[
-        str | None, typer.Option("--effect", metavar="KEY", help="Which effect, if several are in doubt.")
-    ] = None,
+    how: Annotated[str | None, typer.Argument(metavar="[HOW]", help="happened, again or skip.")] = None,
+    hold: Hold = "",
     receipt: Annotated[
         str | None, typer.Option("--receipt", metavar="JSON", help="What its tool would have given back.")
     ] = None,
@@ -82,7 +96,8 @@ def resolve(
 ) -> int:
     """Settle an effect in doubt.
 
-    It happened, it is to be done again, or it is skipped.
+    It happened, it is to be done again, or it is skipped. On a terminal, without HOW and --hold, the effect
+    is shown and the answer asked for.
     """
     from detent.cli.driving import see_through
     from detent.cli.values import read_json
@@ -91,13 +106,61 @@ def resolve(
     given = None if receipt is None else read_json(receipt, "--receipt")
     workspace = Workspace(store, config, plugin)
     workspace.log(verbose, log_level)
+    if not hold and how is None:
+        hold, how = run_async(_asked(workspace, run, doubt=True)) or (hold, how)
 
     async def act(engine: Engine, run_id: str) -> None:
-        await engine.resolve(run_id, how, effect=effect, receipt=given, by=by, drive=not detach)
+        async with _explained(workspace, engine, run_id):
+            await engine.resolve(run_id, how or "", hold=hold, receipt=given, by=by, drive=not detach)
 
     return run_async(
         see_through(workspace, run, act, drive=not detach, json=json, quiet=quiet, told="settled")
     )
+
+
+async def _asked(workspace: Workspace, said: str, *, doubt: bool) -> tuple[str, str] | None:
+    """Show a person at a terminal the open question and read the answer: its token and the text.
+
+    None where nobody sits at a terminal, or where not exactly one question is open.
+    """
+    import sys
+
+    from detent.cli.output import clean, say
+    from detent.engine.journals import load
+
+    if not sys.stdin.isatty():
+        return None
+    async with workspace.store() as store:
+        run = await load(store, await workspace.run_id(store, said))
+    open_holds = [
+        hold
+        for name, hold in run.holds.items()
+        if hold.why != "children" and name.startswith("effect:") == doubt
+    ]
+    if len(open_holds) != 1:
+        return None
+    (hold,) = open_holds
+    say(clean(hold.question or f"waits for {hold.why}: {hold.name}"))
+    print(f"{clean(' / '.join(hold.choices)) or 'answer'}: ", end="", flush=True)
+    answer = sys.stdin.readline()
+    if not answer.strip():
+        return None
+    return run.token(hold.name), answer.strip()
+
+
+@asynccontextmanager
+async def _explained(workspace: Workspace, engine: Engine, run_id: str) -> AsyncIterator[None]:
+    """Say of an answer to a question that is not open what is, and exactly what to type."""
+    from detent.cli import standing
+    from detent.kernel.errors import HoldNotOpen, RunStateError
+
+    try:
+        yield
+    except HoldNotOpen as error:
+        run = await engine.get(run_id)
+        commands = standing.next_commands(workspace, run, reopen=False) if error.open else []
+        lines = "".join(f"\n  {command}" for command in commands)
+        raise RunStateError(f"{error.why} {error.now}{lines}") from None
 
 
 def reopen(

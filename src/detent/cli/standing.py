@@ -42,17 +42,18 @@ def next_commands(workspace: Workspace, run: Run, *, reopen: bool = True) -> lis
     found: list[str] = []
     for name, hold in run.holds.items():
         if name.startswith("effect:"):
-            key = ["--effect", hold.about["effect"]] if len(run.holds) > 1 else []
-            found.append(workspace.command("resolve", run.id, "happened", *key) + "   (or: again, skip)")
+            found.append(
+                workspace.command("resolve", run.id, "happened", "--hold", run.token(name))
+                + "   (or: again, skip)"
+            )
         elif hold.why == "children":
             found += [workspace.command("show", child) for child in hold.about.get("runs", [])[:5]]
         elif hold.why in ("timer", "breaker") and hold.wake_at is not None:
             found.append(workspace.command("resume", run.id) + f"   (from {local(hold.wake_at)} on)")
         else:
-            which = ["--hold", name] if len(run.holds) > 1 else []
             answer = hold.choices[0] if hold.choices else "ANSWER"
             others = f"   (or: {', '.join(hold.choices[1:])})" if len(hold.choices) > 1 else ""
-            found.append(workspace.command("release", run.id, answer, *which) + others)
+            found.append(workspace.command("release", run.id, answer, "--hold", run.token(name)) + others)
     if run.status is Status.RUNNING:
         found.append(workspace.command("resume", run.id))
     elif run.status in REOPENABLE and run.status is not Status.CANCELLED:
@@ -74,11 +75,12 @@ def tell(workspace: Workspace, run: Run, *, reopen: bool = True) -> None:
         say(f"  {command}")
 
 
-def holds_plain(run: Run, workspace: Workspace | None = None) -> list[dict[str, Any]]:
+def holds_plain(run: Run) -> list[dict[str, Any]]:
     """Open holds as JSON values."""
     return [
         {
             "name": hold.name,
+            "token": run.token(hold.name),
             "why": hold.why,
             "question": hold.question,
             "choices": hold.choices,

@@ -25,6 +25,7 @@ from detent.engine.executor import (
 )
 from detent.engine.outcome import Effect
 from detent.engine.ports import TapeCall
+from detent.engine.raised import PutDown
 from detent.engine.step import Proposal, StepFailed
 from detent.kernel import log
 from detent.kernel.autonomy import FallbackReason
@@ -205,7 +206,7 @@ class Asking:
                     await self.driver.engine.slots.rest(wait)
                 if self.driver.engine.stopping:
                     # Whoever takes the run up again finds the attempts made so far and goes on from there.
-                    raise asyncio.CancelledError
+                    raise PutDown
 
     def _played(self) -> bool:
         tape = self.driver.engine.tape
@@ -328,6 +329,8 @@ class Asking:
                 record["model_id"] = result.model_id
         except FATAL:
             raise
+        except asyncio.CancelledError as error:
+            raise PutDown from error  # also where only the executor was cancelled: asked again on resuming
         except Exception as error:
             if tools.stopped is not None:
                 raise tools.stopped from error

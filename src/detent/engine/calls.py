@@ -18,6 +18,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from detent.engine.raised import failure
+
 THREADS = 256
 """Plain functions that may wait side by side in one process; more of them queue."""
 QUICK = 30e-6
@@ -113,8 +115,8 @@ def _to_the_end(work: Callable[[], Any]) -> Any:
     global _running
     try:
         return work()
-    except StopIteration as error:  # no future can hold one
-        raise RuntimeError("it raised StopIteration") from error
+    except (StopIteration, GeneratorExit) as error:  # no future can hold one
+        raise RuntimeError(f"it raised {type(error).__name__}") from error
     finally:
         with _lock:
             _running -= 1
@@ -145,8 +147,7 @@ async def call(
     """Call a sync or async function.
 
     A sync one is called in a thread if it is `blocking`, on the event loop if it is not, and where its pace
-    says if nobody knows (None). A function that wants to end the program has failed: the program is not its
-    own.
+    says if nobody knows (None). What it raises is its failure, even if that would end the program.
     """
     try:
         if blocking is False or inspect.iscoroutinefunction(function):
@@ -157,6 +158,10 @@ async def call(
             result = await paced(pace_of(function), function, *args, **kwargs)
         if isinstance(result, Awaitable):
             result = await result
-    except SystemExit as error:
-        raise RuntimeError(f"it called exit({error.code!r}) instead of returning or raising") from error
+    except Exception:
+        raise
+    except BaseException as error:
+        if (failed := failure(error)) is None:
+            raise
+        raise failed from error
     return result

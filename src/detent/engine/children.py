@@ -11,6 +11,7 @@ from detent.engine.beside import NOTHING, Beside
 from detent.engine.deciding import UNDOES, undoing_now
 from detent.engine.dispatch import STEPS
 from detent.engine.lineage import child_of, children
+from detent.engine.raised import ChildrenWaiting
 from detent.kernel.budget import Budget
 from detent.kernel.entries import ChildEnded
 from detent.kernel.errors import ConfigurationError, Fenced, RunBusy, RunStateError
@@ -43,14 +44,6 @@ class Child(NamedTuple):
 
 HALTED = "another one failed"
 """Why a child ended that had not failed itself."""
-
-
-class ChildrenWaiting(BaseException):
-    """Children wait for somebody, so their parent does too. No `except Exception` of a step swallows it."""
-
-    def __init__(self, runs: list[str]) -> None:
-        self.runs = runs
-        super().__init__(f"waiting for {', '.join(runs)}")
 
 
 async def run_children(

@@ -12,11 +12,14 @@ from detent.engine.calls import call
 from detent.engine.dispatch import PATH
 from detent.engine.outcome import Effect, Receipt
 from detent.engine.ports import Blob, Clock, TapeCall, TapeError
+from detent.engine.raised import located
 from detent.engine.step import Step, Transient
 from detent.engine.tools import Tool, Toolbox, ToolError
+from detent.kernel import checks
 from detent.kernel.budget import NOTHING, Budget, Spend
+from detent.kernel.caller import line_of
 from detent.kernel.entries import Body, Noted, Recorded, Tagged
-from detent.kernel.errors import ConfigurationError, DetentError
+from detent.kernel.errors import ConfigurationError, DetentError, InvalidValue
 from detent.kernel.guards import dig
 from detent.kernel.plain import canonical, copied, decode, digest, encode, to_plain
 from detent.kernel.view import View, view
@@ -231,7 +234,7 @@ class StepContext:
 
         async def ask() -> Any:
             async with asyncio.timeout(tool.timeout):
-                return to_plain(await call(tool.perform, tool.blocking, **args))
+                return kept_answer(await call(tool.perform, tool.blocking, **args), tool.perform)
 
         try:
             tape = self._driver.engine.tape
@@ -289,8 +292,19 @@ class StepContext:
     async def _record(self, key: str, work: Callable[[], Any], spend: Callable[[Any], Spend] | None) -> None:
         # A worker that slept through a take-over must not pay for what another has paid for meanwhile.
         await self._driver.confirm()
-        value = to_plain(await call(work, None))
-        await self._driver.commit_whole(Recorded(key, value, spend(value) if spend is not None else NOTHING))
+        value = kept_answer(await call(work, None), work)
+        used = NOTHING
+        if spend is not None:
+            try:
+                used = spend(value)
+                if type(used) is not Spend:
+                    text = f"The spend is {checks.shown(used)}; it takes a Spend."
+                    raise InvalidValue(text, line_of(spend))
+            except Exception:
+                # The answer is paid for: it is kept, so that another attempt does not pay again.
+                await self._driver.commit_whole(Recorded(key, value))
+                raise
+        await self._driver.commit_whole(Recorded(key, value, used))
 
     def propose(self, tool: str, /, *, effect_key: str | None = None, **args: Any) -> Receipt:
         """Ask for an effect, performed once the outcome is accepted; gives a stand-in for its receipt."""
@@ -315,7 +329,7 @@ class StepContext:
             key = Effect(tool, to_plain(whole)).identity(self.step.name)
             first = (self._driver.effect_call(key, self.attempt),)
         async with asyncio.timeout(found.timeout):
-            return to_plain(await call(found.perform, found.off_loop, *first, **whole))
+            return kept_answer(await call(found.perform, found.off_loop, *first, **whole), found.perform)
 
     async def child(self, flow: str, data: Any = None, *, key: str, **options: Any) -> Child:
         """Run a child run with id `<this run>.<key>` (dots in the key escaped) to its end; give its result.
@@ -374,21 +388,23 @@ class StepContext:
 
     def emit(self, message: str, level: str = "info", **metadata: Any) -> None:
         """Tell those who follow the run something; journaled with the step's outcome."""
-        said = {"message": str(message), "level": level, "source": self.step_path}
+        said = {"message": str(message), "level": checks.text("level", level), "source": self.step_path}
         if metadata:
             said["metadata"] = to_plain(metadata)
         self.emitted = [*self.emitted, Noted(OUTPUT, said)]
 
     async def note(self, topic: str, spend: Spend = NOTHING, **body: Any) -> None:
         """Leave a remark in the journal."""
-        await self._driver.commit_whole(Noted(topic, to_plain(body), spend))
+        await self._driver.commit_whole(noted(topic, spend, body))
 
     async def tag(self, *add: str, remove: Sequence[str] = ()) -> None:
         """Put tags on the run, or take them off."""
-        await self._driver.commit_whole(Tagged(list(add), list(remove)))
+        await self._driver.commit_whole(tagged(add, remove))
 
     def keep(self, body: bytes | str) -> dict[str, Any]:
         """Keep a large or private value beside the journal; gives the reference to put into data."""
+        if not isinstance(body, bytes | str):
+            raise checks.refuse("What is kept beside the journal", body, "bytes or a text")
         blob = blob_of(body)
         self._driver.keep(blob)
         return kept_beside(blob.body)
@@ -433,6 +449,27 @@ class StepContext:
     async def kept(self, reference: Mapping[str, Any]) -> bytes | None:
         """The kept value, or None when it was purged."""
         return await self._driver.blob(reference["$blob"])
+
+
+def noted(topic: Any, spend: Any, body: Mapping[str, Any]) -> Noted:
+    """A remark, its values checked."""
+    if type(spend) is not Spend:
+        right = 'a Spend; what a note says is given by name, as in ctx.note("weighed", kg=4)'
+        raise checks.refuse("The spend of a note", spend, right)
+    return Noted(checks.name("The topic of a note", topic), to_plain(body), spend)
+
+
+def tagged(add: Iterable[Any], remove: Any) -> Tagged:
+    """A change of tags, its values checked."""
+    return Tagged(checks.names("tags", add), checks.names("remove", remove))
+
+
+def kept_answer(value: Any, function: Callable[..., Any]) -> Any:
+    """What a function gave back, as the journal keeps it; an error names the function's place."""
+    try:
+        return to_plain(value)
+    except InvalidValue as error:
+        raise located(error, function) from None
 
 
 def step_path(step: Step, run: Run) -> str:
@@ -506,11 +543,11 @@ class BesideContext(StepContext):
 
     async def note(self, topic: str, spend: Spend = NOTHING, **body: Any) -> None:
         """Leave a remark, should this be taken over."""
-        self.said.append(Noted(topic, to_plain(body), spend))
+        self.said.append(noted(topic, spend, body))
 
     async def tag(self, *add: str, remove: Sequence[str] = ()) -> None:
         """Put tags on the run or take them off, should this be taken over."""
-        self.said.append(Tagged(list(add), list(remove)))
+        self.said.append(tagged(add, remove))
 
 
 _ABSENT = object()

@@ -13,9 +13,16 @@ from detent.engine.outcome import Effect, Outcome, additions
 from detent.engine.receipts import fill, receipts_in, written
 from detent.engine.step import Step
 from detent.engine.tools import CALL
+from detent.kernel import checks
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Body, Ended, Moved, Proposed
-from detent.kernel.errors import ConfigurationError, DetentError, InvalidTransitionError, name_of
+from detent.kernel.errors import (
+    ConfigurationError,
+    DetentError,
+    InvalidTransitionError,
+    InvalidValue,
+    name_of,
+)
 from detent.kernel.plain import encode, to_plain, writable
 from detent.kernel.run import Run
 from detent.kernel.status import Status
@@ -48,6 +55,8 @@ def decided(
 
     `dry` only checks: nothing is kept beside the journal.
     """
+    if type(outcome.spend) is not Spend:  # of an outcome whose fields were replaced
+        raise checks.refuse("Outcome.spend", outcome.spend, "a Spend")
     if outcome.hold is not None:
         _check_hold(outcome, ctx)
         return [], False
@@ -177,7 +186,7 @@ def moving(
     for key in additions:
         there = changes.get(key, run.data.get(key))
         if there is not None and type(there) is not list:
-            raise TypeError(f"'{key}' is no list, so nothing can be appended to it.")
+            raise InvalidValue(f"'{key}' is no list, so nothing can be appended to it.")
     here = machine.state(run.state)
     if reason is not None:
         reason = writable(reason)
@@ -386,6 +395,10 @@ def _check_hold(outcome: Outcome, ctx: StepContext) -> None:
     if hold.name in _OUR_HOLDS or hold.name.startswith("effect:"):
         raise ConfigurationError(
             f"A hold of step '{ctx.step.name}' may not be named '{hold.name}': the engine uses it."
+        )
+    if hold.why == "children":
+        raise ConfigurationError(
+            f"The hold '{hold.name}' of step '{ctx.step.name}' cannot wait for children; ctx.child does."
         )
     if (
         outcome.set or outcome.append or outcome.effects or ctx.proposed

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from detent.engine import deciding, effects
 from detent.engine.calls import call
-from detent.engine.children import ChildrenWaiting
 from detent.engine.concluding import concluded
 from detent.engine.context import StepContext
 from detent.engine.dispatch import facts_of, no_agent_side
+from detent.engine.journals import load
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.ports import Blob, Commit, EdgeCount, Lease, LedgerLine
+from detent.engine.raised import ChildrenWaiting, failure, located, message_of
 from detent.engine.standing import LEDGER_STATE, edge_of, ledger_line, row_of
 from detent.engine.step import Step, Transient
 from detent.engine.tools import EffectCall
@@ -36,7 +37,10 @@ from detent.kernel.entries import (
 )
 from detent.kernel.errors import (
     BudgetExceededError,
+    DetentError,
     Fenced,
+    InvalidValue,
+    StoreError,
     StoreUnavailable,
 )
 from detent.kernel.ids import ROOT, guessed_root
@@ -220,9 +224,12 @@ class Driver:
             self._began = None
             await self._exhausted(error.limit, self, self.clock.elapsed() - began)
             return
-        except Exception as error:
+        except BaseException as raised:
             self._began = None
-            await self._failed(ctx, error, self.clock.elapsed() - began, plan.retry)
+            failed = failure(raised)
+            if failed is None:
+                raise
+            await self._failed(ctx, failed, self.clock.elapsed() - began, plan.retry)
             return
         self._began = None
         if step.breaker is not None:
@@ -286,7 +293,9 @@ class Driver:
         transient = isinstance(error, step.retry_on)
         if step.breaker is not None and transient:
             await self.engine.breakers.failed(f"step/{self.flow.name}/{step.name}", step.breaker)
-        kind, message = type(error).__name__, writable(str(error))
+        if isinstance(error, InvalidValue):
+            error = located(error, step.handler)
+        kind, message = type(error).__name__, writable(message_of(error))
         if not message and isinstance(error, TimeoutError):
             message = "it took too long"
         again = transient and attempt < retry.max_attempts
@@ -307,7 +316,7 @@ class Driver:
             await self.commit(failed)
         else:
             reason, said = f"{step.name} failed: {kind}", f"{kind}: {message}"[:2000]
-            detail = getattr(error, "detail", None)
+            detail = getattr(error, "detail", None) if isinstance(error, DetentError) else None
             ending = deciding.failing(self.flow, self.run, reason, said, seconds=duration, detail=detail)
             await self.commit(*ctx.emitted, failed, ending)
 
@@ -546,10 +555,22 @@ class Driver:
             if self.run.called_off is not None:
                 bodies = tuple(deciding.diverted(self.flow, self.run, bodies))
             await self._commit(bodies)
+        except StoreError:
+            raise  # another drives the run, or the store is away: nothing more is written here
+        except Exception:
+            await self.stand_again()
+            raise
         finally:
             self._writing = False
             if self._turns:
                 self._pass_turn()
+
+    async def stand_again(self) -> None:
+        """Have the run stand where its journal does, after entries that could not be written."""
+        run = await load(self.engine.store, self.run.id)
+        run.beside = self.run.beside
+        for name in Run.__slots__:
+            setattr(self.run, name, getattr(run, name))
 
     def _can_be_called_off(self) -> bool:
         run = self.run

@@ -8,20 +8,21 @@ probe, repeated if its tool is idempotent, and otherwise a person is asked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import deciding
 from detent.engine.calls import call, watched
-from detent.engine.context import StepContext, brief
+from detent.engine.context import StepContext, brief, kept_answer
 from detent.engine.ports import LedgerLine, TapeCall, TapeError
+from detent.engine.raised import failure, message_of
 from detent.engine.receipts import fill, receipts_in
 from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
 from detent.kernel import log
 from detent.kernel.budget import NOTHING
 from detent.kernel.entries import Body, EffectBegun, EffectDone, EffectFailed, Held, Proposed
 from detent.kernel.errors import ConfigurationError, Fenced, StoreUnavailable
-from detent.kernel.plain import decode, to_plain, writable
+from detent.kernel.plain import decode, writable
 
 if TYPE_CHECKING:
     from detent.engine.driver import Driver
@@ -87,8 +88,10 @@ async def _perform(driver: Driver, opening: Sequence[Body]) -> None:
         ending: Body = deciding.moving_from(
             driver.flow, run, proposal, _receipts(driver, pending), seconds, spend
         )
-    except Exception as error:
-        kind, message = type(error).__name__, writable(str(error))
+    except BaseException as raised:
+        if (error := failure(raised)) is None:
+            raise
+        kind, message = type(error).__name__, writable(message_of(error))
         ending = deciding.failing(
             driver.flow,
             run,
@@ -191,11 +194,11 @@ async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -
                     step = driver.flow.step_named(driver.run.state, driver.run.proposal.step)
                     ctx = StepContext(driver, step, number)
                     try:
-                        return to_plain(await tool.perform(ctx))
+                        return _receipt(await tool.perform(ctx), step.handler)
                     finally:
                         said.extend(ctx.emitted)
                 first = (driver.effect_call(key, number),) if tool.wants_call else ()
-                return to_plain(await call(tool.perform, tool.off_loop, *first, **args))
+                return _receipt(await call(tool.perform, tool.off_loop, *first, **args), tool.perform)
 
         leases = driver.engine.leases
         with watched() as calls:
@@ -219,6 +222,13 @@ async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -
         return None
     except (Fenced, StoreUnavailable, TapeError):
         raise
+    except UnkeptReceipt as error:
+        # It happened; to do it again, which would give the same, is not for the engine to decide.
+        if said:
+            await driver.commit(*said)
+        question = f"'{tool.name}' was performed, but its receipt cannot be kept. Did it happen?"
+        await _ask_person(driver, tool, key, args, question, str(error))
+        return None
     except Exception as error:
         if tool.breaker is not None:
             await breakers.failed(name, tool.breaker)
@@ -265,33 +275,44 @@ async def _settle(
             if number is None:  # the worker died before doing it: that was no failed attempt
                 await driver.confirm()
                 return await _attempt(driver, tool, key, args)
-            await _did_not_happen(driver, tool, key, type(error).__name__, str(error), True, attempts)
+            await _did_not_happen(driver, tool, key, type(error).__name__, message_of(error), True, attempts)
             return None
         if found is not UNKNOWN and found is not NOT_DONE:
-            return EffectDone(key, tool.name, to_plain(found), "probed")
+            return EffectDone(key, tool.name, found, "probed")
     if tool.idempotent:
         if number is None:
             return await _attempt(driver, tool, key, args)
         if attempts < tool.retry.max_attempts:
-            await _did_not_happen(driver, tool, key, type(error).__name__, str(error), True, attempts)
+            await _did_not_happen(driver, tool, key, type(error).__name__, message_of(error), True, attempts)
             return None
-    await driver.commit(
-        Held(
-            f"effect:{key}",
-            "attention",
-            f"'{tool.name}' did not return in {tool.timeout:g} seconds and cannot be stopped. Did it happen?"
-            if running
-            else f"It is not known whether '{tool.name}' happened. Did it?",
-            [HAPPENED, AGAIN, SKIP],
-            about={
-                "effect": key,
-                "tool": tool.name,
-                "args": brief(args, tool.private),
-                "error": f"{type(error).__name__}: {error}"[:500] if error else "the worker died",
-            },
-        )
-    )
+    question = f"It is not known whether '{tool.name}' happened. Did it?"
+    if running:
+        question = f"'{tool.name}' did not return in time and cannot be stopped. Did it happen?"
+    why = f"{type(error).__name__}: {message_of(error)}" if error else "the worker died"
+    await _ask_person(driver, tool, key, args, question, why)
     return None
+
+
+async def _ask_person(
+    driver: Driver, tool: Tool, key: str, args: dict[str, Any], question: str, why: str
+) -> None:
+    """Have the run wait until a person settles an effect."""
+    about = {
+        "effect": key, "tool": tool.name, "args": brief(args, tool.private), "error": writable(why)[:500]
+    }  # fmt: skip
+    await driver.commit(Held(f"effect:{key}", "attention", question, [HAPPENED, AGAIN, SKIP], about=about))
+
+
+class UnkeptReceipt(Exception):
+    """An effect was performed, and what its tool gave back cannot be kept."""
+
+
+def _receipt(value: Any, function: Callable[..., Any]) -> Any:
+    """What a tool gave back, as the journal keeps it."""
+    try:
+        return kept_answer(value, function)
+    except Exception as error:
+        raise UnkeptReceipt(message_of(error)) from error
 
 
 async def _probe(driver: Driver, tool: Tool, args: dict[str, Any]) -> Any:
@@ -301,7 +322,8 @@ async def _probe(driver: Driver, tool: Tool, args: dict[str, Any]) -> Any:
         await driver.clock.sleep(tool.retry.wait_before(number))
         try:
             async with asyncio.timeout(tool.timeout):
-                return await call(tool.probe, tool.off_loop, **args)
+                found = await call(tool.probe, tool.off_loop, **args)
+                return found if found is NOT_DONE or found is UNKNOWN else kept_answer(found, tool.probe)
         except Exception as error:
             log.warning(
                 "effect.probe_failed", run_id=driver.run.id, tool=tool.name, attempt=number,

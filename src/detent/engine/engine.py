@@ -25,11 +25,12 @@ from detent.engine.journals import load
 from detent.engine.leases import LeaseLost, Leases
 from detent.engine.observers import Observers
 from detent.engine.ports import Blob, Clock, NewRun, Resource, Store, Tape
+from detent.engine.raised import failure, message_of
 from detent.engine.slots import Slots
 from detent.engine.standing import row_of
 from detent.engine.tallies import Tallies
 from detent.engine.timekeeper import Timekeeper
-from detent.kernel import log
+from detent.kernel import checks, log
 from detent.kernel.budget import Budget
 from detent.kernel.entries import ChildEnded, Entry, Held, Moved, Noted, Started
 from detent.kernel.errors import (
@@ -43,7 +44,7 @@ from detent.kernel.errors import (
 )
 from detent.kernel.evidence import REPLAYED
 from detent.kernel.ids import ROOT, check_key, check_run_id, child_ids
-from detent.kernel.plain import to_plain
+from detent.kernel.plain import to_plain, writable
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 
@@ -342,11 +343,15 @@ class Engine:
         run_id: str,
         answer: Any = None,
         *,
-        hold: str | None = None,
+        hold: str = "",
         by: str = "person",
         drive: bool = True,
     ) -> None:
-        """Answer a hold; the run goes on."""
+        """Answer the hold whose token is `hold`; the run goes on.
+
+        A token (`Run.token`) names one question. Raises `HoldNotOpen`, which says what is open, for an answer
+        to one that was answered, replaced or timed out, and for an answer without a token.
+        """
         await interventions.release(self, run_id, answer, hold, by, drive)
 
     async def resolve(
@@ -354,13 +359,16 @@ class Engine:
         run_id: str,
         how: str,
         *,
-        effect: str | None = None,
+        hold: str = "",
         receipt: Any = None,
         by: str = "person",
         drive: bool = True,
     ) -> None:
-        """Settle an effect in doubt: `happened` (with its receipt), `again`, or `skip`."""
-        await interventions.resolve(self, run_id, how, effect, receipt, by, drive)
+        """Settle an effect in doubt: `happened` (with its receipt), `again`, or `skip`.
+
+        `hold` is the token of the hold that asks about it, as for `release`.
+        """
+        await interventions.resolve(self, run_id, how, hold, receipt, by, drive)
 
     async def fork(
         self,
@@ -428,6 +436,8 @@ class Engine:
             await self.prepare(flow)
         machine = flow.machine
         budget = budget or flow.budget
+        if budget is not None and not isinstance(budget, Budget):
+            raise checks.refuse("budget", budget, "a Budget, or None")
         asked = self.dispatcher.key(flow, config)
         # Of a budget only its money is looked at; whatever else it limits has been looked at before.
         if asked not in self._settled or (budget is not None and budget.cost_usd is not None):
@@ -439,7 +449,7 @@ class Engine:
         started = Started(
             flow.name, machine.named(start), machine.name, machine.version, flow.fingerprint,
             flow.read_input(data), parent.run.id if parent else None, budget.to_plain() if budget else None,
-            to_plain(dict(config)), list(dict.fromkeys(tags)),
+            to_plain(dict(config)), list(dict.fromkeys(checks.names("tags", tags))),
         )  # fmt: skip
         entry = Entry(1, self.clock.now(), 1, started)
         run = Run(run_id)
@@ -557,22 +567,17 @@ class Engine:
             await self.let_go(driver)
             # Whoever has it now may wait for a child that ended here and told only this driver.
             self._helper(recovery.wake_parent(self, run_id))
-        except asyncio.CancelledError:
-            if driver.cancelling is None:
-                with contextlib.suppress(Exception):
-                    await asyncio.shield(self.let_go(driver))
+        except BaseException as raised:
+            result = failed = failure(raised)
+            if failed is not None:
+                await self._put_aside(driver, failed)
+            elif isinstance(raised, asyncio.CancelledError) and driver.cancelling is not None:
+                await asyncio.shield(recovery.end(self, run_id, *driver.cancelling))
+            else:
+                if isinstance(raised, asyncio.CancelledError):
+                    with contextlib.suppress(Exception):
+                        await asyncio.shield(self.let_go(driver))
                 raise
-            await asyncio.shield(recovery.end(self, run_id, *driver.cancelling))
-        except Exception as error:
-            result = error
-            log.error("run.driver_failed", run_id=run_id, error=type(error).__name__, message=str(error))
-            if not isinstance(error, StoreError):
-                # Not the step's doing (a tool that is gone, say): trying for ever would not help, a person
-                # may.
-                with contextlib.suppress(StoreError):
-                    question = f"It cannot be driven: {type(error).__name__}: {error}"[:500]
-                    await driver.commit(Held("driver", "attention", question, ["continue", "cancel"]))
-            await self.let_go(driver)
         finally:
             self.slots.leave(driver)
             self.forget(driver, result)
@@ -587,11 +592,27 @@ class Engine:
                 log.warning("run.given_up", run_id=driver.run.id, why=str(error))
                 await driver.confirm()
 
+    async def _put_aside(self, driver: Driver, error: Exception) -> None:
+        """Have a person asked about a run that cannot be driven, and let it go."""
+        kind, message = type(error).__name__, writable(message_of(error))
+        log.error("run.driver_failed", run_id=driver.run.id, error=kind, message=message)
+        if not isinstance(error, StoreError):
+            # Not the step's doing (a tool that is gone, say): trying for ever would not help, a person may.
+            try:
+                await driver.stand_again()
+                question = f"It cannot be driven: {kind}: {message}"[:500]
+                await driver.commit(Held("driver", "attention", question, ["continue", "cancel"]))
+            except Exception as another:
+                log.error("run.not_held", run_id=driver.run.id, error=type(another).__name__)
+        await self.let_go(driver)
+
     async def _tell_ended(self, ended: Callable[[Store, Run], Awaitable[None]], run: Run) -> None:
         """What is done about the end of a run cannot harm it."""
         try:
             await ended(self.store, run)
-        except Exception as error:
+        except BaseException as error:
+            if failure(error) is None:
+                raise
             log.warning("run.not_tidied", run_id=run.id, error=type(error).__name__)
 
     async def let_go(self, driver: Driver) -> None:

@@ -9,11 +9,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import deciding, forking, recovery
-from detent.engine.children import ChildrenWaiting
 from detent.engine.driver import Driver
 from detent.engine.effects import AGAIN, HAPPENED, SKIP
-from detent.engine.journals import read
+from detent.engine.journals import load, read
 from detent.engine.ports import RunQuery
+from detent.engine.raised import ChildrenWaiting
 from detent.kernel.budget import Budget
 from detent.kernel.entries import (
     Body,
@@ -29,11 +29,13 @@ from detent.kernel.errors import (
     ConfigurationError,
     DetentError,
     Fenced,
+    HoldNotOpen,
     RunBusy,
     RunStateError,
     StoreError,
     nearest,
 )
+from detent.kernel.hold_token import HoldToken
 from detent.kernel.plain import to_plain
 from detent.kernel.run import Run
 from detent.kernel.status import REOPENABLE, Status
@@ -68,21 +70,88 @@ def _go_on(engine: Engine, driver: Driver, drive: bool) -> None:
 
 
 @asynccontextmanager
-async def _waiting(engine: Engine, run_id: str) -> AsyncIterator[Driver]:
-    row = await engine.store.row(run_id)
-    if row.now.status is not Status.WAITING:
-        raise RunStateError(f"Run {run_id} does not wait for anything; it is {row.now.status.value}.")
-    async with _taken(engine, run_id) as driver:
-        if driver.run.status is not Status.WAITING:
-            raise RunStateError(f"Run {run_id} does not wait any more; it is {driver.run.status.value}.")
-        yield driver
+async def _answering(
+    engine: Engine, run_id: str, hold: str | None, doubt: bool = False
+) -> AsyncIterator[tuple[Driver, Held]]:
+    """Claim a run for answering one of its holds; `doubt` for one that asks about an effect in doubt.
+
+    Raises `HoldNotOpen` unless `hold` is the token of a question that is open now.
+    """
+    hold = "" if hold is None else str(hold)
+    deadline = engine.clock.elapsed() + PATIENCE
+    async with AsyncExitStack() as stack:
+        while True:
+            # Looked at before the claim, too: whoever has the run may have answered already, and drive it.
+            await _open_hold(engine, await load(engine.store, run_id), hold, doubt)
+            try:
+                driver = await stack.enter_async_context(recovery.taken(engine, run_id))
+                break
+            except (RunBusy, Fenced):
+                if engine.clock.elapsed() > deadline:
+                    raise
+                await asyncio.sleep(0.05)
+        yield driver, await _open_hold(engine, driver.run, hold, doubt)
 
 
-async def release(engine: Engine, run_id: str, answer: Any, hold: str | None, by: str, drive: bool) -> None:
+async def _open_hold(engine: Engine, run: Run, hold: str, doubt: bool) -> Held:
+    """The open hold a token names; `HoldNotOpen` says what became of it and what is open."""
+    token = HoldToken.read(hold)
+    held = run.holds.get(token.name) if token is not None else None
+    if held is not None and token is not None and run.held_at[token.name] == token.seq:
+        if held.why != "children" and _about_effect(held) == doubt:
+            return held
+        verb = "resolve" if _about_effect(held) else "release"
+        why = f"'{hold}' of run {run.id} is answered with {verb}."
+        if held.why == "children":
+            why = f"'{hold}' of run {run.id} waits for other runs: {', '.join(held.about['runs'][:5])}."
+    elif token is not None and 0 < token.seq <= run.seq:
+        why = await _fate(engine, run, token)
+    elif not hold:
+        why = f"An answer to run {run.id} needs the token of the question it is for."
+    elif hold in run.holds:
+        why = f"'{hold}' of run {run.id} is the name of a hold; an answer needs the token of the question."
+    else:
+        why = f"Run {run.id} has not asked '{hold}'."
+    tokens = [run.token(name) for name, other in run.holds.items() if other.why != "children"]
+    now = f"It does not wait for an answer: it is {run.status.value}."
+    if run.status is Status.WAITING:
+        asked = [f"'{run.token(name)}'{_asked(run.holds[name])}" for name in run.holds]
+        now = f"Open now: {', '.join(asked)}."
+    raise HoldNotOpen(run.id, hold, why, now, tokens)
+
+
+def _asked(held: Held) -> str:
+    return f" ({held.question[:200]})" if held.question else ""
+
+
+def _about_effect(held: Held) -> bool:
+    return held.name.startswith("effect:")
+
+
+async def _fate(engine: Engine, run: Run, token: HoldToken) -> str:
+    """What became of a question that is not open any more."""
+    asked = False
+    async for entry in read(engine.store, run.id, token.seq - 1):
+        body = entry.body
+        if entry.seq == token.seq:
+            asked = isinstance(body, Held) and body.name == token.name
+            if not asked:
+                break
+        elif isinstance(body, Released) and body.name == token.name:
+            if body.by == "clock":
+                return f"'{token}' of run {run.id} timed out; the clock has answered it."
+            return f"'{token}' of run {run.id} has been answered by {body.by}."
+        elif isinstance(body, Held) and body.name == token.name:
+            return f"'{token}' of run {run.id} has been replaced by '{HoldToken(body.name, entry.seq)}'."
+    if not asked:
+        return f"Entry {token.seq} of run {run.id} is no question called '{token.name}'."
+    return f"'{token}' of run {run.id} is open no more; the run has moved on without an answer."
+
+
+async def release(engine: Engine, run_id: str, answer: Any, hold: str, by: str, drive: bool) -> None:
     """Answer a hold."""
-    async with _waiting(engine, run_id) as driver:
-        held = _pick(driver.run, hold)
-        plain = to_plain(answer)
+    plain = to_plain(answer)
+    async with _answering(engine, run_id, hold) as (driver, held):
         if held.choices and plain not in held.choices:
             raise ConfigurationError(
                 f"Hold '{held.name}' of run {run_id} takes one of: {', '.join(held.choices)}."
@@ -96,27 +165,8 @@ async def release(engine: Engine, run_id: str, answer: Any, hold: str | None, by
         _go_on(engine, driver, drive)
 
 
-def _pick(run: Run, name: str | None) -> Held:
-    """The hold meant: the one named, or the only one a person may answer."""
-    for_people = {
-        key: held
-        for key, held in run.holds.items()
-        if not key.startswith("effect:") and held.why != "children"
-    }
-    if name is None and len(for_people) == 1:
-        return next(iter(for_people.values()))
-    if name in for_people:
-        return for_people[name]
-    if name is None and not for_people and any(key.startswith("effect:") for key in run.holds):
-        raise RunStateError(f"Run {run.id} has an effect in doubt; settle it with resolve.")
-    there = ", ".join(f"'{key}'" for key in for_people) or "none that can be answered"
-    if name is None:
-        raise ConfigurationError(f"Run {run.id} has these holds: {there}. Say which one.")
-    raise ConfigurationError(f"Run {run.id} has no hold '{name}'. Holds: {there}.")
-
-
 async def resolve(
-    engine: Engine, run_id: str, how: str, effect: str | None, receipt: Any, by: str, drive: bool
+    engine: Engine, run_id: str, how: str, hold: str, receipt: Any, by: str, drive: bool
 ) -> None:
     """Settle an effect in doubt."""
     if how not in (HAPPENED, AGAIN, SKIP):
@@ -124,25 +174,18 @@ async def resolve(
             f"An effect in doubt is settled as {HAPPENED}, {AGAIN} or {SKIP}, not as '{how}'."
             f"{nearest(how, (HAPPENED, AGAIN, SKIP))}"
         )
-    async with _waiting(engine, run_id) as driver:
-        doubts = {
-            held.about["effect"]: held for key, held in driver.run.holds.items() if key.startswith("effect:")
-        }
-        chosen = [key for key in doubts if effect is None or key.startswith(effect)]
-        if len(chosen) != 1:
-            there = ", ".join(f"{key} ({held.about['tool']})" for key, held in doubts.items()) or "none"
-            raise ConfigurationError(f"Run {run_id}: effects in doubt: {there}.")
-        key = chosen[0]
-        tool = doubts[key].about["tool"]
+    plain = to_plain(receipt)
+    async with _answering(engine, run_id, hold, doubt=True) as (driver, held):
+        key, tool = held.about["effect"], held.about["tool"]
         body: Body
         if how == HAPPENED:
-            body = EffectDone(key, tool, to_plain(receipt), "told")
+            body = EffectDone(key, tool, plain, "told")
         elif how == SKIP:
             body = EffectSkipped(key, tool, by)
         else:
             now = engine.clock.now()
             body = EffectFailed(key, tool, "told", f"{by} said it did not happen", 0, now)
-        await driver.commit(Released(f"effect:{key}", how, by), body)
+        await driver.commit(Released(held.name, how, by), body)
         _go_on(engine, driver, drive)
 
 

@@ -15,6 +15,8 @@ PAGE = 2000
 async def load(store: Store, run_id: str) -> Run:
     """The run as its journal says: the saved fold, then the entries after it."""
     saved = await store.saved_fold(run_id)
+    if saved is not None and saved["holds"] and "held_at" not in saved:
+        saved = None  # saved by version 0.1, which did not number its holds; the journal does
     run = Run.from_plain(saved) if saved is not None else Run(run_id)
     async for entry in read(store, run_id, run.seq):
         run.apply(entry)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from detent.engine.executor import AgentStreamChunk
+from detent.engine.raised import failure
 from detent.kernel import entries as journal
 from detent.kernel import log
 from detent.kernel.entries import Entry, Moved
@@ -86,14 +87,18 @@ class Observers:
         for observer, method in self._streams:
             try:
                 method(run, step, chunk)
-            except Exception as error:
+            except BaseException as error:
+                if failure(error) is None:
+                    raise
                 log.error("observer.failed", observer=type(observer).__name__, error=type(error).__name__)
 
     @staticmethod
     def _call(observer: Any, entry: Entry, method: Callable[..., None], *args: Any) -> None:
         try:
             method(*args)
-        except Exception as error:
+        except BaseException as error:
+            if failure(error) is None:
+                raise
             log.error(
                 "observer.failed",
                 observer=type(observer).__name__,

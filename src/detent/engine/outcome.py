@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from detent.engine.step import StepFailed
+from detent.kernel import checks
 from detent.kernel.budget import NOTHING, Spend
-from detent.kernel.errors import name_of
+from detent.kernel.errors import InvalidValue, name_of
 from detent.kernel.plain import digest, to_plain
 from detent.kernel.status import Status
 
@@ -27,6 +28,13 @@ class Effect:
     args: Mapping[str, Any] = field(default_factory=dict)
     key: str | None = None
     """Tells two otherwise equal effects of one step apart; equal ones are performed once."""
+
+    def __post_init__(self) -> None:
+        checks.name("Effect.tool", self.tool)
+        if not isinstance(self.args, Mapping) or not all(isinstance(name, str) for name in self.args):
+            raise checks.refuse("Effect.args", self.args, "a mapping of argument names to values")
+        if self.key is not None:
+            checks.text("Effect.key", self.key)
 
     @classmethod
     def of(cls, value: Any) -> Effect:
@@ -95,12 +103,25 @@ class Hold:
     default: Any = None
     about: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        checks.name("Hold.name", self.name)
+        checks.name("Hold.why", self.why)
+        checks.text("Hold.question", self.question)
+        checks.texts("Hold.choices", self.choices)
+        put = object.__setattr__
+        if self.wake_at is not None:
+            put(self, "wake_at", checks.moment("Hold.wake_at", self.wake_at))
+        put(self, "default", to_plain(self.default, "Hold.default"))
+        if not isinstance(self.about, Mapping):
+            raise checks.refuse("Hold.about", self.about, "a mapping of texts to plain values")
+        put(self, "about", to_plain(dict(self.about), "Hold.about"))
+
 
 NO_CHANGE: Mapping[str, Any] = MappingProxyType({})
 
 
-class Outcome(NamedTuple):
-    """What a step decided. Leave out `next` and the conditions on the table's edges choose."""
+class _Fields(NamedTuple):
+    """The fields of an outcome."""
 
     next: Any = None
     """The state to go to; checked against the table and the conditions, whoever names it."""
@@ -116,6 +137,43 @@ class Outcome(NamedTuple):
     """Declare the run over, where the machine says a run may end in this state."""
     by: str = "handler"
     detail: Mapping[str, Any] = NO_CHANGE
+
+
+class Outcome(_Fields):
+    """What a step decided. Leave out `next` and the conditions on the table's edges choose."""
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        next: Any = None,
+        event: str | None = None,
+        set: Mapping[str, Any] = NO_CHANGE,
+        append: Mapping[str, Iterable[Any]] = NO_CHANGE,
+        effects: Sequence[Any] = (),
+        reason: str | None = None,
+        spend: Spend = NOTHING,
+        hold: Hold | None = None,
+        end: Status | None = None,
+        by: str = "handler",
+        detail: Mapping[str, Any] = NO_CHANGE,
+    ) -> Outcome:
+        """Check the kinds of the fields; what stands in `set` and `append` is checked when it is written.
+
+        Raises `InvalidValue`.
+        """
+        # Made at every step, so the usual cases are told by the cheapest tests there are.
+        if (
+            (spend is not NOTHING and type(spend) is not Spend)
+            or (set is not NO_CHANGE and type(set) is not dict)
+            or (append is not NO_CHANGE and type(append) is not dict)
+            or (detail is not NO_CHANGE and type(detail) is not dict)
+            or (effects and type(effects) is not list)
+            or (reason is not None and type(reason) is not str)
+            or event is not None or hold is not None or end is not None or type(by) is not str
+        ):  # fmt: skip
+            _check_fields(event, set, append, effects, reason, spend, hold, end, by, detail)
+        return _new(cls, (next, event, set, append, effects, reason, spend, hold, end, by, detail))
 
     @classmethod
     def of(cls, value: Any) -> Outcome:
@@ -152,12 +210,39 @@ class Outcome(NamedTuple):
         return plain
 
 
+_new = tuple.__new__
+
+
+def _check_fields(
+    event: Any, set: Any, append: Any, effects: Any, reason: Any, spend: Any, hold: Any, end: Any, by: Any,
+    detail: Any,
+) -> None:  # fmt: skip
+    """Raise `InvalidValue` for the first field of an outcome that is of a wrong kind."""
+    for name, value in (("set", set), ("append", append), ("detail", detail)):
+        if not isinstance(value, Mapping):
+            raise checks.refuse(f"Outcome.{name}", value, "a mapping of texts to plain values")
+    for name, value in (("event", event), ("reason", reason)):
+        if value is not None and not isinstance(value, str):
+            raise checks.refuse(f"Outcome.{name}", value, "a text, or None")
+    if isinstance(effects, str | bytes | Mapping) or not isinstance(effects, Sequence):
+        raise checks.refuse("Outcome.effects", effects, "a list of effects")
+    if not isinstance(spend, Spend):
+        raise checks.refuse("Outcome.spend", spend, "a Spend, such as Spend(input_tokens=5)")
+    if hold is not None and not isinstance(hold, Hold):
+        raise checks.refuse("Outcome.hold", hold, "a Hold, or None")
+    if end is not None and not isinstance(end, Status):
+        raise checks.refuse("Outcome.end", end, "a Status, or None")
+    checks.text("Outcome.by", by)
+
+
 def additions(append: Mapping[str, Iterable[Any]]) -> dict[str, list[Any]]:
     """The items to append, per key, as plain values."""
     plain: dict[str, list[Any]] = {}
     for key, items in append.items():
         if isinstance(items, str | bytes | Mapping):
-            raise TypeError(f"To '{key}' a list of items can be appended, not a {type(items).__name__}.")
+            raise InvalidValue(f"To '{key}' a list of items can be appended, not a {type(items).__name__}.")
+        if type(key) is not str:
+            raise checks.refuse("A key of Outcome.append", key, "a text")
         plain[key] = to_plain(list(items), key)
     return plain
 

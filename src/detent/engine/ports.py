@@ -60,7 +60,7 @@ class RowState(NamedTuple):
     reason: str | None
     error: str | None
     waits: list[dict[str, Any]] | None
-    """Open holds: `{name, why, question, choices, wake_at}`."""
+    """Open holds: `{name, token, why, question, choices, wake_at}`; rows of version 0.1 have no token."""
     version: int
     fingerprint: str
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from detent.engine.outcome import Receipt, Text
 from detent.kernel.guards import dig
-from detent.kernel.plain import to_plain
+from detent.kernel.plain import DEEPEST, to_plain
 
 STAND_IN = "$receipt"
 TEXT = "$text"
@@ -22,18 +22,23 @@ LITERAL = "$literal"
 MARKS = frozenset({STAND_IN, TEXT, LITERAL})
 
 
-def written(value: Any, path: str = "") -> Any:
+def written(value: Any, path: str = "", depth: int = 0) -> Any:
     """A value as a proposal holds it: plain, stand-ins as such, their look-alikes as literals."""
+    if depth > DEEPEST:
+        return to_plain(value, path, depth)  # which refuses it
+    deeper = depth + 1
     if isinstance(value, Receipt | Text):
         return value.__plain__()
     if is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
-        inside = {key: written(item, f"{path}.{key}" if path else str(key)) for key, item in value.items()}
+        inside = {
+            key: written(item, f"{path}.{key}" if path else str(key), deeper) for key, item in value.items()
+        }
         plain: dict[str, Any] = to_plain(inside, path)
         return {LITERAL: plain} if not MARKS.isdisjoint(plain) else plain
     if isinstance(value, list | tuple):
-        return [written(item, f"{path}[{index}]") for index, item in enumerate(value)]
+        return [written(item, f"{path}[{index}]", deeper) for index, item in enumerate(value)]
     return to_plain(value, path)
 
 

@@ -12,12 +12,12 @@ from detent.engine.driver import Driver
 from detent.engine.flow import Flow
 from detent.engine.journals import load
 from detent.engine.ports import Lease, RunQuery, RunRow
-from detent.kernel import log
+from detent.engine.raised import failure, message_of
+from detent.kernel import checks, log
 from detent.kernel.entries import Claimed, Held, Migrated, Released
 from detent.kernel.errors import (
     ConfigurationError,
     DefinitionChanged,
-    DetentError,
     Fenced,
     RunBusy,
     RunNotFound,
@@ -115,14 +115,17 @@ async def migration(engine: Engine, run: Run, flow: Flow) -> Migrated | None:
         wanted = migrate(run)
         changes = to_plain(dict(wanted.set))
         state = machine.named(machine.state(wanted.state if wanted.state is not None else run.state))
-    except Exception as error:
+        reason = checks.text("Migration.reason", wanted.reason)
+    except BaseException as raised:
+        if (error := failure(raised)) is None:
+            raise
         raise ConfigurationError(
             f"The migration of run {run.id} to version {machine.version} of '{flow.name}' failed: "
-            f"{type(error).__name__}: {error}"
+            f"{type(error).__name__}: {message_of(error)}"
         ) from error
     if machine.is_end(machine.state(state)):
         raise ConfigurationError(f"The migration of run {run.id} leads into '{state}', which is an end.")
-    return Migrated(machine.version, flow.fingerprint, state, changes, wanted.reason, machine.name)
+    return Migrated(machine.version, flow.fingerprint, state, changes, reason, machine.name)
 
 
 async def resume(engine: Engine, run_id: str, parent: Driver | None = None) -> str:
@@ -145,7 +148,7 @@ async def resume(engine: Engine, run_id: str, parent: Driver | None = None) -> s
             held = (await load(engine.store, run_id)).holds.get("children")
             below = ", ".join(held.about["runs"][:5]) if held is not None else "its children"
             raise RunStateError(f"Run {run_id} waits for {below}; see to that, or cancel it.")
-        names = ", ".join(f"{wait['why']} '{wait['name']}'" for wait in waits)
+        names = ", ".join(f"{wait['why']} '{wait.get('token', wait['name'])}'" for wait in waits)
         raise RunStateError(f"Run {run_id} waits for {names}; release it, or cancel it.")
     if engine.under_way(run_id) is not None:
         return run_id
@@ -234,8 +237,10 @@ async def take_up(engine: Engine, run_id: str, wanted: set[str]) -> bool:
         return False
     except StoreError:
         raise
-    except DetentError as error:
-        engine.tell_once("run.not_resumed", run_id, run_id=run_id, error=str(error))
+    except BaseException as raised:  # what a flow needs open, say, may raise anything
+        if (error := failure(raised)) is None:
+            raise
+        engine.tell_once("run.not_resumed", run_id, run_id=run_id, error=message_of(error))
         return False
     return True
 

@@ -40,6 +40,7 @@ def row_of(run: Run) -> RowState:
         waits = [
             {
                 "name": hold.name,
+                "token": run.token(hold.name),
                 "why": hold.why,
                 "question": brief(hold.question),
                 "choices": hold.choices,

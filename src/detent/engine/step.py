@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, is_dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine.calls import Pace, in_thread, pace_of, paced
+from detent.engine.raised import failure
+from detent.kernel import checks
 from detent.kernel.autonomy import AutonomyLevel, StepType
 from detent.kernel.errors import ConfigurationError, DetentError
 from detent.kernel.policy import ONCE, BreakerPolicy, RetryPolicy
@@ -27,11 +29,17 @@ if TYPE_CHECKING:
 Handler = Callable[["StepContext"], Any]
 
 
+LONGEST_WAIT = 366 * 86400.0
+"""Seconds after which a step is tried again at the latest, whatever a server asks for."""
+
+
 class Transient(DetentError):
     """Raised by a handler or query: it failed, but trying again may help."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
-        self.retry_after = retry_after
+        if retry_after is not None and not (checks.is_number(retry_after) and retry_after >= 0):
+            raise checks.refuse("Transient.retry_after", retry_after, "a number of seconds, 0 or more")
+        self.retry_after = None if retry_after is None else min(float(retry_after), LONGEST_WAIT)
         """Seconds to wait at least, when whoever failed said so."""
         super().__init__(message)
 
@@ -200,13 +208,20 @@ class Step:
 
     async def call(self, ctx: StepContext) -> Any:
         """Have the handler decide, whatever kind of function it is."""
-        if self.is_async:
-            return await self.handler(ctx)
-        if self.blocking is None:
-            value = await paced(self.pace, self.handler, ctx)
-        else:
-            value = await in_thread(self.handler, ctx) if self.blocking else self.handler(ctx)
-        return await value if isinstance(value, Awaitable) else value
+        try:
+            if self.is_async:
+                return await self.handler(ctx)
+            if self.blocking is None:
+                value = await paced(self.pace, self.handler, ctx)
+            else:
+                value = await in_thread(self.handler, ctx) if self.blocking else self.handler(ctx)
+            return await value if isinstance(value, Awaitable) else value
+        except Exception:
+            raise
+        except BaseException as error:
+            if (failed := failure(error)) is None:
+                raise
+            raise failed from error
 
     @classmethod
     def of(cls, name: str, value: Any) -> Step:

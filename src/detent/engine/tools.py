@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from detent.engine.raised import message_of
 from detent.engine.step import Step, refused
 from detent.kernel.errors import ConfigurationError, DetentError, nearest
 from detent.kernel.ids import guessed_root
@@ -61,10 +62,10 @@ class ToolError(DetentError):
     """
 
     def __init__(self, code: str, message: str = "", *, transient: bool = False) -> None:
-        self.code = code
-        self.message = message or code
-        self.transient = transient
-        super().__init__(f"{code}: {self.message}" if message else code)
+        self.code = str(code)
+        self.message = str(message) if message else self.code
+        self.transient = bool(transient)
+        super().__init__(f"{self.code}: {self.message}" if message else self.code)
 
 
 NOT_DONE = object()
@@ -182,7 +183,7 @@ def calling(step: Step) -> Tool:
         except Exception as error:
             # It says itself that it failed. Only a process that dies leaves the call in doubt.
             transient = isinstance(error, step.retry_on)
-            raise ToolError(type(error).__name__, str(error), transient=transient) from error
+            raise ToolError(type(error).__name__, message_of(error), transient=transient) from error
         if (why := refused(value)) is not None:
             raise ToolError("StepFailed", why)
         return value

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from operator import index
 from typing import Any
 
-from detent.kernel.errors import BudgetExceededError, ConfigurationError
+from detent.kernel import checks
+from detent.kernel.errors import BudgetExceededError, ConfigurationError, InvalidValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +20,16 @@ class Spend:
     cost_usd: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.input_tokens < 0 or self.output_tokens < 0:
-            raise ValueError("Tokens spent cannot be negative.")
-        if not (math.isfinite(self.cost_usd) and self.cost_usd >= 0):
-            raise ValueError(f"A cost of {self.cost_usd} is no amount of money.")
+        sent, got, cost = self.input_tokens, self.output_tokens, self.cost_usd
+        if (
+            type(sent) is int and type(got) is int and type(cost) is float
+            and 0 <= sent <= MOST_TOKENS and 0 <= got <= MOST_TOKENS and 0.0 <= cost <= MOST_USD
+        ):  # fmt: skip
+            return
+        put = object.__setattr__
+        put(self, "input_tokens", _tokens("Spend.input_tokens", sent))
+        put(self, "output_tokens", _tokens("Spend.output_tokens", got))
+        put(self, "cost_usd", _usd("Spend.cost_usd", cost))
 
     @property
     def tokens(self) -> int:
@@ -34,7 +41,9 @@ class Spend:
             return self
         if self is NOTHING:
             return other
-        return Spend(
+        if type(other) is not Spend:
+            return NotImplemented
+        return _written(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cost_usd + other.cost_usd,
@@ -49,10 +58,48 @@ class Spend:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any] | None) -> Spend:
-        """Read back what `to_plain` wrote."""
-        return cls(**plain) if plain else NOTHING
+        """Read back what `to_plain` wrote; an unknown field raises TypeError.
+
+        What earlier versions took is read as it stands.
+        """
+        if not plain:
+            return NOTHING
+        spend = _written(**plain)
+        if min(spend.input_tokens, spend.output_tokens, spend.cost_usd) < 0:
+            raise ValueError(f"A spend of {dict(plain)} is none.")
+        return spend
 
 
+def _written(input_tokens: int = 0, output_tokens: int = 0, cost_usd: float = 0.0) -> Spend:
+    """A sum, or a spend from a journal: made of checked ones, so that reading never refuses."""
+    spend = object.__new__(Spend)
+    put = object.__setattr__
+    put(spend, "input_tokens", input_tokens)
+    put(spend, "output_tokens", output_tokens)
+    put(spend, "cost_usd", cost_usd)
+    return spend
+
+
+def _tokens(field: str, value: Any) -> int:
+    try:
+        number = -1 if isinstance(value, bool) else index(value)  # a number of numpy's is one, too
+    except TypeError:
+        number = -1
+    if not 0 <= number <= MOST_TOKENS:
+        raise checks.refuse(field, value, f"a whole number from 0 to {MOST_TOKENS:,}")
+    return number
+
+
+def _usd(field: str, value: Any) -> float:
+    amount = float(value) if checks.is_number(value) or type(value).__name__ == "Decimal" else -1.0
+    if not 0 <= amount <= MOST_USD:
+        raise checks.refuse(field, value, f"a number of US dollars from 0 to {MOST_USD:,.0f}")
+    return amount
+
+
+MOST_TOKENS = 10**12
+MOST_USD = 1e12
+"""More than any piece of work uses, and little enough that sums of them stay numbers databases can hold."""
 NOTHING = Spend()
 
 
@@ -72,8 +119,11 @@ class Budget:
     def __post_init__(self) -> None:
         for name in LIMITS:
             value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise ConfigurationError(f"Budget {name} is {value}; it must be above 0, or left out.")
+            if value is not None and not (checks.is_number(value) and value > 0):
+                text = f"Budget {name} is {checks.shown(value)}; it must be above 0, or left out."
+                raise InvalidValue(text)
+        if type(self.enforce) is not bool:
+            raise checks.refuse("Budget.enforce", self.enforce, "true or false")
 
     def exceeded(self, used: Mapping[str, float]) -> str | None:
         """The first limit that `used` has reached, or None."""

@@ -377,6 +377,9 @@ def body_from_plain(kind: str, plain: Mapping[str, Any]) -> Body:
             values["spend"] = Spend.from_plain(values["spend"])
         if values.get("status") is not None:
             values["status"] = Status(values["status"])
+        if values.get("wake_at") is not None and type(values["wake_at"]) not in (int, float):
+            # Version 0.1 took any value for a time. Nobody is woken by this one; those who look see it.
+            values["about"] = {**values.get("about", {}), "wake_at": values.pop("wake_at")}
         return cls(**values)
     except TypeError as error:
         raise ValueError(f"A '{kind}' entry cannot be read: {error}") from error

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from detent.kernel.caller import calling_line
+
 
 def name_of(state: Any) -> str:
     """The text a state goes by in journals, tables and messages."""
@@ -33,6 +35,15 @@ class ConfigurationError(DetentError):
     """Something the user wrote cannot be used as it stands."""
 
     exit_code = 2
+
+
+class InvalidValue(ConfigurationError, TypeError, ValueError):
+    """A value of a wrong type, or out of range, was made or given back by a handler, tool or caller."""
+
+    def __init__(self, message: str, where: str | None = None) -> None:
+        self.where = calling_line() if where is None else where
+        """`file:line` of the code that made the value, where that is known."""
+        super().__init__(f"{message} ({self.where})" if self.where else message)
 
 
 class IntegrationMissing(DetentError):
@@ -165,6 +176,23 @@ class RunStateError(DetentError):
     """The run is not in a condition in which this can be done."""
 
     exit_code = 2
+
+
+class HoldNotOpen(RunStateError):
+    """An answer that meets no open question: answered, replaced or timed out meanwhile, or never asked."""
+
+    def __init__(self, run_id: str, hold: str, why: str, now: str, tokens: Sequence[str] = ()) -> None:
+        self.run_id = run_id
+        self.hold = hold
+        """What the answer was for."""
+        self.why = why
+        """What became of that question."""
+        self.now = now
+        """What the run asks now, or how it stands."""
+        self.open = list(tokens)
+        """Tokens of the holds that can be answered now."""
+        how = f" Answer it with hold='{self.open[0]}'." if len(self.open) == 1 else ""
+        super().__init__(f"{why} {now}{how}")
 
 
 class FlowNotFound(ConfigurationError):

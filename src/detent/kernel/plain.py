@@ -16,6 +16,8 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Any
 
+from detent.kernel.errors import InvalidValue
+
 
 def _encoder() -> Callable[[Any], str]:
     """Compact JSON at the speed of the C encoder, built once instead of at every call."""
@@ -40,37 +42,55 @@ _encode_sorted = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=True
 ).encode
 
-_SCALARS = frozenset({str, int, bool, type(None)})
+_TEXTS = frozenset({str, bool, type(None)})
+"""Types whose values are plain as they are."""
+DEEPEST = 100
+"""Levels a value may be nested: far below what would exhaust the stack of anything that reads it back."""
+LARGEST = 10**4000
+"""Integers are below this: Python reads and writes no decimal number of much more than 4,000 digits."""
+_LEAST = -LARGEST
 
 
-def to_plain(value: Any, path: str = "") -> Any:
-    """A fresh plain copy of `value`; TypeError or ValueError names the key path of what cannot be one."""
+def to_plain(value: Any, path: str = "", depth: int = 0) -> Any:
+    """A fresh plain copy of `value`. Raises `InvalidValue` that names the key path of what cannot be one."""
     kind = type(value)
-    if kind in _SCALARS:
+    if kind in _TEXTS:
+        return value
+    if kind is int:
+        if not _LEAST < value < LARGEST:
+            raise InvalidValue(f"{_at(path)} is an integer of more than 4,000 digits. Keep it as text.")
         return value
     if kind is float:
         if not math.isfinite(value):
-            raise ValueError(f"{_at(path)} is {value}, which JSON cannot hold.")
+            raise InvalidValue(f"{_at(path)} is {value}, which JSON cannot hold.")
         return value
+    if depth >= DEEPEST:
+        what = _at(_cut(path))
+        raise InvalidValue(f"{what} is nested more than {DEEPEST} levels deep, or contains itself.")
+    deeper = depth + 1
     if kind is dict:
         return {
             (key if type(key) is str else _key(key, path)): (
-                item if type(item) in _SCALARS else to_plain(item, f"{path}.{key}" if path else str(key))
+                item
+                if (inner := type(item)) in _TEXTS or (inner is int and _LEAST < item < LARGEST)
+                else to_plain(item, f"{path}.{key}" if path else str(key), deeper)
             )
             for key, item in value.items()
         }
     if kind is list or kind is tuple:
         return [
-            item if type(item) in _SCALARS else to_plain(item, f"{path}[{index}]")
+            item
+            if (inner := type(item)) in _TEXTS or (inner is int and _LEAST < item < LARGEST)
+            else to_plain(item, f"{path}[{index}]", deeper)
             for index, item in enumerate(value)
         ]
-    return _convert(value, path)
+    return _convert(value, path, deeper)
 
 
-def _convert(value: Any, path: str) -> Any:
+def _convert(value: Any, path: str, depth: int) -> Any:
     """The kinds met less often: enums, paths, dates, dataclasses, models, views, numpy values, subclasses."""
     if isinstance(value, Enum):
-        return to_plain(value.value, path)
+        return to_plain(value.value, path, depth)
     if isinstance(value, PurePath):
         return value.as_posix()
     if isinstance(value, datetime):  # which is a date, too
@@ -83,25 +103,25 @@ def _convert(value: Any, path: str) -> Any:
     for method in ("__plain__", "tolist"):  # our own views and references; numpy scalars and arrays
         convert = getattr(value, method, None)
         if callable(convert) and not isinstance(value, type):
-            return to_plain(convert(), path)
+            return to_plain(convert(), path, depth)
     if is_dataclass(value) and not isinstance(value, type):
-        return to_plain({field.name: getattr(value, field.name) for field in fields(value)}, path)
+        return to_plain({field.name: getattr(value, field.name) for field in fields(value)}, path, depth)
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
-        return to_plain(dump(mode="json"), path)
+        return to_plain(dump(mode="json"), path, depth)
     if isinstance(value, Mapping):
-        return to_plain(dict(value), path)
+        return to_plain(dict(value), path, depth)
     if isinstance(value, (list, tuple)):
-        return to_plain(list(value), path)
+        return to_plain(list(value), path, depth)
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
-        return int(value)
+        return to_plain(int(value), path, depth)
     if isinstance(value, float):
-        return to_plain(float(value), path)
+        return to_plain(float(value), path, depth)
     kind = type(value).__name__
     article = "an" if kind[0] in "aeiouAEIOU" else "a"
-    raise TypeError(
+    raise InvalidValue(
         f"{_at(path)} is {article} {kind}, which cannot be kept in a journal. "
         f"Use text, numbers, booleans, lists, mappings, dataclasses, enums, dates or paths."
     )
@@ -112,11 +132,15 @@ def _key(key: Any, path: str) -> str:
         return key.value
     if isinstance(key, str):
         return str(key)
-    raise TypeError(f"{_at(path)} has the key {key!r}, which is not text.")
+    raise InvalidValue(f"{_at(path)} has the key {_cut(repr(key))}, which is not text.")
 
 
 def _at(path: str) -> str:
     return f"'{path}'" if path else "The value"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def copied(value: Any) -> Any:

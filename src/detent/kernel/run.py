@@ -36,6 +36,7 @@ from detent.kernel.entries import (
     body_from_plain,
     body_to_plain,
 )
+from detent.kernel.hold_token import HoldToken
 from detent.kernel.plain import copied
 from detent.kernel.status import Status
 
@@ -49,8 +50,8 @@ class Run:
     __slots__ = (
         "answered_by", "answers", "attempts", "begun", "beside", "budget", "called_off", "children",
         "children_spend", "children_steps", "config", "created_at", "data", "done", "effect_attempts",
-        "entered_at", "epoch", "error", "failure", "fingerprint", "flow", "forked_from", "holds", "id",
-        "iterations", "let_in", "machine", "parent", "proposal", "reason", "records", "retry_at",
+        "entered_at", "epoch", "error", "failure", "fingerprint", "flow", "forked_from", "held_at", "holds",
+        "id", "iterations", "let_in", "machine", "parent", "proposal", "reason", "records", "retry_at",
         "seconds", "seq", "side_spend", "spend", "state", "status", "steps", "tags", "takeovers",
         "touched", "updated_at", "version", "visit_seconds", "visit_spend", "visits",
     )  # fmt: skip
@@ -107,6 +108,8 @@ class Run:
         self.failure: dict[str, Any] | None = None
         """The effect that failed for good, for the step to look at when it is asked once more."""
         self.holds: dict[str, Held] = {}
+        self.held_at: dict[str, int] = {}
+        """Number of the entry that asked, by the name of the hold; with the name it is the hold's token."""
         self.answers: dict[str, Any] = {}
         self.answered_by: dict[str, list[Any]] = {}
         """Who answered, and when."""
@@ -129,6 +132,20 @@ class Run:
     def whole(self) -> dict[str, Any]:
         """The data with what lies beside the journal in its place, as far as that was looked up."""
         return {**self.data, **self.beside} if self.beside else self.data
+
+    # -- holds ----------------------------------------------------------------------------------------------
+
+    def token(self, name: str | None = None) -> str:
+        """The token of an open hold, which names this very question; `release` and `resolve` take it.
+
+        Without a name, that of the only hold that can be answered. Raises `KeyError` where there is none.
+        """
+        if name is None:
+            names = [hold.name for hold in self.holds.values() if hold.why != "children"]
+            if len(names) != 1:
+                raise KeyError(f"Run {self.id} has {len(names)} holds that can be answered: {names}.")
+            name = names[0]
+        return str(HoldToken(name, self.held_at[name]))
 
     # -- totals ---------------------------------------------------------------------------------------------
 
@@ -244,7 +261,7 @@ class Run:
         self.visit_seconds = 0.0
         self._settle()
         if self.holds:
-            self.holds = {}
+            self._drop_holds()
         if self.answers:
             self.answers = {}
             self.answered_by = {}
@@ -329,6 +346,7 @@ class Run:
 
     def _held(self, body: Held, at: float) -> None:
         self.holds[body.name] = body
+        self.held_at[body.name] = self.seq + 1
         self.status = Status.WAITING
         self.retry_at = None
         self.let_in = False
@@ -336,12 +354,17 @@ class Run:
 
     def _released(self, body: Released, at: float) -> None:
         self.holds.pop(body.name, None)
+        self.held_at.pop(body.name, None)
         self.let_in = False
         self.answers[body.name] = copied(body.answer)
         self.answered_by[body.name] = [body.by, at]
         self.takeovers = 0
         if not self.holds:
             self.status = Status.RUNNING
+
+    def _drop_holds(self) -> None:
+        self.holds = {}
+        self.held_at = {}
 
     def _claimed(self, body: Claimed, at: float) -> None:
         self.takeovers += 1
@@ -379,7 +402,7 @@ class Run:
         self.retry_at = None
         self.attempts = 0
         self.takeovers = 0
-        self.holds = {}
+        self._drop_holds()
         self.status = Status.RUNNING
         self.reason = None
         self.error = None
@@ -417,7 +440,7 @@ class Run:
         self.visit_spend = NOTHING
         self.visit_seconds = 0.0
         self.retry_at = None
-        self.holds = {}
+        self._drop_holds()
 
     # -- saved folds ----------------------------------------------------------------------------------------
 
@@ -463,6 +486,7 @@ class Run:
             "effect_attempts": self.effect_attempts,
             "failure": self.failure,
             "holds": [body_to_plain(hold) for hold in self.holds.values()],
+            "held_at": self.held_at,
             "answers": self.answers,
             "answered_by": self.answered_by,
             "records": self.records,
@@ -479,6 +503,7 @@ class Run:
             setattr(run, name, plain[name])
         run.answered_by = plain.get("answered_by", {})  # folds of version 0.1 have none
         run.called_off = plain.get("called_off")
+        run.held_at = plain.get("held_at", {})
         run.status = Status(plain["status"])
         run.budget = Budget.from_plain(plain["budget"])
         run.spend = Spend.from_plain(plain["spend"])

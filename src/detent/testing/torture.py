@@ -386,19 +386,19 @@ class Torturer:
             for wait in row.now.waits or ():
                 if wait["why"] == "attention":
                     with contextlib.suppress(RunBusy, RunStateError, ConfigurationError):
-                        await self._answer(row.id, wait["name"])
+                        await self._answer(row.id, wait["name"], wait["token"])
         return open_runs
 
-    async def _answer(self, run_id: str, hold: str) -> None:
-        if not hold.startswith("effect:"):
-            await self.engine.release(run_id, "continue", hold=hold, drive=False)
+    async def _answer(self, run_id: str, name: str, token: str) -> None:
+        if not name.startswith("effect:"):
+            await self.engine.release(run_id, "continue", hold=token, drive=False)
             self.report.settled["continue"] += 1
             return
-        effect = hold.removeprefix("effect:")
+        effect = name.removeprefix("effect:")
         there = self.world.occurrences(key=f"{run_id}:{effect}")
         how = HAPPENED if there else AGAIN
         receipt = there[0].receipt if there else None
-        await self.engine.resolve(run_id, how, effect=effect, receipt=receipt, drive=False)
+        await self.engine.resolve(run_id, how, hold=token, receipt=receipt, drive=False)
         self.report.settled[how] += 1
 
     async def _until_ended(self, alive: Sequence[int], wanted: Sequence[str] = ()) -> None:

@@ -32,6 +32,7 @@ from detent.kernel.status import Status
 from tests.adapters.mcp.conftest import NO_WAIT, alive, kill
 from tests.adapters.models.server import Endless
 from tests.adapters.models.server import Server as WebServer
+from tests.engine import answers
 from tests.engine.conftest import until
 
 CALL = EffectCall("r1", "k1", 1)
@@ -118,7 +119,7 @@ class TestInARun:
             (hold,) = held.holds.values()
             assert hold.why == "attention"
             assert "The connection was lost" in hold.about["error"]
-            await engine.resolve(held.id, "happened", receipt={"id": 1})
+            await answers.resolve(engine, held.id, "happened", receipt={"id": 1})
             assert (await engine.finish(held.id)).state == "done"
         assert len(book.lines) == 1
 

@@ -35,6 +35,7 @@ from detent.kernel.errors import ConfigurationError, IntegrationMissing
 from detent.kernel.machine import Machine
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
+from tests.engine import answers
 
 ROOT = Path(__file__).parents[3]
 SECRET = "jane.doe@example.org"
@@ -253,7 +254,7 @@ async def test_an_effect_in_doubt_says_so_and_skipping_it_is_an_event() -> None:
         effect = traces.one("effect send")
         assert said(effect)["detent.how"] == "in_doubt"
         assert above(effect) == number(traces.one("step work"))
-        await engine.resolve(waiting.id, "skip")
+        await answers.resolve(engine, waiting.id, "skip")
         await engine.finish(waiting.id)
 
     before, after = (span for span in traces.all if span.name == "step work")
@@ -338,7 +339,7 @@ async def test_a_wait_divides_a_visit_and_leaves_nothing_in_memory() -> None:
         waiting = await engine.run("flow")
         assert traces.names() == ["step ask"]
         assert not observer._runs
-        await engine.release(waiting.id, SECRET, by="person")
+        await answers.release(engine, waiting.id, SECRET, by="person")
         await engine.finish(waiting.id)
     assert not observer._runs
 

@@ -185,7 +185,8 @@ class World:
             run = str(matter["run"])
             known = self._message_id_of(run)
             took = any(known in (one.original_content or b"") for one in self.smtp.taken)
-            code = await self.work(None, "resolve", run, "happened" if took else "again")
+            token = str(list(matter["command"])[-1])  # type: ignore[call-overload]
+            code = await self.work(None, "resolve", run, "happened" if took else "again", "--hold", token)
             assert code == 0, (self.folder / "said.txt").read_text()
         return len(matters)
 

@@ -20,6 +20,7 @@ from detent.testing.nursery import Job, Nursery
 from detent.testing.world import World
 from tests.apps.warranty import mail_crashing
 from tests.apps.warranty.correspondence import COVERED, CUSTOMER, DEVICES, PATHS, outbox, text_of, usual
+from tests.engine import answers
 
 pytestmark = pytest.mark.xdist_group("crash")
 
@@ -172,9 +173,9 @@ class TestASinkThatCannotTell:
             assert len(here.slot()) == went
             if went:
                 receipt = {"message_id": here.slot()[0].split()[0], "status": "sent"}
-                await engine.resolve(RUN, "happened", receipt=receipt)
+                await answers.resolve(engine, RUN, "happened", receipt=receipt)
             else:
-                await engine.resolve(RUN, "again")
+                await answers.resolve(engine, RUN, "again")
             assert (await engine.finish(RUN)).state == "DONE"
         assert len(here.slot()) == len(await here.tickets()) == 1
 

@@ -13,6 +13,7 @@ from detent.apps.warranty.tools.replies import UNDER_WAY, Replies, reply_key, se
 from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, ToolError
 from detent.kernel.status import Status
 from tests.apps.warranty.correspondence import CUSTOMER, NOW, Slot, mailbox, outbox, usual
+from tests.engine import answers
 
 SENDER = "Service <service@northpine.example>"
 MAIL = {"to": CUSTOMER, "subject": "Re: Printer", "body": "Hello.", "source": "<a@x.example>"}
@@ -273,7 +274,7 @@ async def test_a_person_settles_a_mail_in_doubt(tmp_path):
             assert (hold.why, hold.choices) == ("attention", ["happened", "again", "skip"])
             assert CUSTOMER not in str(hold)
             receipt = {"message_id": "<found@x.example>", "status": "sent"} if how == "happened" else None
-            await box.engine.resolve(result.run_id, how, receipt=receipt)
+            await answers.resolve(box.engine, result.run_id, how, receipt=receipt)
             run = await box.engine.finish(result.run_id)
             assert run.status.is_end
             assert len(slot.sent()) == count

@@ -432,9 +432,14 @@ async def test_a_mail_in_doubt_waits_for_a_person_and_goes_on_when_settled(tmp_p
         assert told.what == "waiting"
         assert await room.once() == []
         (matter,) = await room.attention()
-        assert (matter.what, matter.command) == ("waiting", ("resolve", told.run_id, "happened"))
+        assert (matter.what, matter.command[:4]) == (
+            "waiting",
+            ("resolve", told.run_id, "happened", "--hold"),
+        )
         async with room.open() as service:
-            await room.box.engine.resolve(told.run_id, "happened", receipt={"message_id": "<x>"})
+            await room.box.engine.resolve(
+                told.run_id, "happened", hold=matter.command[4], receipt={"message_id": "<x>"}
+            )
             await room.box.engine.finish(told.run_id)
             await service.once()
         assert room.processed() == {"a.eml"}

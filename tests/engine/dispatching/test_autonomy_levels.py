@@ -12,6 +12,7 @@ from detent.engine.tools import Tool
 from detent.kernel.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
 from detent.kernel.equivalence import CompareRules, Discrepancy
 from detent.kernel.status import Status
+from tests.engine import answers
 from tests.engine.conftest import flow_of, kinds, one_step
 from tests.engine.dispatching.samples import (
     FAULT,
@@ -221,7 +222,7 @@ class TestCollaborator:
         engine = await bench.engine(forms(work), dispatch=settings(executor, agent()))
         run = await engine.run("flow", MAIL)
         assert run.status is Status.WAITING
-        await engine.release(run.id, "fault")
+        await answers.release(engine, run.id, "fault")
         run = await engine.finish(run.id)
         assert (run.status, run.data["kind"]) == (Status.SUCCEEDED, "fault")
         assert len(executor.calls) == 1, "what was answered before the wait is not asked for again"

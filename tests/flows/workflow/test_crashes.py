@@ -23,6 +23,7 @@ from detent.kernel.status import Status
 from detent.testing.crash import CrashPoints
 from detent.testing.nursery import Job, Nursery
 from detent.testing.world import World
+from tests.engine import answers
 from tests.flows.workflow import crashing
 from tests.flows.workflow.crashing import ITEMS, KINDS
 
@@ -176,7 +177,7 @@ async def test_effects_nobody_can_ask_about_wait_for_a_person_and_the_others_are
                 doubts += 1
                 there = hold.about["args"]["text"] in happened
                 receipt = {"id": "told"} if there else None
-                await engine.resolve(row.id, "happened" if there else "again", receipt=receipt)
+                await answers.resolve(engine, row.id, "happened" if there else "again", receipt=receipt)
         assert (run.status is Status.WAITING) == bool(doubts)
         run = await engine.finish(here.run_id)
     assert run.status is Status.SUCCEEDED
@@ -310,7 +311,7 @@ async def test_a_rollback_that_nobody_can_ask_about_waits_and_the_rest_follows_o
             if row.now.status is Status.WAITING
         ]
         assert [one.text for one in here.done("undo")] == ["three"]
-        await engine.resolve(waiting, "happened")
+        await answers.resolve(engine, waiting, "happened")
         assert (await engine.finish(here.run_id)).status is Status.FAILED
     assert [one.text for one in here.done("undo")] == ["three", "two", "one"]
 
@@ -352,7 +353,7 @@ async def test_called_off_with_an_effect_that_nobody_can_ask_about_it_waits_for_
         await engine.cancel(here.run_id, undo=True)
         assert (await engine.finish(here.run_id)).status is Status.WAITING
         assert here.done("undo") == []
-        await engine.resolve(here.run_id, "happened", receipt={"id": "told"}, drive=False)
+        await answers.resolve(engine, here.run_id, "happened", receipt={"id": "told"}, drive=False)
     await here.work("kill-after-commit-2")
     await here.work()
     assert (await here.run()).status is Status.CANCELLED

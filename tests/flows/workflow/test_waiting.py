@@ -10,6 +10,7 @@ from detent.engine.outcome import Hold
 from detent.flows.workflow.registry import Action
 from detent.kernel.status import Status
 from detent.testing.clock import HandClock
+from tests.engine import answers
 from tests.flows.workflow.workshop import INTENT, Workshop, flow
 
 APPROVE = "name: ok, type: python, action: approve"
@@ -48,7 +49,7 @@ async def test_a_workflow_waits_for_a_person_wherever_the_step_stands(
     async with desk.under_way(text) as engine:
         ran = await desk.finished(engine)
         assert ran.run.status is Status.WAITING
-        await engine.release(child, "yes")
+        await answers.release(engine, child, "yes")
         ran = await desk.finished(engine)
     assert ran.result.success
     assert ran.result.final_output == output
@@ -100,7 +101,7 @@ async def test_a_rollback_may_wait_for_a_person(desk: Workshop) -> None:
     """)
     async with desk.under_way(text) as engine:
         assert (await engine.finish("r")).status is Status.WAITING
-        await engine.release("r.rolling_back[0]", "yes")
+        await answers.release(engine, "r.rolling_back[0]", "yes")
         ran = await desk.finished(engine)
     assert ran.run.status is Status.FAILED
     assert ran.effects == [("put", "a"), ("put", "b"), ("take", "a")]
@@ -145,7 +146,7 @@ async def test_an_effect_in_doubt_inside_a_loop_waits_for_a_person(workshop: Wor
     """)
     async with workshop.under_way(text) as engine:
         assert (await engine.finish("r")).status is Status.WAITING
-        await engine.resolve("r.each[0]", "happened", receipt={"id": 7})
+        await answers.resolve(engine, "r.each[0]", "happened", receipt={"id": 7})
         ran = await workshop.finished(engine)
     assert ran.result.final_output == [[{"id": 7}]]
     assert tries == ["x"]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from detent.engine.ports import EdgeCount, RowState, RunQuery, RunRow
+from detent.kernel import log
 from detent.kernel.entries import Entry, body_from_plain, body_to_plain
 from detent.kernel.plain import decode, encode
 from detent.kernel.status import Status
@@ -68,6 +69,10 @@ def run_row(values: Sequence[Any], tags: Iterable[str]) -> RunRow:
     status, state, updated_at, wake_at, steps, tokens, cost, reason, error, waits, version, fingerprint = (
         values[10:22]
     )
+    if wake_at is not None and type(wake_at) not in (int, float):
+        # Version 0.1 took any value for a time, and SQLite any for a number.
+        log.warning("timer.skipped", run_id=values[0], wake_at=wake_at)
+        wake_at = None
     now = RowState(
         Status(status), state, updated_at, wake_at, steps, tokens, cost, reason, error,
         decode(waits) if waits else None, version, fingerprint,

@@ -9,9 +9,11 @@ from detent.apps.warranty.files_source import NamedFiles
 from detent.apps.warranty.intake import source_id
 from detent.apps.warranty.intake_records import Record, Records
 from detent.apps.warranty.settings import WarrantySettings
+from detent.engine.journals import load
 from detent.engine.ports import RunRow, Store
 from detent.kernel.entries import Started
 from detent.kernel.errors import RunNotFound
+from detent.kernel.run import Run
 from detent.kernel.status import Status
 
 
@@ -67,7 +69,11 @@ async def attention(
                 row = await store.row(record.run_id)
             except RunNotFound:
                 continue  # about to be begun
-            matter = _matter(record, row, settings) or await _stuck(record, row, store, fingerprints or {})
+            # The run, not its row: rows of version 0.1 do not have the tokens of what they wait for.
+            run = await load(store, row.id) if row.now.status is Status.WAITING else None
+            matter = _matter(record, row, run, settings) or await _stuck(
+                record, row, store, fingerprints or {}
+            )
             if matter is not None:
                 found.append(replace(matter, place=place))
     return found
@@ -106,7 +112,7 @@ async def _stuck(record: Record, row: RunRow, store: Store, fingerprints: Mappin
     )  # fmt: skip
 
 
-def _matter(record: Record, row: RunRow, settings: WarrantySettings) -> Matter | None:
+def _matter(record: Record, row: RunRow, run: Run | None, settings: WarrantySettings) -> Matter | None:
     now, mail = row.now, settings.mail
     if now.status in (Status.RUNNING, Status.SUCCEEDED):
         return None
@@ -115,16 +121,15 @@ def _matter(record: Record, row: RunRow, settings: WarrantySettings) -> Matter |
     reason = now.reason
     if now.status is Status.FAILED and record.runs < mail.max_runs_per_message:
         again_at = now.updated_at + mail.retry_after_minutes * 60
-    if now.status is Status.WAITING:
-        waits = [wait for wait in now.waits or () if wait["why"] not in ("timer", "breaker", "children")]
-        if not waits:
+    if run is not None:
+        holds = [hold for hold in run.holds.values() if hold.why not in ("timer", "breaker", "children")]
+        if not holds:
             return None  # goes on by itself
-        wait = waits[0]
-        reason = f"{wait['why']}: {wait['name'].partition(':')[0]}"
-        if wait["name"].startswith("effect:"):
-            command = ("resolve", row.id, "happened")
-        else:
-            command = ("release", row.id, *(wait["choices"] or ["ANSWER"])[:1])
+        hold = holds[0]
+        reason = f"{hold.why}: {hold.name.partition(':')[0]}"
+        verb = "resolve" if hold.name.startswith("effect:") else "release"
+        answer = hold.choices[0] if hold.choices else "ANSWER"
+        command = (verb, row.id, answer, "--hold", run.token(hold.name))
     return Matter(
         record.mail_key, now.status.value, reason, now.updated_at, row.id, record.runs, again_at, command
     )

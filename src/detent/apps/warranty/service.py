@@ -444,7 +444,7 @@ class Service:
         if row is not None and row.now.status is Status.SUCCEEDED:
             return "has been answered; the next look at the mailbox marks it."
         if row is not None and row.now.status is Status.WAITING:
-            return f"waits for a person: settle run {row.id} with `detent resolve` or `detent release`."
+            return f"waits for an answer in run {row.id}. See: detent show {row.id}"
         if row is not None and not row.now.status.is_end:
             return f"is being worked on in run {row.id}."
         return None

@@ -12,6 +12,7 @@ import pytest
 from detent.kernel.entries import Held, Noted
 from detent.kernel.status import Status
 from detent.testing.clock import HandClock
+from tests.engine import answers
 from tests.engine.conftest import until
 from tests.flows.workflow.actions.workshop import fits
 
@@ -240,7 +241,7 @@ class TestWaiting:
         (held,) = [one for one in done.entries if isinstance(one, Held)]
         assert (held.question, held.choices) == ("Go?", ["yes", "no"])
         engine = shop.engines[-1]
-        await engine.release("r", "yes", hold="ask", by="anna")
+        await answers.release(engine, "r", "yes", by="anna")
         done = await shop.done(await engine.finish("r"))
         assert fits("ask_person", done.output) == []
         assert (done.output["answer"], done.output["by"]) == ("yes", "anna")
@@ -251,7 +252,7 @@ class TestWaiting:
         done = await shop.run("ask_person", "r", lie, question="Go?")
         assert done.run.status is Status.WAITING
         engine = shop.engines[-1]
-        await engine.release("r", "no", hold="ask", by="anna")
+        await answers.release(engine, "r", "no", by="anna")
         done = await shop.done(await engine.finish("r"))
         assert (done.output["answer"], done.output["by"]) == ("no", "anna")
 
@@ -259,7 +260,7 @@ class TestWaiting:
         truth = {"output": {"answer": "no", "by": "anna", "at": "whenever"}}
         await shop.run("ask_person", "r", truth, question="Go?")
         engine = shop.engines[-1]
-        await engine.release("r", "no", hold="ask", by="anna")
+        await answers.release(engine, "r", "no", by="anna")
         done = await shop.done(await engine.finish("r"))
         assert done.dispatch.agent_result_accepted
 

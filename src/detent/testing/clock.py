@@ -65,13 +65,17 @@ class HandClock:
 
     async def settle(self) -> None:
         """Let everything that can run without time passing run, plain functions in their threads included."""
-        patience = time.monotonic() + THREADS_GET
+        seen, since = calls.in_threads(), time.monotonic()
         while True:
             for _ in range(30):
                 await asyncio.sleep(0)
-            if not calls.running() or time.monotonic() > patience:
+            now = calls.in_threads()
+            if now != seen:
+                seen, since = now, time.monotonic()
+            elif not now.running or time.monotonic() - since > THREADS_GET:
                 break
-            await asyncio.sleep(0.001)
+            else:
+                await asyncio.sleep(0.001)
         if self._breath:
             await asyncio.sleep(self._breath)
 

@@ -360,13 +360,15 @@ class Engine:
         how: str,
         *,
         hold: str = "",
-        receipt: Any = None,
+        receipt: Any = interventions.UNSAID,
         by: str = "person",
         drive: bool = True,
     ) -> None:
         """Settle an effect in doubt: `happened` (with its receipt), `again`, or `skip`.
 
-        `hold` is the token of the hold that asks about it, as for `release`.
+        Where the step uses what the tool gave back, `happened` needs the receipt. After `skip` the run goes
+        on as if the effect had been performed and had given nothing back. `hold` is the token of the hold
+        that asks about it, as for `release`.
         """
         await interventions.resolve(self, run_id, how, hold, receipt, by, drive)
 

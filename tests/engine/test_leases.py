@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import threading
+import time
 
 import pytest
 
 from detent.adapters.stores.memory import MemoryStore
+from detent.adapters.stores.sqlite import SQLiteStore
 from detent.engine.engine import Engine
 from detent.engine.outcome import Effect, Outcome
+from detent.engine.step import Step
 from detent.engine.tools import NOT_DONE, Tool
-from detent.kernel.errors import RunBusy
+from detent.kernel.errors import ConfigurationError, RunBusy
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
 from detent.testing.clock import HandClock
@@ -203,6 +207,117 @@ class TestCallsThatCannotBeStopped:
         assert (await engine.finish("b")).status is Status.SUCCEEDED
         assert worker.told(tmp_path) == ["once"]
 
+    @pytest.mark.parametrize("how", ["to_thread", "run_in_executor"])
+    async def test_an_async_tool_that_waits_in_a_thread_is_known_to_be_running(self, bench, how):
+        done, release = [], threading.Event()
+
+        def post():
+            release.wait(20)
+            done.append(1)
+
+        async def book():
+            if how == "to_thread":
+                await asyncio.to_thread(post)
+            else:
+                await asyncio.get_running_loop().run_in_executor(None, post)
+
+        flow = booking(book, probe=lambda: {} if done else NOT_DONE, timeout=0.05)
+        engine = await bench.engine(flow)
+        run = await engine.run("flow")
+        assert run.status is Status.WAITING
+        release.set()
+        await until(lambda: done)
+        await engine.resolve(run.id, "again", hold=run.token())  # a person may be wrong, and waits for it
+        assert (await engine.finish(run.id)).status in (Status.WAITING, Status.SUCCEEDED)
+
+    async def test_an_opaque_step_that_gave_up_on_a_thread_is_in_doubt(self, quick):
+        done, release = [], threading.Event()
+
+        def post():
+            release.wait(20)
+            done.append(1)
+
+        async def work(ctx):
+            return await ctx.act("post")
+
+        step = Step("work", work, opaque=True, into="posted", retry=RetryPolicy(3, 0, 0))
+        engine = await quick.engine(one_step(step, tools=[Tool("post", post, timeout=0.05)]))
+        run = await engine.run("flow")
+        release.set()
+        await until(lambda: done)
+        assert (run.status, done) == (Status.WAITING, [1])
+
+    async def test_an_engine_that_was_dropped_amid_a_plain_tool_is_not_taken_for_gone(self, durable):
+        done, begun, release = [], threading.Event(), threading.Event()
+
+        def book():
+            begun.set()
+            release.wait(20)
+            done.append(1)
+
+        flow = booking(book, probe=lambda: {} if done else NOT_DONE)
+        first = Engine(durable.store(), [flow], lease=SHORT)
+        await first.open()
+        run_id = await first.start("flow")
+        await until(begun.is_set)
+        await first.stop(grace=0)
+        del first
+        gc.collect()
+        second = await durable.engine(flow)
+        assert await second.resume_all() == []
+        release.set()
+        await until(lambda: second.resume_all())
+        assert (await second.finish(run_id)).status is Status.SUCCEEDED
+        assert done == [1]
+
+    async def test_a_process_that_lives_on_frees_the_run_once_its_tool_is_over(self, tmp_path, durable):
+        """Seen from another process, which cannot know what goes on in that one."""
+        process = worker.spawn(tmp_path, "abandon", "blocking-tool", "b", str(SHORT))
+        await until(lambda: (tmp_path / "stopped").exists(), 30)
+        engine = await durable.engine(*worker.flows(tmp_path))
+        await until(lambda: engine.resume_all(), 30)
+        assert (await engine.finish("b")).status is Status.SUCCEEDED
+        assert worker.told(tmp_path) == ["once"]
+        (tmp_path / "go").touch()
+        process.communicate(timeout=60)
+
+
+class TestIdentity:
+    """One engine in several event loops and processes."""
+
+    def test_an_engine_used_in_two_loops_is_a_worker_in_both(self, tmp_path):
+        async def book():
+            await asyncio.sleep(0)
+
+        engine = Engine(SQLiteStore(tmp_path / "detent.db"), [booking(book)], lease=SHORT)
+
+        async def go(last):
+            await engine.open()
+            run = await engine.run("flow")
+            known = [one.id for one in await engine.store.workers()]
+            if last:
+                await engine.stop()
+            return run.status, known
+
+        asyncio.run(go(False))
+        heartbeat = engine.leases._heartbeat
+        while heartbeat is not None and heartbeat.alive:
+            time.sleep(0.02)
+        assert asyncio.run(go(True)) == (Status.SUCCEEDED, [engine.leases.me.id])
+
+    async def test_a_worker_id_that_a_living_process_has_is_refused(self, tmp_path, durable):
+        process = worker.spawn(tmp_path, "serve", "slow", "s", "15")
+        await until(lambda: list(tmp_path.glob("slow-*")), 30)
+        store = durable.store()
+        await store.open()
+        (theirs,) = await store.workers()
+        await store.close()
+        engine = await durable.engine(one_step(lambda ctx: None), worker_id=theirs.id)
+        with pytest.raises(ConfigurationError, match="is taken by process"):
+            await engine.start("flow")
+        (tmp_path / "go").touch()
+        process.communicate(timeout=60)
+
 
 class TestCutOff:
     """A worker on another machine loses its store amid an effect."""
@@ -222,7 +337,7 @@ class TestCutOff:
 
             return perform
 
-        flow = booking(book("first"), probe=lambda: NOT_DONE)
+        flow = booking(book("first"), probe=lambda: NOT_DONE, timeout=1)
         async with Engine(line.store(store), [flow], host="a", lease=SHORT) as first:
             run_id = await first.start("flow")
             await until(lambda: happened)

@@ -118,7 +118,18 @@ def call(folder: Path, *command: str) -> str:
 
 
 async def _main(folder: Path, command: str, *rest: str) -> None:
-    lease = float(rest[2]) if command == "serve" else 15.0
+    lease = float(rest[2]) if command in ("serve", "abandon") else 15.0
+    if command == "abandon":
+        engine = Engine(SQLiteStore(folder / "detent.db", sync="normal"), flows(folder), lease=lease)
+        await engine.open()
+        await engine.start(rest[0], run_id=rest[1])
+        while not (folder / "busy").exists():
+            await asyncio.sleep(0.01)
+        await engine.stop(grace=0)
+        (folder / "stopped").touch()
+        while not (folder / "go").exists():  # as a web server would, without the engine
+            await asyncio.sleep(0.01)
+        return
     async with Engine(SQLiteStore(folder / "detent.db", sync="normal"), flows(folder), lease=lease) as engine:
         if command in ("run", "serve"):
             run = await engine.run(rest[0], run_id=rest[1])

@@ -1,8 +1,8 @@
 """Calls of code that is not ours: handlers, tools, probes, sync or async, on the event loop or off it.
 
 A plain function may wait for something, so it runs in a thread: the event loop, and with it every other run,
-goes on. Handing it over costs several times what a step costs, so a function that has shown to be quick is
-called on the loop, and sent back to a thread the first time it is slow.
+goes on. Handing it over costs several times what a step costs, so a function that can only compute, and has
+shown to be quick, is called on the loop, and sent back to a thread the first time it is slow.
 """
 
 from __future__ import annotations
@@ -12,28 +12,34 @@ import contextlib
 import contextvars
 import functools
 import inspect
+import os
 import threading
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
+from detent.engine.computing import only_computes
 from detent.engine.raised import failure
 
 T = TypeVar("T")
 
-THREADS = 256
-"""Plain functions that may wait side by side in one process; more of them queue."""
-QUICK = 30e-6
-"""Seconds below which a call counts as quick: less than it takes to hand over to another thread and back, so
-that a function which waits for anything, the event loop included, is never quick."""
+THREADS = 2000
+"""Plain functions that may wait side by side in one process: twice as many as runs work at once by default.
+More of them queue, and their timeouts run meanwhile."""
+QUICK = 50e-6
+"""Seconds below which a call counts as quick: less than handing it over costs."""
 TRIALS = 8
 """Quick calls in a row after which a function is called on the loop."""
 SLOW = 1e-3
 """Seconds a call on the loop may take before its function is sent back to threads."""
 MOST_TRIALS = TRIALS * 1024
 
-_pool: ThreadPoolExecutor | None = None
+ASYNCIO_THREADS = "asyncio"
+"""How threads are named that nobody chose."""
+
+_pool: WatchedThreads | None = None
 _watched: contextvars.ContextVar[list[Future[Any]] | None] = contextvars.ContextVar("watched", default=None)
 _running = _returned = 0
 _lock = threading.Lock()
@@ -65,22 +71,18 @@ class Pace:
         self._needed = min(self._needed * 2, MOST_TRIALS)
 
 
-_paces: dict[Any, Pace] = {}
+_paces: weakref.WeakKeyDictionary[Callable[..., Any], Pace | None] = weakref.WeakKeyDictionary()
 
 
-def pace_of(function: Callable[..., Any]) -> Pace:
-    """What is known about a function's code; closures of one definition share it."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    if code is None:
-        code = getattr(type(function).__call__, "__code__", None)
-    if code is None:
-        return Pace()  # a built-in: nothing is learned about it
-    pace = _paces.get(code)
-    if pace is None:
-        pace = _paces[code] = Pace()
-    return pace
+def pace_of(function: Callable[..., Any]) -> Pace | None:
+    """What is known about a function that only computes; None for one that may wait, which gets a thread."""
+    try:
+        return _paces[function]
+    except KeyError:
+        pace = _paces[function] = Pace() if only_computes(function) else None
+        return pace
+    except TypeError:  # not even hashable: nobody's function
+        return None
 
 
 @contextlib.contextmanager
@@ -107,16 +109,51 @@ def in_threads() -> InThreads:
         return InThreads(_running, _returned)
 
 
-async def in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call a plain function in a thread."""
+class WatchedThreads(ThreadPoolExecutor):
+    """Threads whose calls are known to who watches, also those that a tool starts by `asyncio.to_thread`."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Start a call."""
+        future = counted(super().submit(fn, *args, **kwargs))
+        if (calls := _watched.get()) is not None:
+            calls.append(future)
+        return future
+
+
+def _threads() -> WatchedThreads:
     global _pool
     if _pool is None:
-        _pool = ThreadPoolExecutor(THREADS, thread_name_prefix="detent-call")
+        _pool = WatchedThreads(THREADS, thread_name_prefix="detent-call")
+    return _pool
+
+
+def watch_threads_of(loop: asyncio.AbstractEventLoop) -> None:
+    """Have `asyncio.to_thread` in this loop use threads that are watched, unless somebody chose others."""
+    there = getattr(loop, "_default_executor", None)
+    if there is None or getattr(there, "_thread_name_prefix", "") == ASYNCIO_THREADS:
+        with contextlib.suppress(AttributeError, TypeError):  # a loop of another make
+            loop.set_default_executor(WatchedThreads(thread_name_prefix="detent-to-thread"))
+
+
+def still_running() -> bool:
+    """Whether something that was started in a thread, by whoever is watched here, has not returned."""
+    return any(not future.done() for future in _watched.get() or ())
+
+
+def _forked() -> None:
+    """A child has none of its parent's threads."""
+    global _pool, _running, _lock
+    _pool, _running, _lock = None, 0, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+async def in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a plain function in a thread."""
     work = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
-    future = counted(_pool.submit(_to_the_end, work))
-    if (calls := _watched.get()) is not None:
-        calls.append(future)
-    return await asyncio.wrap_future(future)
+    return await asyncio.wrap_future(_threads().submit(_to_the_end, work))
 
 
 def _to_the_end(work: Callable[[], Any]) -> Any:
@@ -142,21 +179,25 @@ def _over(future: Future[Any]) -> None:
         _returned += 1
 
 
-async def paced(pace: Pace, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+async def paced(pace: Pace | None, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a plain function where its pace says."""
+    if pace is None:
+        return await in_thread(function, *args, **kwargs)
     clock = time.perf_counter
     if pace.on_loop:
         began = clock()
-        result = function(*args, **kwargs)
-        if clock() - began > SLOW:
-            pace.held_up()
-        return result
+        try:
+            return function(*args, **kwargs)
+        finally:
+            if clock() - began > SLOW:
+                pace.held_up()
 
     def timed() -> Any:
         began = clock()
-        result = function(*args, **kwargs)
-        pace.took(clock() - began)
-        return result
+        try:
+            return function(*args, **kwargs)
+        finally:
+            pace.took(clock() - began)
 
     return await in_thread(timed)
 

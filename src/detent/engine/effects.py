@@ -27,8 +27,8 @@ from detent.kernel.plain import decode, writable
 if TYPE_CHECKING:
     from detent.engine.driver import Driver
 
-UNSTOPPABLE = 60.0
-"""Seconds a call in a thread may go on out of sight, where its tool sets no timeout."""
+LONGEST_CALL = 60.0
+"""Seconds a call may go on out of sight, where its tool sets no timeout."""
 HAPPENED, AGAIN, SKIP = "happened", "again", "skip"
 """What a person may say about an effect in doubt."""
 
@@ -145,10 +145,11 @@ async def _earlier(driver: Driver, line: LedgerLine) -> EffectDone:
 
 
 def _beginning(driver: Driver, tool: Tool, key: str) -> EffectBegun:
-    """What is written before an effect; of one that cannot be stopped, who performs it and for how long."""
-    if not tool.unstoppable:
-        return EffectBegun(key, tool.name)
-    return EffectBegun(key, tool.name, driver.engine.leases.me.id, tool.timeout or UNSTOPPABLE)
+    """What is written before an effect: who performs it, and for how long at most.
+
+    Of an async tool, too: it may wait in a thread or for a program, and then goes on when it is cancelled.
+    """
+    return EffectBegun(key, tool.name, driver.engine.leases.me.id, tool.timeout or LONGEST_CALL)
 
 
 async def _over(driver: Driver, line: LedgerLine) -> bool:
@@ -162,6 +163,8 @@ async def _over(driver: Driver, line: LedgerLine) -> bool:
     if not isinstance(begun, EffectBegun) or not begun.seconds:
         return True
     deadline = driver.clock.ticks() + begun.seconds
+    if begun.worker == engine.leases.me.id:
+        deadline = float("inf")  # what is running here is known
     async with engine.slots.aside(driver):
         while not await engine.leases.gone(begun.worker) and driver.clock.ticks() < deadline:
             engine.tell_once("effect.may_be_running", f"{driver.run.id}:{line.key}", run_id=driver.run.id,

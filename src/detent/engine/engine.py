@@ -15,6 +15,7 @@ from typing import Any
 from detent.engine import forking, interventions, lineage, recovery
 from detent.engine.beside import Beside
 from detent.engine.breaker import Breakers
+from detent.engine.calls import watch_threads_of
 from detent.engine.clock import SystemClock
 from detent.engine.context import blob_of
 from detent.engine.dispatch import FORCE, Dispatcher
@@ -110,7 +111,6 @@ class Engine:
         """Workers known to be dead when parents that may have missed a child's end were last looked for."""
         self._time = Timekeeper(self.clock, self._wake)
         self._opened = False
-        self._beating = False
 
     # -- life -----------------------------------------------------------------------------------------------
 
@@ -476,8 +476,8 @@ class Engine:
         return driver
 
     async def register(self) -> None:
-        if not self._beating:
-            self._beating = True
+        if not any(helper.get_name() == "heed" and not helper.done() for helper in self._helpers):
+            watch_threads_of(asyncio.get_running_loop())
             self._helper(recovery.heed(self), "heed")
         await self.leases.register()
 

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import os
 import secrets
-import weakref
 from concurrent.futures import Future
 from typing import Any
 
@@ -19,15 +18,15 @@ from detent.engine.heartbeat import Heartbeat
 from detent.engine.host import born, this_host
 from detent.engine.ports import USUAL_LEASE, Clock, Lease, Store, Worker
 from detent.kernel import log
-from detent.kernel.errors import Fenced, StoreClosed, StoreUnavailable
+from detent.kernel.errors import ConfigurationError, Fenced, StoreClosed, StoreUnavailable
 
 MARGIN = 0.2
 """Share of a lease before whose end its holder gives up what it can."""
 JUMP = 2.0
 """Seconds by which wall time may drift from the time since boot between two beats without being a jump."""
 
-_here: weakref.WeakValueDictionary[str, Leases] = weakref.WeakValueDictionary()
-"""Workers of this process: its being alive says nothing about a worker that was given up."""
+_here: dict[str, Leases] = {}
+"""Workers of this process that may be doing something: its being alive says nothing about the others."""
 
 
 class LeaseLost(StoreUnavailable):
@@ -48,6 +47,7 @@ class Leases:
         self.store = store
         self.clock = clock
         self.seconds = seconds
+        self._given_id = worker_id is not None
         self.me = Worker(worker_id or secrets.token_hex(6), this_host(host), 0, 0.0)
         self.lapses = 0
         """How often the lease had run out before it was renewed."""
@@ -71,21 +71,42 @@ class Leases:
         await asyncio.shield(self._registering)
 
     async def _register(self) -> None:
-        if self._heartbeat is None:
-            pid = os.getpid()  # not before: the engine may have been made before a fork
-            self.me = self.me._replace(pid=pid, born=born(pid) or 0.0)
-            self._heartbeat = Heartbeat(
-                self._beat, self._abandoned, self.seconds / 3, asyncio.get_running_loop()
-            )
-            self._heartbeat.start()
-            _here[self.me.id] = self
+        if not self._at_home:
+            await self._settle_in()
         await self.beat()
+
+    async def _settle_in(self) -> None:
+        """Become a worker of this process and this event loop."""
+        pid = os.getpid()
+        if self.me.pid not in (0, pid) and not self._given_id:
+            self.me = self.me._replace(id=secrets.token_hex(6))  # a fork: what the parent has is not ours
+        self.me = self.me._replace(pid=pid, born=born(pid) or 0.0)
+        for worker in await self.store.workers():
+            if worker.id == self.me.id and worker[1:4] != self.me[1:4] and self._is_alive(worker):
+                raise ConfigurationError(
+                    f"The worker id '{worker.id}' is taken by process {worker.pid}, which is alive. "
+                    f"Every worker needs an id of its own; leave it out to get one."
+                )
+        if self._heartbeat is not None and self._heartbeat.of_this_process:
+            await self._heartbeat.stop()
+        self._heartbeat = Heartbeat(self._beat, self._free, self.seconds / 3, asyncio.get_running_loop())
+        self._heartbeat.start()
+        self._good_until = float("-inf")
+        _here[self.me.id] = self
+
+    @property
+    def _at_home(self) -> bool:
+        """Whether the heartbeat is that of this process and this event loop."""
+        heartbeat = self._heartbeat
+        return heartbeat is not None and heartbeat.alive and heartbeat.home is asyncio.get_running_loop()
 
     @property
     def registered(self) -> bool:
         """True once this worker is known to the store."""
         done = self._registering
-        return done is not None and done.done() and not done.cancelled() and done.exception() is None
+        if done is None or not done.done() or done.cancelled() or done.exception() is not None:
+            return False
+        return self._at_home
 
     async def beat(self) -> None:
         """Renew the lease now."""
@@ -103,38 +124,45 @@ class Leases:
         self._good_until = asked + self.seconds
 
     async def retire(self) -> None:
-        """Leave orderly, unless a call in a thread goes on: its run must not be taken up meanwhile."""
+        """Leave orderly. While a call in a thread goes on, so does the heartbeat, which retires after it.
+
+        Nobody must take the call's run up meanwhile.
+        """
         heartbeat, self._heartbeat = self._heartbeat, None
-        if heartbeat is None:
+        self._registering = None
+        if heartbeat is None or not heartbeat.of_this_process:
+            return
+        if self.lingering:
+            log.warning("worker.not_retired", worker=self.me.id, calls=len(self._lingering))
+            heartbeat.leave()
             return
         try:
-            if self.lingering:
-                log.warning("worker.not_retired", worker=self.me.id, calls=len(self._lingering))
-            else:
-                await heartbeat.here(lambda: self.store.retire(self.me.id))
+            await heartbeat.here(lambda: self.store.retire(self.me.id))
         finally:
             await heartbeat.stop()
-            self._registering = None
+            _here.pop(self.me.id, None)
 
-    async def _abandoned(self) -> bool:
-        """In the heartbeat's thread: the loop of this worker closed without a word; free what it had."""
+    async def _free(self) -> bool:
+        """In the heartbeat's thread: nobody drives here any more; free what is left once nothing goes on."""
         if self.lingering:
             return False
         with contextlib.suppress(StoreClosed):
             await self.store.retire(self.me.id)
-        log.warning("worker.abandoned", worker=self.me.id)
+        log.warning("worker.freed", worker=self.me.id)
+        _here.pop(self.me.id, None)
         return True
 
     # -- the others -----------------------------------------------------------------------------------------
 
     async def dead(self) -> list[Worker]:
         """Workers that are gone: their process on this host is no more, or elsewhere their lease ran out."""
-        return [
-            worker
-            for worker in await self.store.workers()
-            if worker.id != self.me.id
-            and not (worker.left > 0 if (here := self._runs(worker)) is None else here)
-        ]
+        workers = await self.store.workers()
+        return [worker for worker in workers if worker.id != self.me.id and not self._is_alive(worker)]
+
+    def _is_alive(self, worker: Worker) -> bool:
+        """Whether a worker may be doing something."""
+        runs = self._runs(worker)
+        return worker.left > 0 if runs is None else runs
 
     def _runs(self, worker: Worker) -> bool | None:
         """Whether the process of a worker is running; None where that cannot be told."""
@@ -155,8 +183,9 @@ class Leases:
 
     async def gone(self, worker_id: str) -> bool:
         """True when nothing a worker began in its process can be going on any more."""
-        if worker_id == self.me.id:
-            return not self.lingering
+        here = self if worker_id == self.me.id else _here.get(worker_id)
+        if here is not None and here.me.host == self.me.host:
+            return not here.lingering
         for worker in await self.store.workers():
             if worker.id == worker_id:
                 return self._runs(worker) is False

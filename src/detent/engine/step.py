@@ -174,8 +174,8 @@ class Step:
     """Steps that may be performed in this one's state."""
     is_async: bool = field(init=False, default=False)
     """The handler is a coroutine function, as most are."""
-    pace: Pace = field(init=False, default_factory=Pace)
-    """How quick a plain handler has shown to be."""
+    pace: Pace | None = field(init=False, default=None)
+    """How quick a plain handler that only computes has shown to be."""
     straight: bool = field(init=False, default=False)
     """What the handler gives back is the outcome, with nothing in between."""
 

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from detent.engine.calls import still_running
 from detent.engine.raised import message_of
 from detent.engine.step import Step, refused
+from detent.kernel import checks
 from detent.kernel.errors import ConfigurationError, DetentError, nearest
 from detent.kernel.ids import guessed_root
 from detent.kernel.policy import USUAL, BreakerPolicy, RetryPolicy
@@ -113,12 +115,13 @@ class Tool:
         """Where a plain function of it is called, as `call` takes it."""
         return True if self.blocking is None and self.kind == "effect" else self.blocking
 
-    @property
-    def unstoppable(self) -> bool:
-        """True when a call of it goes on in its thread, whatever becomes of who asked for it."""
-        if inspect.iscoroutinefunction(self.perform):
-            return self.blocking is True  # it calls a plain function in its turn
-        return self.off_loop is not False
+    def __post_init__(self) -> None:
+        if self.timeout is not None and not (checks.is_number(self.timeout) and self.timeout > 0):
+            raise checks.refuse(
+                f"The timeout of tool '{self.name}'", self.timeout, "a number of seconds above 0"
+            )
+        if inspect.isgeneratorfunction(self.perform) or inspect.isasyncgenfunction(self.perform):
+            raise ConfigurationError(f"Tool '{self.name}' is a generator: calling it would perform nothing.")
 
     def whole(self, ctx: StepContext, args: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments with those the run gives."""
@@ -181,6 +184,8 @@ def calling(step: Step) -> Tool:
         except ToolError:
             raise
         except Exception as error:
+            if still_running():
+                raise  # it gave up on something that goes on: nobody knows how that ends
             # It says itself that it failed. Only a process that dies leaves the call in doubt.
             transient = isinstance(error, step.retry_on)
             raise ToolError(type(error).__name__, message_of(error), transient=transient) from error
@@ -191,7 +196,6 @@ def calling(step: Step) -> Tool:
     return Tool(
         f"{CALL}{step.name}", perform, wants_context=True, idempotent=step.repeatable, retry=step.retry,
         timeout=step.timeout, description=step.intent, arguments={"type": "object"},
-        blocking=not step.is_async and step.blocking is not False,
     )  # fmt: skip
 
 

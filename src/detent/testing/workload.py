@@ -25,6 +25,8 @@ from detent.testing.crash import CrashPoints
 from detent.testing.world import World
 
 QUICK = RetryPolicy(max_attempts=5, wait_min=0.01, wait_max=0.02)
+LONGEST = 2.0
+"""Seconds after which a call of these tools is over: how long whoever takes a run over waits for it."""
 ENDS = {"done": Status.SUCCEEDED, "failed": Status.FAILED}
 
 
@@ -65,7 +67,8 @@ def reference(world: World, crash: CrashPoints) -> Workload:
     """The workload of the shipped torture test."""
     world.trouble("shy.keyed", 1, "refuse")
     world.trouble("shy.probed", 1, "after")
-    tools = [crash.tool(tool) for tool in [*world.tools(), *world.tools("shy"), world.query()]]
+    every = [*world.tools(timeout=LONGEST), *world.tools("shy", timeout=LONGEST), world.query()]
+    tools = [crash.tool(tool) for tool in every]
 
     def plan(number: int) -> Planned:
         data = {"number": number, "notes": []}

@@ -8,6 +8,7 @@ faster and may lose the last moments before a power cut, never before a mere cra
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
 import time
@@ -406,7 +407,17 @@ class SQLiteStore:
             batch.connection.execute("UPDATE runs SET owner = NULL WHERE owner = ?", (worker_id,))
             batch.connection.execute("DELETE FROM workers WHERE id = ?", (worker_id,))
 
-        await self._write(work)
+        if self._writer is not None:
+            await self._write(work)
+            return
+        # Closed: what a worker still had running in a thread when it stopped is over now.
+        try:
+            with contextlib.closing(self._file.connect()) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                work(Batch(connection))
+                connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._file.translate(error) from error
 
     async def workers(self) -> list[Worker]:
         """All workers that did not retire."""

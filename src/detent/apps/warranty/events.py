@@ -240,7 +240,7 @@ def told(tool: Tool) -> Tool:
         _say(asking, lambda step, tries: function_called(tool.name, "query", step, _ms(began), tries))
         return answer
 
-    return replace(tool, perform=perform, given=given, arguments=tool.schema, blocking=tool.unstoppable)
+    return replace(tool, perform=perform, given=given, arguments=tool.schema, blocking=False)
 
 
 def _say(asking: _Asking | None, say: Callable[[str, int], None]) -> None:

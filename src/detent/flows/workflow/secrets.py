@@ -85,7 +85,7 @@ def _revealing(tool: Tool, environ: Mapping[str, str]) -> Tool:
         probe=None if tool.probe is None else wrapped(tool.probe),
         given=given,
         in_front_of=tool.in_front_of or tool.perform,
-        blocking=tool.unstoppable,
+        blocking=False,
     )
 
 

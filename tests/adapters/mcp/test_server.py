@@ -516,6 +516,47 @@ class TestWhatAServerSays:
         await server.close()
 
 
+FLOOD = ["python", str(Path(__file__).parent / "flood.py")]
+
+
+class TestFloods:
+    """A server started as a child that sends without end is cut off, and what it sent is not kept."""
+
+    async def test_an_endless_line_ends_the_session_while_connecting(self, tmp_path):
+        server = McpServer("flood", command=[*FLOOD, "start", str(tmp_path / "n")], queries=["ask"])
+        with pytest.raises(IntegrationMissing, match="more than 8,388,608 bytes in one message"):
+            await server.open()
+        assert (tmp_path / "n").stat().st_size < 64 * 1024 * 1024
+
+    @pytest.mark.parametrize(
+        ("how", "why"),
+        [
+            ("line", "more than 8,388,608 bytes in one message"),
+            ("answer", "more than 8,388,608 bytes in one message"),
+            ("lines", "more than 10,000 messages nobody asked for"),
+            ("requests", "more than 16 requests at a time"),
+        ],
+    )
+    async def test_a_call_that_is_answered_with_a_flood_is_given_up(self, tmp_path, how, why):
+        server = McpServer("flood", command=[*FLOOD, how, str(tmp_path / "n")], queries=["ask"])
+        with pytest.raises(ToolError, match=f"mcp_lost.*{why}") as caught:
+            await tool(server, "ask")()
+        assert caught.value.transient
+        await server.close()
+        assert (tmp_path / "n").stat().st_size < 64 * 1024 * 1024
+
+    async def test_an_effect_that_is_answered_with_a_flood_is_in_doubt(self, tmp_path):
+        server = McpServer("flood", command=[*FLOOD, "line", str(tmp_path / "n")], effects=["ask"])
+        with pytest.raises(McpInDoubt, match="more than 8,388,608 bytes in one message"):
+            await tool(server, "ask")(CALL)
+        await server.close()
+
+    async def test_a_list_of_tools_that_never_ends_is_given_up(self, tmp_path):
+        server = McpServer("flood", command=[*FLOOD, "pages", str(tmp_path / "n")], queries=["ask"])
+        with pytest.raises(IntegrationMissing, match="lists more than 10,000 tools"):
+            await server.open()
+
+
 class TestClosing:
     async def test_no_child_is_left_after_close(self, child, book):
         server = child("--stubborn")

@@ -30,7 +30,7 @@ from detent.kernel.plain import encode
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
 from tests.adapters.mcp.conftest import NO_WAIT, alive, kill
-from tests.adapters.models.server import Endless
+from tests.adapters.models.server import REDIRECTS, Endless, elsewhere
 from tests.adapters.models.server import Server as WebServer
 from tests.engine import answers
 from tests.engine.conftest import until
@@ -352,6 +352,20 @@ class TestOpening:
                 await server.open()
             await server.close()
         assert 0 < sum(one.sent for one in endless) < 64 * 1024 * 1024
+
+    @pytest.mark.parametrize("status", REDIRECTS)
+    async def test_a_redirect_is_not_followed_and_no_header_goes_along(self, monkeypatch, status):
+        monkeypatch.setenv("OUR_KEY", "s3cret-value")
+        async with WebServer(host="127.0.0.2") as other:
+            leading = [elsewhere(other, status, "/mcp") for _ in range(6)]
+            async with WebServer(*leading) as web:
+                server = McpServer(
+                    "pages", url=f"{web.url}/mcp", headers_env={"X-Key": "OUR_KEY"}, queries=["search"]
+                )
+                with pytest.raises(IntegrationMissing):
+                    await server.open()
+                assert web.asked[0].headers["x-key"] == "s3cret-value"
+            assert other.asked == []
 
     async def test_nobody_at_the_address_means_nothing_was_sent(self, web):
         there = web()

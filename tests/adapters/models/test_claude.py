@@ -418,6 +418,16 @@ class TestBounds:
         assert "did not finish its answer within 0.3 seconds" in str(error)
         assert error.transient
 
+    @pytest.mark.parametrize("status", of.REDIRECTS)
+    async def test_a_redirect_is_not_followed_and_no_key_goes_along(self, status):
+        async with (
+            Server(answer(message(text("hello"))), host="127.0.0.2") as other,
+            Server(of.elsewhere(other, status, "/v1/messages")) as server,
+        ):
+            await failing(server)
+            assert KEY in str(server.asked[0].headers)
+            assert other.asked == []
+
     async def test_a_packed_answer_was_not_asked_for(self):
         async with Server(raw(b"bomb", headers={"content-encoding": "gzip"})) as server:
             assert "broke off" in str(await failing(server))

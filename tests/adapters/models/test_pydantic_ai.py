@@ -17,7 +17,7 @@ from detent.adapters.models.prices import PriceTable
 from detent.adapters.models.pydantic_ai import Made, PydanticAIModel
 from detent.engine.executor import ExecutorError
 from detent.kernel.errors import ConfigurationError
-from tests.adapters.models.server import Endless, Server, answer, raw, stream
+from tests.adapters.models.server import REDIRECTS, Endless, Server, answer, elsewhere, raw, stream
 from tests.adapters.models.test_claude import (
     CLOSED,
     LOOKUP,
@@ -125,6 +125,16 @@ class TestBounds:
             error = await failing(monkeypatch, server, Ears() if streaming else None, answer_timeout=0.3)
         assert "did not finish its answer within 0.3 seconds" in str(error)
         assert error.transient
+
+    @pytest.mark.parametrize("status", REDIRECTS)
+    async def test_a_redirect_is_not_followed_and_no_key_goes_along(self, monkeypatch, status):
+        async with (
+            Server(answer(message(text("hello"))), host="127.0.0.2") as other,
+            Server(elsewhere(other, status, "/v1/messages")) as server,
+        ):
+            await failing(monkeypatch, server)
+            assert "sk-ant-fake" in str(server.asked[0].headers)
+            assert other.asked == []
 
     async def test_a_length_nobody_has_room_for_is_not_waited_for(self, monkeypatch):
         async with Server(raw(b"{", missing=10**15)) as server:

@@ -127,9 +127,8 @@ def test_an_effect_in_doubt_is_done_again_once(detent, started, folder, token):
     assert "waiting in welcome" in said.out
     sent_twice = detent(*again)
     assert (sent_twice.code, (folder / "sent.txt").read_text().count("boom")) == (2, 2)
-    assert f"  detent resolve {run_id} happened --hold {token(run_id)}   (or: again, skip)" in (
-        sent_twice.err.splitlines()
-    )
+    command = f"  detent resolve {run_id} happened --hold {token(run_id)}   "
+    assert f"{command}(or: again to perform it, skip to go on without it)" in sent_twice.err.splitlines()
 
 
 def test_resolve_takes_one_of_three_words(detent, started):

@@ -50,7 +50,7 @@ def entries(detent, run_id):
     for line in lines:
         entry = line.get("entry", line)
         plain = json.loads(json.dumps(entry))
-        for key in ("at", "epoch", "duration", "run", "config"):
+        for key in ("at", "epoch", "duration", "run", "config", "worker"):
             plain.pop(key, None)
         for part in ("detail", "value"):
             if isinstance(plain.get(part), dict):

@@ -61,7 +61,8 @@ def test_an_effect_in_doubt_is_shown_with_the_command_that_settles_it(detent, st
     said = detent("show", run_id)
     assert any("It is not known whether 'desk.send' happened" in line for line in said.lines)
     token = detent("show", run_id, "--json").json["holds"][0]["token"]
-    assert f"  detent resolve {run_id} happened --hold {token}   (or: again, skip)" in said.lines
+    command = f"  detent resolve {run_id} happened --hold {token}   "
+    assert f"{command}(or: again to perform it, skip to go on without it)" in said.lines
     assert [line["state"] for line in detent("show", run_id, "--json").json["effects"]] == ["begun"]
 
 

@@ -184,8 +184,8 @@ def test_a_store_that_cannot_be_written_is_read_by_every_command_that_only_reads
     run = started()
     place = folder / ".detent"
     for one in place.iterdir():
-        one.chmod(0o444)
-    place.chmod(0o555)
+        one.chmod(0o400)
+    place.chmod(0o500)
     try:
         for args in (
             ("runs",), ("show", run), ("why", run), ("export", run), ("metrics", run), ("diagram", run),

@@ -285,7 +285,8 @@ def test_a_file_that_was_named_once_is_found_again(folder, detent, monkeypatch):
     monkeypatch.delenv("DETENT_TRUST")
     monkeypatch.setenv("DETENT_CONFIG_HOME", str(folder.parent / f"{folder.name}-config"))
     waiting = detent("run", "flow.py", "--data", json.dumps({"amount": 500}), "--json").json["id"]
-    assert detent("release", waiting, "yes").code == 0
+    (hold,) = detent("show", waiting, "--json").json["holds"]
+    assert detent("release", waiting, "yes", "--hold", hold["token"]).code == 0
 
 
 def test_a_project_made_here_is_trusted_as_made(folder, detent, monkeypatch):

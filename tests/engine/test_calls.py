@@ -7,7 +7,7 @@ import functools
 import threading
 import time
 
-from detent.engine.calls import TRIALS, Pace, call, pace_of, running, watched
+from detent.engine.calls import TRIALS, Pace, call, in_threads, pace_of, watched
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool, query
@@ -132,11 +132,16 @@ async def test_a_step_may_insist_on_the_loop_or_on_a_thread(quick):
 
 
 async def test_calls_in_threads_are_known_while_they_go_on():
-    release = threading.Event()
+    begun, release = threading.Event(), threading.Event()
+
+    def work():
+        begun.set()
+        release.wait(20)
+
     with watched() as calls:
-        waiting = asyncio.ensure_future(call(release.wait, True))
-        await until(lambda: calls)
-    assert running() >= 1
+        waiting = asyncio.ensure_future(call(work, True))
+        await until(begun.is_set)
+    assert in_threads().running >= 1
     waiting.cancel()
     await asyncio.wait({waiting})
     (future,) = calls

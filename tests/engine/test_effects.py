@@ -482,3 +482,20 @@ class TestPrivacy:
         assert "secret" not in written
         assert await engine.store.purge(run.id) == 1
         assert (await engine.get(run.id)).status is Status.SUCCEEDED
+
+
+async def test_happened_needs_the_receipt_where_the_step_uses_it(quick):
+    """Else the books would say that nothing was paid."""
+
+    def pay():
+        raise ConnectionError("the line broke")
+
+    def work(ctx):
+        return Outcome(set={"payment": ctx.propose("pay").id})
+
+    engine = await quick.engine(one_step(work, tools=[Tool("pay", pay)]))
+    run = await engine.run("flow")
+    with pytest.raises(ConfigurationError, match="say what that was with the receipt"):
+        await engine.resolve(run.id, "happened", hold=run.token())
+    await engine.resolve(run.id, "happened", hold=run.token(), receipt={"id": "P-1"})
+    assert (await engine.finish(run.id)).data == {"payment": "P-1"}

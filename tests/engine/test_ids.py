@@ -13,6 +13,7 @@ from detent.kernel.entries import Entry, Started
 from detent.kernel.errors import ConfigurationError, RunExists
 from detent.kernel.run import Run
 from detent.kernel.status import Status
+from tests.engine import answers
 from tests.engine.conftest import one_step
 
 
@@ -79,7 +80,7 @@ async def test_a_child_beside_a_run_of_its_id_is_found_again_on_resume(durable):
     await engine.run("parent", {}, run_id="release-1")
     await engine.stop()
     engine = await durable.engine(*flows)
-    await engine.release("release-1")
+    await answers.release(engine, "release-1")
     run = await engine.finish("release-1")
     assert (run.data["said"], len(times)) == ("child", 1)
 

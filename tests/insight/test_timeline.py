@@ -31,7 +31,7 @@ def test_the_words_of_each_kind():
     assert words["released"] == "wait 'approval' answered: yes, after 1.00 s"
     assert words["moved"] == "look-up → approve on go: covered (attempt 2; 12 tokens)"
     assert words["effect_done"] == 'bank.pay had happened: found by asking → {"receipt":7}'
-    assert words["effect_failed"] == "bank.pay did not happen, attempt 1: busy: later; again in 1.00 s"
+    assert words["effect_failed"] == "bank.pay failed, attempt 1: busy: later; again in 1.00 s"
     assert words["child_ended"] == "child r1.check ended succeeded (3 steps; 8 tokens)"
     assert words["reopened"] == "reopened in 'approve': needed after all"
     assert words["called_off"] == "called off, to be undone once its step is settled: not needed"

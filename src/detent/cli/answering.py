@@ -96,14 +96,16 @@ def resolve(
 ) -> int:
     """Settle an effect in doubt.
 
-    It happened, it is to be done again, or it is skipped. On a terminal, without HOW and --hold, the effect
-    is shown and the answer asked for.
+    happened: it was performed; give what its tool gave back with --receipt where the step uses that. again:
+    it was not; perform it. skip: the run goes on as if it had been performed and had given nothing back. On a
+    terminal, without HOW and --hold, the effect is shown and the answer asked for.
     """
     from detent.cli.driving import see_through
     from detent.cli.values import read_json
     from detent.cli.workspace import Workspace, run_async
+    from detent.engine.interventions import UNSAID
 
-    given = None if receipt is None else read_json(receipt, "--receipt")
+    given = UNSAID if receipt is None else read_json(receipt, "--receipt")
     workspace = Workspace(store, config, plugin)
     workspace.log(verbose, log_level)
     if not hold and how is None:

@@ -139,7 +139,7 @@ async def _store(workspace: Workspace, report: dict[str, Any], deep: bool) -> di
         facts = {"reachable": True, **await store.facts(), **await _standing(workspace, store, report)}
     if readable and isinstance(place, Path):
         facts["rights"] = (
-            f"{READABLE}, and it belongs to another user: chmod 600 {place}"
+            f"{READABLE}, and that could not be changed: chmod 600 {place}"
             if shared(place)
             else "others could read it; from now on it is yours alone"
         )

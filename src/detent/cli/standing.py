@@ -39,13 +39,14 @@ def summary(run: Run) -> str:
 
 def next_commands(workspace: Workspace, run: Run, *, reopen: bool = True) -> list[str]:
     """Exactly what to type to send an open or reopenable run on."""
+    from detent.engine.receipts import uses_receipt
+
     found: list[str] = []
     for name, hold in run.holds.items():
         if name.startswith("effect:"):
-            found.append(
-                workspace.command("resolve", run.id, "happened", "--hold", run.token(name))
-                + "   (or: again, skip)"
-            )
+            settle = workspace.command("resolve", run.id, "happened", "--hold", run.token(name))
+            receipt = " --receipt JSON" if uses_receipt(run.proposal, hold.about["effect"]) else ""
+            found.append(f"{settle}{receipt}   (or: again to perform it, skip to go on without it)")
         elif hold.why == "children":
             found += [workspace.command("show", child) for child in hold.about.get("runs", [])[:5]]
         elif hold.why in ("timer", "breaker") and hold.wake_at is not None:

@@ -27,8 +27,17 @@ SOURCE = "source/"
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's asynchronous part."""
-    return asyncio.run(work)
+    """Run a command's asynchronous part; what it leaves running in threads is waited for, and said."""
+    from detent.engine.calls import in_threads
+
+    try:
+        return asyncio.run(work)
+    finally:
+        if left := in_threads().running:
+            from detent.cli.output import warn
+            from detent.insight.words import count
+
+            warn(f"Waiting for {count(left, 'call')} that cannot be stopped; Ctrl-C ends the process.")
 
 
 class Workspace:

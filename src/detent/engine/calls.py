@@ -16,9 +16,11 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from detent.engine.raised import failure
+
+T = TypeVar("T")
 
 THREADS = 256
 """Plain functions that may wait side by side in one process; more of them queue."""
@@ -33,7 +35,7 @@ MOST_TRIALS = TRIALS * 1024
 
 _pool: ThreadPoolExecutor | None = None
 _watched: contextvars.ContextVar[list[Future[Any]] | None] = contextvars.ContextVar("watched", default=None)
-_running = 0
+_running = _returned = 0
 _lock = threading.Lock()
 
 
@@ -92,34 +94,52 @@ def watched() -> Iterator[list[Future[Any]]]:
         _watched.reset(token)
 
 
-def running() -> int:
-    """Calls in threads that have not returned, in this process."""
-    return _running
+class InThreads(NamedTuple):
+    """Calls in threads of this process."""
+
+    running: int
+    returned: int
+
+
+def in_threads() -> InThreads:
+    """How many calls are in threads now, and how many have returned so far."""
+    with _lock:
+        return InThreads(_running, _returned)
 
 
 async def in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a plain function in a thread."""
-    global _pool, _running
+    global _pool
     if _pool is None:
         _pool = ThreadPoolExecutor(THREADS, thread_name_prefix="detent-call")
     work = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
-    with _lock:
-        _running += 1
-    future = _pool.submit(_to_the_end, work)
+    future = counted(_pool.submit(_to_the_end, work))
     if (calls := _watched.get()) is not None:
         calls.append(future)
     return await asyncio.wrap_future(future)
 
 
 def _to_the_end(work: Callable[[], Any]) -> Any:
-    global _running
     try:
         return work()
     except (StopIteration, GeneratorExit) as error:  # no future can hold one
         raise RuntimeError(f"it raised {type(error).__name__}") from error
-    finally:
-        with _lock:
-            _running -= 1
+
+
+def counted(future: Future[T]) -> Future[T]:
+    """A call in another thread, counted until it has returned."""
+    global _running
+    with _lock:
+        _running += 1
+    future.add_done_callback(_over)
+    return future
+
+
+def _over(future: Future[Any]) -> None:
+    global _running, _returned
+    with _lock:
+        _running -= 1
+        _returned += 1
 
 
 async def paced(pace: Pace, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

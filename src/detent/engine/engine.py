@@ -24,7 +24,7 @@ from detent.engine.flow import Flow
 from detent.engine.journals import load
 from detent.engine.leases import LeaseLost, Leases
 from detent.engine.observers import Observers
-from detent.engine.ports import Blob, Clock, NewRun, Resource, Store, Tape
+from detent.engine.ports import USUAL_LEASE, Blob, Clock, NewRun, Resource, Store, Tape
 from detent.engine.raised import failure, message_of
 from detent.engine.slots import Slots
 from detent.engine.standing import row_of
@@ -60,7 +60,7 @@ class Engine:
         observers: Iterable[Any] = (),
         concurrency: int = 1000,
         clock: Clock | None = None,
-        lease: float = 15.0,
+        lease: float = USUAL_LEASE,
         takeover_limit: int = 10,
         park_after: float = 30.0,
         worker_id: str | None = None,
@@ -360,13 +360,15 @@ class Engine:
         how: str,
         *,
         hold: str = "",
-        receipt: Any = None,
+        receipt: Any = interventions.UNSAID,
         by: str = "person",
         drive: bool = True,
     ) -> None:
         """Settle an effect in doubt: `happened` (with its receipt), `again`, or `skip`.
 
-        `hold` is the token of the hold that asks about it, as for `release`.
+        Where the step uses what the tool gave back, `happened` needs the receipt. After `skip` the run goes
+        on as if the effect had been performed and had given nothing back. `hold` is the token of the hold
+        that asks about it, as for `release`.
         """
         await interventions.resolve(self, run_id, how, hold, receipt, by, drive)
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from detent.engine.calls import counted
 from detent.kernel import log
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class Heartbeat:
         async def asked() -> T:
             return await work()
 
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked(), self._loop))
+        return await asyncio.wrap_future(counted(asyncio.run_coroutine_threadsafe(asked(), self._loop)))
 
     async def stop(self) -> None:
         """Let the thread end."""

@@ -14,6 +14,7 @@ from detent.engine.effects import AGAIN, HAPPENED, SKIP
 from detent.engine.journals import load, read
 from detent.engine.ports import RunQuery
 from detent.engine.raised import ChildrenWaiting
+from detent.engine.receipts import uses_receipt
 from detent.kernel.budget import Budget
 from detent.kernel.entries import (
     Body,
@@ -43,6 +44,8 @@ from detent.kernel.status import REOPENABLE, Status
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
 
+UNSAID: Any = object()
+"""A receipt nobody has said anything about."""
 PATIENCE = 15.0
 """Seconds to wait for a run that is just being put down by somebody else."""
 
@@ -174,10 +177,15 @@ async def resolve(
             f"An effect in doubt is settled as {HAPPENED}, {AGAIN} or {SKIP}, not as '{how}'."
             f"{nearest(how, (HAPPENED, AGAIN, SKIP))}"
         )
-    plain = to_plain(receipt)
+    plain = None if receipt is UNSAID else to_plain(receipt)
     async with _answering(engine, run_id, hold, doubt=True) as (driver, held):
         key, tool = held.about["effect"], held.about["tool"]
         body: Body
+        if how == HAPPENED and receipt is UNSAID and uses_receipt(driver.run.proposal, key):
+            raise ConfigurationError(
+                f"The step uses what '{tool}' gave back: say what that was with the receipt "
+                f"(--receipt JSON on the command line; null for nothing)."
+            )
         if how == HAPPENED:
             body = EffectDone(key, tool, plain, "told")
         elif how == SKIP:

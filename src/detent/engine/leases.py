@@ -17,7 +17,7 @@ from typing import Any
 
 from detent.engine.heartbeat import Heartbeat
 from detent.engine.host import born, this_host
-from detent.engine.ports import Clock, Lease, Store, Worker
+from detent.engine.ports import USUAL_LEASE, Clock, Lease, Store, Worker
 from detent.kernel import log
 from detent.kernel.errors import Fenced, StoreClosed, StoreUnavailable
 
@@ -41,7 +41,7 @@ class Leases:
         self,
         store: Store,
         clock: Clock,
-        seconds: float = 15.0,
+        seconds: float = USUAL_LEASE,
         worker_id: str | None = None,
         host: str | None = None,
     ) -> None:

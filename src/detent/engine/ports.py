@@ -15,6 +15,8 @@ from detent.kernel.entries import Entry
 from detent.kernel.errors import DetentError
 from detent.kernel.status import Status
 
+USUAL_LEASE = 15.0
+"""Seconds of a worker's lease, unless it is said otherwise."""
 FORGOTTEN_AFTER = 86400.0
 """Seconds after the end of its lease at which a worker that never retired and holds no run is forgotten."""
 

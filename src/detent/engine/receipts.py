@@ -11,6 +11,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from detent.engine.outcome import Receipt, Text
+from detent.kernel.entries import Proposed
 from detent.kernel.guards import dig
 from detent.kernel.plain import DEEPEST, to_plain
 
@@ -53,6 +54,14 @@ def receipts_in(value: Any) -> set[str]:
             return receipts_in(value[TEXT])
         return set().union(*(receipts_in(item) for item in value.values()))
     return set().union(*(receipts_in(item) for item in value)) if isinstance(value, list) else set()
+
+
+def uses_receipt(proposal: Proposed | None, key: str) -> bool:
+    """Whether a proposal's outcome, or another of its effects, is made from the receipt of an effect."""
+    if proposal is None:
+        return False
+    others = [effect["args"] for effect in proposal.effects if effect["key"] != key]
+    return key in receipts_in([proposal.outcome, others])
 
 
 def fill(value: Any, receipts: Mapping[str, Any]) -> Any:

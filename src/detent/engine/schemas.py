@@ -19,7 +19,7 @@ from detent.engine.field_words import described
 from detent.engine.schema_keywords import TooMuchWork, bounded, errors_of, format_checker
 from detent.engine.typed_dicts import readable
 from detent.kernel.equivalence import pointer_to
-from detent.kernel.errors import ConfigurationError
+from detent.kernel.errors import ConfigurationError, NestedTooDeeply
 from detent.kernel.patterns import InvalidPattern, PatternTimeout, compiled
 from detent.kernel.plain import encode, to_plain
 
@@ -49,10 +49,10 @@ def read(value: Any, what: Any, most: int = MOST_TOLD) -> tuple[Any, list[str]]:
     """
     try:
         plain = to_plain(value)
+    except (NestedTooDeeply, RecursionError):
+        return None, ["/: is nested too deeply"]
     except (TypeError, ValueError):
         return None, ["/: holds something that is no JSON value, such as NaN"]
-    except RecursionError:
-        return None, ["/: is nested too deeply"]
     if isinstance(what, Mapping):
         problems = _schema_misfits(plain, what, most)
         return (None if problems else value), problems

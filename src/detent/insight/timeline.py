@@ -260,14 +260,14 @@ def _effect_begun(body: EffectBegun, entry: Entry) -> Told:
 def _effect_failed(body: EffectFailed, entry: Entry) -> Told:
     if body.code == "told":
         return "person", f"{body.tool} did not happen: {short(body.message, 120)}; to be tried again", None
-    what = f"{body.tool} did not happen, attempt {body.attempts}: {body.code}"
+    what = f"{body.tool} failed, attempt {body.attempts}: {body.code}"
     if body.message and body.message != body.code:
         what += f": {short(body.message, 120)}"
     return "engine", f"{what}; {_again(body.retry_at, entry.at)}", None
 
 
 def _effect_skipped(body: EffectSkipped, entry: Entry) -> Told:
-    return body.by, f"{body.tool} is not to be performed", None
+    return body.by, f"{body.tool} was skipped: the run goes on without it", None
 
 
 def _recorded(body: Recorded, entry: Entry) -> Told:

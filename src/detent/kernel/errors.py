@@ -46,6 +46,10 @@ class InvalidValue(ConfigurationError, TypeError, ValueError):
         super().__init__(f"{message} ({self.where})" if self.where else message)
 
 
+class NestedTooDeeply(InvalidValue):
+    """A value has more levels than anything could read back, or contains itself."""
+
+
 class IntegrationMissing(DetentError):
     """A component needed at start-up is not there."""
 

@@ -16,7 +16,7 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Any
 
-from detent.kernel.errors import InvalidValue
+from detent.kernel.errors import InvalidValue, NestedTooDeeply
 
 
 def _encoder() -> Callable[[Any], str]:
@@ -66,7 +66,7 @@ def to_plain(value: Any, path: str = "", depth: int = 0) -> Any:
         return value
     if depth >= DEEPEST:
         what = _at(_cut(path))
-        raise InvalidValue(f"{what} is nested more than {DEEPEST} levels deep, or contains itself.")
+        raise NestedTooDeeply(f"{what} is nested more than {DEEPEST} levels deep, or contains itself.")
     deeper = depth + 1
     if kind is dict:
         return {

@@ -5,6 +5,12 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import time
+
+from detent.engine import calls
+
+THREADS_GET = 0.2
+"""Real seconds that functions in threads get at every stop of the clock."""
 
 
 class HandClock:
@@ -58,9 +64,18 @@ class HandClock:
         await self.settle()
 
     async def settle(self) -> None:
-        """Let everything that can run without time passing run."""
-        for _ in range(30):
-            await asyncio.sleep(0)
+        """Let everything that can run without time passing run, plain functions in their threads included."""
+        seen, since = calls.in_threads(), time.monotonic()
+        while True:
+            for _ in range(30):
+                await asyncio.sleep(0)
+            now = calls.in_threads()
+            if now != seen:
+                seen, since = now, time.monotonic()
+            elif not now.running or time.monotonic() - since > THREADS_GET:
+                break
+            else:
+                await asyncio.sleep(0.001)
         if self._breath:
             await asyncio.sleep(self._breath)
 

@@ -53,7 +53,8 @@ class World:
         self._read_to = 0
         self._turn = threading.RLock()
         """Plain functions are called in threads."""
-        self._lines: list[dict[str, Any]] = []
+        self._lines: list[Occurrence] = []
+        self._by_key: dict[tuple[str, str], list[Occurrence]] = {}
         self._trouble: dict[tuple[str, int], Trouble] = {}
 
     def close(self) -> None:
@@ -68,26 +69,32 @@ class World:
 
     def occurrences(self, what: str | None = None, key: str | None = None) -> list[Occurrence]:
         """Everything that happened so far, by whatever process, in order."""
-        return [
-            Occurrence(line["what"], line["key"], line["args"], line["receipt"], line["pid"])
-            for line in self._all()
-            if (what is None or line["what"] == what) and (key is None or line["key"] == key)
-        ]
+        with self._turn:
+            self._read()
+            if what is not None and key is not None:
+                return list(self._by_key.get((what, key), ()))
+            return [
+                one
+                for one in self._lines
+                if (what is None or one.what == what) and (key is None or one.key == key)
+            ]
 
     def count(self, what: str | None = None, key: str | None = None) -> int:
         """How often it happened."""
         return len(self.occurrences(what, key))
 
-    def _all(self) -> list[dict[str, Any]]:
-        """All whole lines; only what was added since the last look is read."""
-        with self._turn:
-            size = os.fstat(self._fd).st_size
-            if size > self._read_to:
-                text = os.pread(self._fd, size - self._read_to, self._read_to)
-                whole = text[: text.rfind(b"\n") + 1]
-                self._lines.extend(json.loads(line) for line in whole.splitlines() if line)
-                self._read_to += len(whole)
-            return list(self._lines)
+    def _read(self) -> None:
+        """Take in the whole lines that were added since the last look."""
+        size = os.fstat(self._fd).st_size
+        if size <= self._read_to:
+            return
+        text = os.pread(self._fd, size - self._read_to, self._read_to)
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read_to += len(whole)
+        for line in whole.splitlines():
+            one = Occurrence(**json.loads(line))
+            self._lines.append(one)
+            self._by_key.setdefault((one.what, one.key), []).append(one)
 
     def _write(self, what: str, key: str, args: Mapping[str, Any], receipt: Any) -> None:
         line = {"what": what, "key": key, "args": dict(args), "receipt": receipt, "pid": os.getpid()}

@@ -102,8 +102,10 @@ class Heard:
         return found
 
     def sequence(self, step: str = "work") -> str:
-        """The dispatch of one step in the letters of the truth table."""
-        return " ".join(LETTERS[one.name] for one in self.events if one.name in LETTERS and _is_of(one, step))
+        """The dispatch of one step in the letters of the truth table, run by run."""
+        told = [one for one in self.events if one.name in LETTERS and _is_of(one, step)]
+        told.sort(key=lambda one: str(one.facts.get("run_id")))  # runs side by side tell in any order
+        return " ".join(LETTERS[one.name] for one in told)
 
     def above_debug(self) -> list[Said]:
         """What an operator gets to see."""

@@ -12,6 +12,7 @@ import zlib
 from importlib import resources
 from typing import Any
 
+from detent.engine.ports import USUAL_LEASE
 from detent.kernel.errors import (
     ConfigurationError,
     IntegrationMissing,
@@ -30,13 +31,15 @@ except ImportError as error:
 
 Connection = psycopg.AsyncConnection[Any]
 
+# A server that vanished without a word is noticed within a third of the usual lease, so that what hangs on
+# it is given up, and tried again, while the lease is still good.
+NOTICED_WITHIN = int(USUAL_LEASE / 3)
 DEFAULTS: dict[str, Any] = {
-    "connect_timeout": 10,
-    # A peer that vanished without a word is noticed after half a minute, not after two hours.
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 4,
-    "tcp_user_timeout": 30_000,
+    "connect_timeout": NOTICED_WITHIN,
+    "keepalives_idle": NOTICED_WITHIN - 3,
+    "keepalives_interval": 1,
+    "keepalives_count": 3,
+    "tcp_user_timeout": NOTICED_WITHIN * 1000,
     "application_name": "detent",
 }
 """Connection settings used unless the address says otherwise."""

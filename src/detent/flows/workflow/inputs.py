@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from detent.flows.workflow.expressions.values import described, kind_of, same
 from detent.flows.workflow.spec import InputSpec, InputType
-from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.errors import ConfigurationError, NestedTooDeeply, nearest
 from detent.kernel.plain import digest, to_plain
 
 SECRET = "$secret"
@@ -267,12 +267,12 @@ def _no_number(name: str) -> NoReturn:
 def _plain(value: Any) -> Any:
     try:
         return to_plain(value)
+    except (NestedTooDeeply, RecursionError):
+        raise _Misfit("it is nested too deeply.") from None
     except (TypeError, ValueError):
         raise _Misfit(
             "it holds something that JSON cannot: a key that is no text, or no plain value."
         ) from None
-    except RecursionError:
-        raise _Misfit("it is nested too deeply.") from None
 
 
 def _refuse(wanted: InputType, value: Any) -> NoReturn:

@@ -559,6 +559,13 @@ def changed(**change: Any) -> str:
     return HEADER + json.dumps({k: v for k, v in {**LINE, **change}.items() if v != "…"}) + "\n"
 
 
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -576,6 +583,11 @@ def changed(**change: Any) -> str:
         (changed(request="…"), "line 2: 'request' is missing"),
         (changed(answer="…", error="x"), "line 2: 'error' is a mapping with a type"),
         (changed(answer="…", error={"type": "ToolError"}), "line 2: a ToolError has a code"),
+        (HEADER + "[" * 100_000 + "\n", "line 2: it is nested more than 100 levels deep"),
+        ("[" * 100_000 + "\n", "line 1: this is no cassette"),
+        (changed(answer=nested(200)), "line 2: 'answer"),
+        (changed(request=nested(200)), "line 2: 'request"),
+        (HEADER + json.dumps(LINE).replace("1", "1" * 5000) + "\n", "line 2: not valid JSON"),
         (changed(anser=1), "line 2: unknown key 'anser'. Did you mean 'answer'"),
     ],
 )
@@ -584,3 +596,14 @@ def test_a_broken_or_foreign_file_is_told_with_its_line(path, content, said):
     with pytest.raises(ConfigurationError) as caught:
         Player(path)
     assert f"{path}, {said}" in str(caught.value)
+
+
+async def test_the_deepest_value_that_is_recorded_is_played(path):
+    value = nested(100)
+    await record(path, (query(value), value))
+    assert await Player(path).through(query(value), never) == value
+
+
+def test_a_file_without_end_is_refused_before_the_memory_is_full():
+    with pytest.raises(ConfigurationError, match="/dev/zero has more than 268,435,456 bytes"):
+        Player("/dev/zero")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import pty
@@ -129,3 +130,110 @@ def test_a_terminal_gets_our_colours_and_nobody_elses(odd):
     for sequence in ("\x1b]0;", "\x1b]52", "\x1b[2J", "\x9b", "\u202e", "\x07"):
         assert sequence not in text
     assert "[red]x" in text
+
+
+# -- mails --------------------------------------------------------------------------------------------------
+
+MAILBOX = """
+mail: {inbox: mail/inbox, outbox: mail/outbox}
+orchestration: {retry: {min_s: 0.001, max_s: 0.001}}
+"""
+
+
+def encoded(text: str) -> str:
+    """A header's value that mail programs turn back into the text, whatever is in it."""
+    return f"=?utf-8?b?{base64.b64encode(text.encode()).decode()}?="
+
+
+def hostile_mails() -> dict[str, bytes]:
+    """Mails with control characters wherever a mail has texts, as they are and encoded."""
+    body = f"My printer SN30517 is broken {HOSTILE} and feeds two labels at once."
+    plain = {
+        "From": f"{encoded('Eve ' + HOSTILE)} <eve@strangers.example>",
+        "Subject": encoded(f"Broken {HOSTILE}"),
+        "Message-ID": "<a{}@strangers.example>".format("\x1b[2J\x9b"),
+        "Date": "Tue, 29 Jan 2030 10:00:00 +0000",
+        "Content-Type": "text/plain; charset=utf-8",
+    }
+    raw = {
+        **plain,
+        "From": "Eve \x1b[2J <eve\x1b]0;x\x07@strangers.example>",
+        "Subject": "Bro\x1b[2Jken \u202e",
+    }
+    page = {**plain, "Content-Type": "text/html; charset=utf-8"}
+    odd = {**plain, "Date": "\x1b[2J", "Content-Type": "text/\x1b[2J; charset=\x1b]0;x\x07"}
+    attached = {**plain, "Content-Type": 'multipart/mixed; boundary="b"'}
+    parts = (
+        f"--b\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n{body}\r\n"
+        "--b\r\nContent-Type: application/pdf\r\n"
+        'Content-Disposition: attachment; filename="a\x1b[2J.pdf"\r\n'
+        "\r\nx\r\n--b--\r\n"
+    )
+    mails = {
+        "plain": (plain, body),
+        "raw": (raw, body),
+        "page": (page, f"<p title='{HOSTILE}'>{body}&#27;[2J&#x202e;</p>"),
+        "odd": (odd, body),
+        "attached": (attached, parts),
+        "empty": (plain, HOSTILE),
+    }
+    written: dict[str, bytes] = {}
+    for number, (name, (headers, text)) in enumerate(mails.items()):
+        headers = {**headers, "Message-ID": f"<{number}{headers['Message-ID'][1:]}"}
+        head = "".join(f"{key}: {value}\r\n" for key, value in headers.items())
+        written[f"{name}\x1b[2J.eml"] = f"{head}\r\n{text}".encode()
+    written["unreadable\x1b]0;x\x07.eml"] = b"\x1b[2J" * 10
+    return written
+
+
+@pytest.fixture
+def mailbox(folder: Path, detent) -> Path:
+    """A mailbox full of such mails."""
+    (folder / "config.yaml").write_text(MAILBOX)
+    inbox = folder / "mail/inbox"
+    inbox.mkdir(parents=True)
+    for name, raw in hostile_mails().items():
+        (inbox / name).write_bytes(raw)
+        os.utime(inbox / name, (1, 1))
+    devices = "serial,device_name,customer_ref,service_contract_end,manufacturer_end,extension_until\n"
+    (folder / "devices.csv").write_text(f"{devices}SN30517,A printer,C-1,,2999-12-31,\n")
+    assert detent("warranty", "registry", "import", "devices.csv").code == 0
+    return folder
+
+
+@pytest.mark.parametrize("orchestrator", ["step", "legacy"])
+@pytest.mark.parametrize("verbose", [(), ("-vv",)])
+def test_no_mail_hands_a_control_character_on(detent, mailbox, orchestrator, verbose):
+    commands = [
+        ["run", "warranty", "--dry-run", "--once", "--orchestrator", orchestrator],
+        ["run", "warranty", "--once", "--orchestrator", orchestrator, *verbose],
+        ["run", "warranty", "--once", "--json"],
+        ["warranty", "attention"],
+        ["warranty", "stats"],
+        ["warranty", "tickets", "list"],
+        ["runs"],
+    ]
+    said = ""
+    for command in commands:
+        result = detent(*command)
+        said += result.out
+        no_controls(result.out + result.err)
+    assert "mail sent" in said
+    tickets = [one["ticket_id"] for one in detent("warranty", "tickets", "list", "--json").json]
+    runs = [one["id"] for one in detent("runs", "--json").json["runs"]]
+    files = [str(file) for file in (mailbox / "mail").rglob("*.eml")]
+    assert tickets
+    assert runs
+    assert files
+    for command in (
+        *(["warranty", "tickets", "show", ticket] for ticket in tickets),
+        *([verb, run] for run in runs for verb in ("show", "why", "log", "timeline")),
+        *(["show", run, "--all"] for run in runs),
+        *(
+            ["warranty", verb, str(file)]
+            for file in (mailbox / "mail").rglob("*.eml")
+            for verb in ("serial", "route")
+        ),
+    ):
+        result = detent(*command)
+        no_controls(result.out + result.err)

@@ -84,6 +84,13 @@ LOOKING = [
     ("playbook", "diagram", "desk"),
     ("autonomy", "report"),
     ("autonomy", "demotions"),
+    ("warranty", "stats"),
+    ("warranty", "attention"),
+    ("warranty", "tickets", "list"),
+    ("warranty", "tickets", "show", "TKT-1"),
+    ("warranty", "registry", "show", "SN48213"),
+    ("warranty", "rollback", "status"),
+    ("warranty", "ab", "some-experiment"),
     ("trust", "--show"),
     ("--help",),
     ("workflow", "--help"),
@@ -98,6 +105,11 @@ RUNNING = [
     ("eval",),
     ("playbook", "step", "desk", "01-begin"),
     ("shadow", "replay", "some-run"),
+    ("run", "warranty", "--once"),
+    ("warranty", "retry", "some-mail"),
+    ("warranty", "rollback", "trip"),
+    ("warranty", "purge"),
+    ("warranty", "registry", "import", "devices.csv"),
 ]
 
 

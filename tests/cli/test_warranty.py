@@ -53,6 +53,62 @@ def empty(desk: Path) -> None:
     (desk / "mail/inbox").mkdir()
 
 
+# -- looking ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def untrusted(desk, detent, monkeypatch, tmp_path_factory) -> Path:
+    """A mailbox that has been worked, in the hands of somebody who does not trust it yet."""
+    put(desk, "nothing.eml", b"")
+    detent("run", "warranty", "--once")
+    (desk / "config.yaml").write_text(CONFIG + "plugins: [theirs.py]\n")
+    (desk / "theirs.py").write_text("from pathlib import Path\nPath('MARKER').write_text('executed')\n")
+    monkeypatch.delenv("DETENT_TRUST")
+    monkeypatch.setenv("DETENT_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+    return desk
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (("stats",), "02-check-warranty"),
+        (("attention",), "unreadable"),
+        (("tickets", "list"), "TKT-"),
+        (("registry", "show", "wz550931"), "Otus S3 scanner"),
+        (("rollback", "status"), "mails go by steps"),
+        (("serial", "mail/samples/one.eml"), "serial number"),
+    ],
+)
+def test_looking_at_a_mailbox_takes_no_trust_and_runs_nothing_of_it(untrusted, detent, command, shown):
+    (untrusted / "mail/samples").mkdir(exist_ok=True)
+    (untrusted / "mail/samples/one.eml").write_bytes(mail())
+    said = detent("warranty", *command)
+    assert said.code == 0, said.err
+    assert shown in said.out
+    assert said.err.count("This project is not trusted") == 1
+    assert not (untrusted / "MARKER").exists()
+
+
+@pytest.mark.parametrize("command", [("attention",), ("tickets", "list"), ("registry", "show", "SN1")])
+def test_an_untrusted_mailbox_reaches_no_file_outside_its_folder(
+    untrusted, detent, tmp_path_factory, command
+):
+    outside = tmp_path_factory.mktemp("outside") / "office.db"
+    (untrusted / "config.yaml").write_text(CONFIG + f"tools: {{database: {outside}}}\n")
+    said = detent("warranty", *command)
+    assert said.code == 2
+    assert "is not trusted" in said.err
+    assert not outside.exists()
+
+
+def test_looking_makes_no_file(folder, detent):
+    (folder / "config.yaml").write_text(CONFIG)
+    before = sorted(folder.rglob("*"))
+    for command in (("attention",), ("tickets", "list"), ("registry", "show", "SN1")):
+        detent("warranty", *command)
+    assert sorted(folder.rglob("*")) == before
+
+
 # -- run ----------------------------------------------------------------------------------------------------
 
 

@@ -22,11 +22,16 @@ from detent.engine.ports import TapeCall, TapeError
 from detent.engine.step import Transient
 from detent.engine.tools import ToolError
 from detent.kernel import log
-from detent.kernel.errors import ConfigurationError, DetentError, nearest
-from detent.kernel.plain import canonical, copied, decode, digest, encode, to_plain
+from detent.kernel.errors import ConfigurationError, DetentError, InvalidValue, nearest
+from detent.kernel.plain import DEEPEST, canonical, copied, decode, digest, encode, to_plain
 
 VERSION = 1
 """Written in the header; a cassette of a later version is refused."""
+
+TOO_DEEP = f"it is nested more than {DEEPEST} levels deep"
+
+LARGEST = 256 * 1024 * 1024
+"""Bytes of a cassette that is played: it is held in memory, several times as large."""
 
 LONGEST_SHOWN = 200
 """Characters of each side of a difference."""
@@ -232,12 +237,22 @@ class Cassette(NamedTuple):
 
 
 def read_cassette(path: str | Path) -> Cassette:
-    """Everything in a cassette. A last line that broke off is left out with a warning."""
+    """Everything in a cassette. A last line that broke off is left out with a warning.
+
+    Raises:
+        ConfigurationError: it cannot be read, is too large, or is no cassette.
+    """
     path = Path(path)
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as file:
+            raw = file.read(LARGEST + 1)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if len(raw) > LARGEST:
+        raise ConfigurationError(
+            f"{path} has more than {LARGEST:,} bytes, which is no cassette that can be played. "
+            f"Record fewer runs in one file."
+        )
     lines = raw.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     rest = lines.pop()  # what follows the last line end: nothing, or a line that broke off
     header = _header(path, lines[0] if lines else rest)
@@ -258,7 +273,7 @@ def read_cassette(path: str | Path) -> Cassette:
 def _header(path: Path, line: bytes) -> Mapping[str, Any]:
     try:
         header = decode(line.decode())
-    except ValueError:
+    except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict) or type(header.get("cassette")) is not int:
         raise ConfigurationError(
@@ -276,7 +291,11 @@ def _header(path: Path, line: bytes) -> Mapping[str, Any]:
 def _interaction(path: Path, number: int, text: bytes) -> Interaction:
     """One line, or a `ConfigurationError` that says what is wrong with it."""
     try:
-        plain = decode(text.decode())
+        plain = to_plain(decode(text.decode()), depth=-1)  # a line holds values one level down
+    except InvalidValue as error:
+        raise ConfigurationError(f"{path}, line {number}: {error}") from error
+    except RecursionError:
+        raise ConfigurationError(f"{path}, line {number}: {TOO_DEEP}.") from None
     except ValueError as error:
         raise ConfigurationError(f"{path}, line {number}: not valid JSON: {error}.") from error
     problem = _misfit(plain)

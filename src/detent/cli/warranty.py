@@ -87,7 +87,7 @@ def attention(json: options.Json = False, store: options.Store = None, config: o
     from detent.cli.output import brief, say, say_json, table
     from detent.cli.workspace import run_async
 
-    workspace = _workspace(store, config)
+    workspace = _workspace(store, config, looks=True)
     matters = run_async(_attention(workspace))
     if json:
         say_json([matter.to_plain() for matter in matters])
@@ -110,7 +110,7 @@ async def _attention(workspace: Workspace) -> list[Matter]:
     from detent.apps.warranty.attention import attention as gather
 
     settings = _settings(workspace)
-    if not settings.path(settings.tools.database).exists():
+    if not _database(workspace, settings).exists():
         return []
     records = _records(settings)
     try:
@@ -121,10 +121,12 @@ async def _attention(workspace: Workspace) -> list[Matter]:
 
 
 def _fingerprints(workspace: Workspace) -> dict[str, str]:
-    """Those of the flows at hand; of none where the files cannot be read just now."""
+    """Those of the flows at hand; of none where the files cannot be read just now, or nobody trusts them."""
     from detent.kernel.errors import DetentError
     from detent.runtime.warranty import flows
 
+    if not workspace.trust.ok:
+        return {}
     try:
         return {flow.name: flow.fingerprint for flow in flows(workspace.settings)}
     except DetentError:
@@ -279,7 +281,7 @@ def serial(mail: MailFile, json: options.Json = False, config: options.Config = 
     from detent.apps.warranty.mail_data import MailView
     from detent.cli.output import fields, say_json
 
-    read = MailView.of(_mail(mail, _settings(_workspace(None, config))))
+    read = MailView.of(_mail(mail, _settings(_workspace(None, config, looks=True))))
     found = extract(read.parts, read.subject)
     if json:
         say_json(
@@ -361,7 +363,8 @@ def show_device(
     from detent.kernel.errors import ConfigurationError
     from detent.kernel.plain import to_plain
 
-    device = run_async(_with_registry(_workspace(None, config), lambda there: there.show(serial_number)))
+    workspace = _workspace(None, config, looks=True)
+    device = run_async(_with_registry(workspace, lambda there: there.show(serial_number), missing=None))
     if device is None:
         raise ConfigurationError(f"No device '{serial_number}' is registered.")
     plain = to_plain(asdict(device))
@@ -371,14 +374,22 @@ def show_device(
         fields([(name.replace("_", " "), str(value or "")) for name, value in plain.items()])
 
 
-async def _with_registry(workspace: Workspace, work: Any) -> Any:
+_MADE = object()
+"""Stands for a file that is made when it is not there."""
+
+
+async def _with_registry(workspace: Workspace, work: Any, missing: Any = _MADE) -> Any:
+    """What `work` finds in the registry, or `missing` where there is no file."""
     from detent.apps.warranty.tools.registry import Registry
     from detent.kernel.errors import ConfigurationError
 
     settings = _settings(workspace)
     if settings.tools.registry != "sqlite":
         raise ConfigurationError("The registry is a CRM (tools.registry: crm); look there.")
-    there = Registry(settings.path(settings.tools.database))
+    place = _database(workspace, settings)
+    if missing is not _MADE and not place.exists():
+        return missing
+    there = Registry(place)
     try:
         return await work(there)
     finally:
@@ -397,7 +408,8 @@ def list_tickets(
     from detent.cli.output import say, say_json, table
     from detent.cli.workspace import run_async
 
-    found = run_async(_with_tickets(_workspace(None, config), lambda there: there.list(limit)))
+    workspace = _workspace(None, config, looks=True)
+    found = run_async(_with_tickets(workspace, lambda there: there.list(limit), missing=[]))
     if json:
         say_json([asdict(one) for one in found])
     elif not found:
@@ -422,7 +434,8 @@ def show_ticket(
     from detent.cli.workspace import run_async
     from detent.kernel.errors import ConfigurationError
 
-    found = run_async(_with_tickets(_workspace(None, config), lambda there: there.show(ticket)))
+    workspace = _workspace(None, config, looks=True)
+    found = run_async(_with_tickets(workspace, lambda there: there.show(ticket), missing=None))
     if found is None:
         raise ConfigurationError(f"There is no ticket '{ticket}'. See: detent warranty tickets list")
     if json:
@@ -431,14 +444,18 @@ def show_ticket(
         fields([(name.replace("_", " "), clean(value or "")) for name, value in asdict(found).items()])
 
 
-async def _with_tickets(workspace: Workspace, work: Any) -> Any:
+async def _with_tickets(workspace: Workspace, work: Any, missing: Any) -> Any:
+    """What `work` finds among the tickets, or `missing` where there is no file."""
     from detent.apps.warranty.tools.tickets import Tickets
     from detent.kernel.errors import ConfigurationError
 
     settings = _settings(workspace)
     if settings.tools.tickets != "sqlite":
         raise ConfigurationError("Tickets are kept in a CRM (tools.tickets: crm); look there.")
-    there = Tickets(settings.path(settings.tools.database))
+    place = _database(workspace, settings)
+    if not place.exists():
+        return missing
+    there = Tickets(place)
     try:
         return await work(there)
     finally:
@@ -448,10 +465,17 @@ async def _with_tickets(workspace: Workspace, work: Any) -> Any:
 # -- helpers ------------------------------------------------------------------------------------------------
 
 
-def _workspace(store: str | None, config: str | None) -> Workspace:
+def _workspace(store: str | None, config: str | None, *, looks: bool = False) -> Workspace:
     from detent.cli.warranty_run import mailbox_workspace
 
-    return mailbox_workspace(store, config)
+    return mailbox_workspace(store, config, looks=looks)
+
+
+def _database(workspace: Workspace, settings: WarrantySettings) -> Path:
+    """The application's file, which a project nobody trusts does not name outside its folder."""
+    place = settings.path(settings.tools.database)
+    workspace.require_within(place)
+    return place
 
 
 def _settings(workspace: Workspace) -> WarrantySettings:

@@ -52,7 +52,7 @@ def stats(
     from detent.cli.values import read_time
     from detent.cli.workspace import run_async
 
-    run_async(_stats(_workspace(store, config), read_time(since, "--since"), html, json))
+    run_async(_stats(_workspace(store, config, looks=True), read_time(since, "--since"), html, json))
 
 
 async def _stats(workspace: Workspace, since: float | None, html: Path | None, json: bool) -> None:
@@ -100,7 +100,7 @@ def ab(
     from detent.cli.values import read_time
     from detent.cli.workspace import run_async
 
-    run_async(_ab(_workspace(store, config), name, read_time(since, "--since"), json))
+    run_async(_ab(_workspace(store, config, looks=True), name, read_time(since, "--since"), json))
 
 
 async def _ab(workspace: Workspace, name: str, since: float | None, json: bool) -> None:
@@ -123,7 +123,7 @@ def status(json: options.Json = False, store: options.Store = None, config: opti
     """
     from detent.cli.workspace import run_async
 
-    run_async(_status(_workspace(store, config), json))
+    run_async(_status(_workspace(store, config, looks=True), json))
 
 
 async def _status(workspace: Workspace, json: bool) -> None:
@@ -182,10 +182,10 @@ async def _changed(workspace: Workspace, how: str) -> bool:
         return done
 
 
-def _workspace(store: str | None, config: str | None) -> Workspace:
+def _workspace(store: str | None, config: str | None, *, looks: bool = False) -> Workspace:
     from detent.cli.warranty_run import mailbox_workspace
 
-    return mailbox_workspace(store, config)
+    return mailbox_workspace(store, config, looks=looks)
 
 
 @asynccontextmanager

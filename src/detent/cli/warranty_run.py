@@ -63,14 +63,16 @@ def run(
     return run_async(job.run())
 
 
-def mailbox_workspace(store: str | None, config: str | None, plugin: list[str] | None = None) -> Workspace:
+def mailbox_workspace(
+    store: str | None, config: str | None, plugin: list[str] | None = None, *, looks: bool = False
+) -> Workspace:
     """The workspace of a project; its runs are kept with it, wherever the command is called."""
     from detent.cli.workspace import Workspace
     from detent.runtime.settings import SettingsError
     from detent.runtime.wiring import DEFAULT_STORE
 
     try:
-        workspace = Workspace(store, config, plugin)
+        workspace = Workspace(store, config, plugin, looks=looks)
         settings = workspace.settings
     except SettingsError as error:
         from detent.runtime.warranty import all_told
@@ -79,7 +81,7 @@ def mailbox_workspace(store: str | None, config: str | None, plugin: list[str] |
     elsewhere = settings.file is not None and settings.file.parent.resolve() != settings.folder.resolve()
     if elsewhere and settings.get("store") is None:
         assert settings.file is not None
-        workspace = Workspace(str(settings.file.parent / DEFAULT_STORE), config, plugin)
+        workspace.keep_runs_in(str(settings.file.parent / DEFAULT_STORE))
     return workspace
 
 

@@ -87,6 +87,16 @@ class Workspace:
             self._catalog = Catalog(self.settings, self._plugins, self.trust)
         return self._catalog
 
+    def keep_runs_in(self, store: str) -> None:
+        """Take this store instead of the one the settings come to."""
+        self._store = store
+        self.settings = read_settings(self._config, {"store": store}, headings=self._headings)
+
+    def require_within(self, place: Path) -> None:
+        """Raise `Untrusted` where a project nobody trusts names a place outside its folder."""
+        if not self.trust.ok and not place.resolve().is_relative_to(self.trust.root):
+            self.trust.require()
+
     def command(self, *words: str) -> str:
         """A command to show to people, with the options it needs to find the same store."""
         options: list[str] = []

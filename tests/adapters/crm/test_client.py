@@ -15,6 +15,7 @@ from detent.adapters.crm.client import CrmClient
 from detent.adapters.crm.faults import CrmFault
 from detent.adapters.crm.settings import CrmSettings
 from detent.kernel.errors import DefinitionError
+from tests.adapters.models.server import REDIRECTS, Server, elsewhere
 
 from .server import PASSWORD, USER, Crm, act_and_drop, drop, redirect, stall
 
@@ -52,6 +53,21 @@ async def fault_of(work) -> CrmFault:
     assert "token-" not in text
     assert "SN48213" not in text
     return caught.value
+
+
+class TestRedirects:
+    @pytest.mark.parametrize("status", REDIRECTS)
+    @pytest.mark.parametrize("auth", ["token", "basic"])
+    async def test_none_is_followed_and_neither_password_nor_token_goes_along(self, status, auth):
+        async with (
+            Server(host="127.0.0.2") as other,
+            Server(*(elsewhere(other, status, "/api") for _ in range(4))) as server,
+        ):
+            client = CrmClient(CrmSettings(base_url=server.url, auth=auth))
+            assert (await fault_of(client.device("SN48213"))).code in ("bad_response", "auth")
+            assert (await fault_of(client.open_ticket(TICKET, "k1"))).code in ("bad_response", "auth")
+            assert server.asked
+            assert other.asked == []
 
 
 class TestDevices:

@@ -30,7 +30,7 @@ from detent.kernel.plain import encode
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
 from tests.adapters.mcp.conftest import NO_WAIT, alive, kill
-from tests.adapters.models.server import Endless
+from tests.adapters.models.server import REDIRECTS, Endless, elsewhere
 from tests.adapters.models.server import Server as WebServer
 from tests.engine import answers
 from tests.engine.conftest import until
@@ -353,6 +353,20 @@ class TestOpening:
             await server.close()
         assert 0 < sum(one.sent for one in endless) < 64 * 1024 * 1024
 
+    @pytest.mark.parametrize("status", REDIRECTS)
+    async def test_a_redirect_is_not_followed_and_no_header_goes_along(self, monkeypatch, status):
+        monkeypatch.setenv("OUR_KEY", "s3cret-value")
+        async with WebServer(host="127.0.0.2") as other:
+            leading = [elsewhere(other, status, "/mcp") for _ in range(6)]
+            async with WebServer(*leading) as web:
+                server = McpServer(
+                    "pages", url=f"{web.url}/mcp", headers_env={"X-Key": "OUR_KEY"}, queries=["search"]
+                )
+                with pytest.raises(IntegrationMissing):
+                    await server.open()
+                assert web.asked[0].headers["x-key"] == "s3cret-value"
+            assert other.asked == []
+
     async def test_nobody_at_the_address_means_nothing_was_sent(self, web):
         there = web()
         there.kill()
@@ -514,6 +528,47 @@ class TestWhatAServerSays:
             await tool(server, "search")(words="a")
         assert caught.value.transient is again
         await server.close()
+
+
+FLOOD = ["python", str(Path(__file__).parent / "flood.py")]
+
+
+class TestFloods:
+    """A server started as a child that sends without end is cut off, and what it sent is not kept."""
+
+    async def test_an_endless_line_ends_the_session_while_connecting(self, tmp_path):
+        server = McpServer("flood", command=[*FLOOD, "start", str(tmp_path / "n")], queries=["ask"])
+        with pytest.raises(IntegrationMissing, match="more than 8,388,608 bytes in one message"):
+            await server.open()
+        assert (tmp_path / "n").stat().st_size < 64 * 1024 * 1024
+
+    @pytest.mark.parametrize(
+        ("how", "why"),
+        [
+            ("line", "more than 8,388,608 bytes in one message"),
+            ("answer", "more than 8,388,608 bytes in one message"),
+            ("lines", "more than 10,000 messages nobody asked for"),
+            ("requests", "more than 16 requests at a time"),
+        ],
+    )
+    async def test_a_call_that_is_answered_with_a_flood_is_given_up(self, tmp_path, how, why):
+        server = McpServer("flood", command=[*FLOOD, how, str(tmp_path / "n")], queries=["ask"])
+        with pytest.raises(ToolError, match=f"mcp_lost.*{why}") as caught:
+            await tool(server, "ask")()
+        assert caught.value.transient
+        await server.close()
+        assert (tmp_path / "n").stat().st_size < 64 * 1024 * 1024
+
+    async def test_an_effect_that_is_answered_with_a_flood_is_in_doubt(self, tmp_path):
+        server = McpServer("flood", command=[*FLOOD, "line", str(tmp_path / "n")], effects=["ask"])
+        with pytest.raises(McpInDoubt, match="more than 8,388,608 bytes in one message"):
+            await tool(server, "ask")(CALL)
+        await server.close()
+
+    async def test_a_list_of_tools_that_never_ends_is_given_up(self, tmp_path):
+        server = McpServer("flood", command=[*FLOOD, "pages", str(tmp_path / "n")], queries=["ask"])
+        with pytest.raises(IntegrationMissing, match="lists more than 10,000 tools"):
+            await server.open()
 
 
 class TestClosing:

@@ -55,8 +55,9 @@ Reply = Callable[[Line], Awaitable[None]]
 class Server:
     """The server; `async with Server(reply, …) as server` listens at `server.url`."""
 
-    def __init__(self, *replies: Reply) -> None:
+    def __init__(self, *replies: Reply, host: str = "127.0.0.1") -> None:
         self.replies = list(replies)
+        self.host = host
         self.asked: list[Asked] = []
         self.asking = asyncio.Event()
         """A request has come in."""
@@ -64,9 +65,9 @@ class Server:
         """The client closed a connection on which it was still owed an answer."""
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, self.host, 0)
         port = self._server.sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
+        self.url = f"http://{self.host}:{port}"
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -83,7 +84,7 @@ class Server:
                 for name, _, value in (one.partition(":") for one in head[1:])
             }
             raw = await reader.readexactly(int(headers.get("content-length", 0)))
-            self.asked.append(Asked(method, path, headers, json.loads(raw) if raw else None))
+            self.asked.append(Asked(method, path, headers, _read(raw)))
             self.asking.set()
             reply = self.replies.pop(0) if self.replies else answer({"error": {"message": "no more"}}, 500)
             leaving = asyncio.ensure_future(reader.read())
@@ -97,6 +98,14 @@ class Server:
             pass
         finally:
             writer.close()
+
+
+def _read(raw: bytes) -> Any:
+    """A body as JSON where it is JSON."""
+    try:
+        return json.loads(raw) if raw else None
+    except ValueError:
+        return raw
 
 
 async def _quietly(work: Awaitable[None]) -> None:
@@ -146,6 +155,14 @@ def stream(
             await line.chunk(b"")
 
     return reply
+
+
+REDIRECTS = (301, 302, 303, 307, 308)
+
+
+def elsewhere(other: Server, status: int, path: str = "") -> Reply:
+    """Send the client to another server."""
+    return raw(b"", status, {"location": f"{other.url}{path}"})
 
 
 async def stall(line: Line) -> None:

@@ -118,9 +118,13 @@ class Ears:
 
 
 async def failing(
-    server: Server, on_text: Any = None, max_answer_bytes: int | None = None, **options: Any
+    server: Server,
+    on_text: Any = None,
+    max_answer_bytes: int | None = None,
+    answer_timeout: float | None = None,
+    **options: Any,
 ) -> ExecutorError:
-    made = model(server, max_answer_bytes=max_answer_bytes)
+    made = model(server, max_answer_bytes=max_answer_bytes, answer_timeout=answer_timeout)
     with pytest.raises(ExecutorError) as caught:
         await made.complete(asking(**options), on_text)
     await made.close()
@@ -405,6 +409,24 @@ class TestBounds:
         assert "sent more than 100,000 bytes" in str(error)
         assert not error.transient
         assert endless.sent < 8 * 1024 * 1024
+
+    @pytest.mark.parametrize("streaming", [True, False])
+    async def test_an_answer_that_drips_for_ever_is_given_up(self, streaming):
+        endless = of.Endless(b": ping\n\n" if streaming else b" ", streaming=streaming, pause=0.01)
+        async with Server(endless) as server:
+            error = await failing(server, Ears() if streaming else None, answer_timeout=0.3)
+        assert "did not finish its answer within 0.3 seconds" in str(error)
+        assert error.transient
+
+    @pytest.mark.parametrize("status", of.REDIRECTS)
+    async def test_a_redirect_is_not_followed_and_no_key_goes_along(self, status):
+        async with (
+            Server(answer(message(text("hello"))), host="127.0.0.2") as other,
+            Server(of.elsewhere(other, status, "/v1/messages")) as server,
+        ):
+            await failing(server)
+            assert KEY in str(server.asked[0].headers)
+            assert other.asked == []
 
     async def test_a_packed_answer_was_not_asked_for(self):
         async with Server(raw(b"bomb", headers={"content-encoding": "gzip"})) as server:

@@ -61,6 +61,15 @@ async def test_the_answer_is_no_longer_than_asked_for(model):
     assert answer.usage.output_tokens == 7
 
 
+async def test_an_answer_that_takes_too_long_is_given_up_and_the_next_one_comes(smollm):
+    model = LocalModel(str(smollm), context=2048, answer_timeout=0.0001)
+    with pytest.raises(ExecutorError, match=r"did not finish its answer within 0\.0001 seconds"):
+        await model.complete(ask(STORY, max_tokens=1000))
+    model.answer_timeout = 3600
+    assert (await model.complete(ask(STORY, max_tokens=3))).text
+    await model.close()
+
+
 async def test_more_tokens_than_the_context_holds_may_be_asked_for(smollm):
     model = LocalModel(str(smollm), context=256)
     try:

@@ -537,6 +537,18 @@ class TestBounds:
         assert "could not be reached, or broke off" in str(error)
         assert endless.sent < 8 * 1024 * 1024
 
+    @pytest.mark.parametrize("status", of.REDIRECTS)
+    async def test_a_redirect_is_not_followed_and_no_key_goes_along(self, monkeypatch, status):
+        monkeypatch.setenv("OUR_KEY", "sk-secret")
+        async with (
+            Server(said("hello"), host="127.0.0.2") as other,
+            Server(of.elsewhere(other, status, "/v1/chat/completions")) as server,
+        ):
+            error = await failing(model(server, api_key_env="OUR_KEY"))
+            assert server.asked[0].headers["authorization"] == "Bearer sk-secret"
+            assert other.asked == []
+        assert str(status) in str(error)
+
     @pytest.mark.parametrize("option", ["answer_timeout", "max_answer_bytes"])
     def test_a_limit_of_nothing_is_refused(self, option):
         with pytest.raises(ConfigurationError, match=f"{option} must be more than 0"):

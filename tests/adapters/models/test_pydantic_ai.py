@@ -17,14 +17,16 @@ from detent.adapters.models.prices import PriceTable
 from detent.adapters.models.pydantic_ai import Made, PydanticAIModel
 from detent.engine.executor import ExecutorError
 from detent.kernel.errors import ConfigurationError
-from tests.adapters.models.server import Server, answer, stream
+from tests.adapters.models.server import REDIRECTS, Endless, Server, answer, elsewhere, raw, stream
 from tests.adapters.models.test_claude import (
     CLOSED,
     LOOKUP,
     OPEN,
     Ears,
     asking,
+    block,
     closing,
+    event,
     message,
     opening,
     refusal,
@@ -99,6 +101,63 @@ class TestOverHTTP:
             await made.close()
         assert (caught.value.transient, caught.value.retry_after) == (True, 4.0)
         assert len(server.asked) == 1
+
+
+@pytest.mark.usefixtures("key")
+class TestBounds:
+    @pytest.mark.parametrize("streaming", [True, False])
+    async def test_an_answer_without_end_is_cut_off_and_says_so(self, monkeypatch, streaming):
+        piece = event("content_block_delta", index=0, delta={"type": "text_delta", "text": "x" * 1000})
+        first = opening() + block(0, text(""))[0] if streaming else b""
+        endless = Endless(piece if streaming else b"x" * 1000, streaming=streaming, first=first)
+        async with Server(endless) as server:
+            error = await failing(
+                monkeypatch, server, Ears() if streaming else None, max_answer_bytes=100_000
+            )
+        assert "sent more than 100,000 bytes" in str(error)
+        assert not error.transient
+        assert endless.sent < 8 * 1024 * 1024
+
+    @pytest.mark.parametrize("streaming", [True, False])
+    async def test_an_answer_that_drips_for_ever_is_given_up(self, monkeypatch, streaming):
+        endless = Endless(b": ping\n\n" if streaming else b" ", streaming=streaming, pause=0.01)
+        async with Server(endless) as server:
+            error = await failing(monkeypatch, server, Ears() if streaming else None, answer_timeout=0.3)
+        assert "did not finish its answer within 0.3 seconds" in str(error)
+        assert error.transient
+
+    @pytest.mark.parametrize("status", REDIRECTS)
+    async def test_a_redirect_is_not_followed_and_no_key_goes_along(self, monkeypatch, status):
+        async with (
+            Server(answer(message(text("hello"))), host="127.0.0.2") as other,
+            Server(elsewhere(other, status, "/v1/messages")) as server,
+        ):
+            await failing(monkeypatch, server)
+            assert "sk-ant-fake" in str(server.asked[0].headers)
+            assert other.asked == []
+
+    async def test_a_length_nobody_has_room_for_is_not_waited_for(self, monkeypatch):
+        async with Server(raw(b"{", missing=10**15)) as server:
+            assert "sent more than" in str(await failing(monkeypatch, server))
+
+    async def test_a_provider_without_such_a_client_is_read_piece_by_piece_up_to_a_limit(self):
+        async def endless(messages: Any, info: Any) -> Any:
+            while True:
+                yield "x" * 1_000_000
+
+        served = FunctionModel(stream_function=endless, model_name="f-1")
+        model = PydanticAIModel(lambda name: Made(served, counted=False), default_id="f-1")
+        with pytest.raises(ExecutorError, match="wrote more than 16,777,216 characters"):
+            await model.complete(asking())
+
+
+async def failing(monkeypatch: Any, server: Server, on_text: Any = None, **options: Any) -> ExecutorError:
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+    made = pydantic_ai.connect({"model": NAME, **options})
+    with pytest.raises(ExecutorError) as caught:
+        await made.complete(asking(), on_text)
+    await made.close()
+    return caught.value
 
 
 class TestForms:
@@ -205,6 +264,7 @@ class TestSettings:
             ({}, "needs the option `model`"),
             ({"model": "claude"}, "anthropic:"),
             ({"modell": "a:b"}, "Did you mean"),
+            ({"model": "a:b", "answer_timeout": 0}, "answer_timeout must be more than 0 seconds"),
         ],
     )
     def test_wrong_options_are_refused(self, options, hint):

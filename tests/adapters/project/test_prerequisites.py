@@ -50,6 +50,16 @@ async def test_without_git_every_check_of_it_says_so(tmp_path, check):
     assert await check(tmp_path, {"PATH": str(tmp_path)}) == (False, "git is not on PATH")
 
 
+@pytest.mark.parametrize("check", [checks.git, checks.git_repo, checks.git_identity, checks.git_remote])
+async def test_a_git_that_never_stops_talking_is_ended(tmp_path, environ, check):
+    talking = tmp_path / "bin" / "git"
+    talking.parent.mkdir()
+    talking.write_text("#!/bin/sh\nexec head -c 300000000 /dev/zero\n")
+    talking.chmod(0o755)
+    environ["PATH"] = f"{talking.parent}{os.pathsep}{environ['PATH']}"
+    assert await check(tmp_path, environ) == (False, "git answers with more than 65,536 bytes")
+
+
 async def test_a_folder_is_a_repository_only_when_it_is_in_a_work_tree(tmp_path, repo, environ):
     inside = repo / "deep" / "down"
     inside.mkdir(parents=True)

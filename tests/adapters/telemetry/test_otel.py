@@ -34,6 +34,7 @@ from detent.kernel.entries import Entry, Moved, Noted, Recorded, Started
 from detent.kernel.errors import ConfigurationError, IntegrationMissing
 from detent.kernel.machine import Machine
 from detent.kernel.policy import RetryPolicy
+from detent.kernel.run import Run
 from detent.kernel.status import Status
 from tests.engine import answers
 
@@ -448,12 +449,51 @@ async def test_what_a_killed_process_told_fits_what_the_next_one_tells(tmp_path:
     assert root.status.status_code is StatusCode.OK
 
 
+def tell(
+    observer: OpenTelemetryObserver, run_id: str, flow: str, entry: Entry, parent: str | None = None
+) -> None:
+    """An entry of a run that another process began."""
+    run = Run(run_id)
+    run.flow, run.parent = flow, parent
+    observer.on_run_entry(run, entry)
+
+
+async def test_runs_whose_ids_begin_alike_are_told_in_traces_of_their_own() -> None:
+    async def inner(ctx: Any) -> Outcome:
+        return Outcome("done")
+
+    async def outer(ctx: Any) -> Outcome:
+        await ctx.children([("2", {})], flow="inner")
+        return Outcome("done")
+
+    traces = Traces()
+    observer = OpenTelemetryObserver(traces.provider)
+    child_flow = flow_of({"work": ["done"]}, {"work": inner}, name="inner")
+    parent = flow_of({"spread": ["done"]}, {"spread": outer}, name="outer")
+    async with Engine(MemoryStore(), [parent, child_flow], observers=[observer]) as engine:
+        for run_id in ("release-1.2", "release-1.3", "release-1"):
+            await engine.run("outer", run_id=run_id)
+
+    tops = {said(span)["detent.run"]: span for span in traces.all if span.name == "run outer"}
+    assert {run_id: trace.format_trace_id(span.context.trace_id) for run_id, span in tops.items()} == {
+        run_id: trace_id(run_id) for run_id in ("release-1.2", "release-1.3", "release-1")
+    }
+    assert len({span.context.trace_id for span in tops.values()}) == 3
+    assert all(span.parent is None for span in tops.values())
+    children = [span for span in traces.all if span.name == "run inner"]
+    assert len(children) == 3
+    for child in children:
+        top = tops[str(said(child)["detent.parent"])]
+        assert above(child) == number(top)
+        assert child.context.trace_id == top.context.trace_id
+
+
 async def test_a_child_taken_up_alone_still_finds_its_place() -> None:
     traces = Traces()
     observer = OpenTelemetryObserver(traces.provider)
     moved = Entry(7, 100.0, 2, Moved("work", "done", duration=2.0, status=Status.SUCCEEDED))
-    observer.on_entry("r1.key", "inner", moved)
-    observer.on_entry("r1", "outer", moved)
+    tell(observer, "r1.key", "inner", moved, parent="r1")
+    tell(observer, "r1", "outer", moved)
 
     child, parent = traces.one("run inner"), traces.one("run outer")
     assert above(child) == number(parent)
@@ -501,8 +541,8 @@ async def test_a_cancelled_run_neither_succeeded_nor_failed() -> None:
 async def test_what_others_wrote_in_between_makes_a_visit_partial_not_wrong() -> None:
     traces = Traces()
     observer = OpenTelemetryObserver(traces.provider)
-    observer.on_entry("r1", "flow", Entry(1, 10.0, 1, Started("flow", "first", "flow", 1, "f")))
-    observer.on_entry("r1", "flow", Entry(5, 50.0, 3, Moved("third", "fourth", duration=1.0)))
+    tell(observer, "r1", "flow", Entry(1, 10.0, 1, Started("flow", "first", "flow", 1, "f")))
+    tell(observer, "r1", "flow", Entry(5, 50.0, 3, Moved("third", "fourth", duration=1.0)))
 
     (visit,) = traces.all
     assert visit.name == "step third"
@@ -542,9 +582,9 @@ async def test_no_value_of_a_run_is_found_in_its_spans() -> None:
     traces = Traces()
     observer = OpenTelemetryObserver(traces.provider)
     ended = await run(two_steps(), observer, data={"mail": SECRET, SECRET: 1}, tags=[SECRET])
-    observer.on_entry("r2", "flow", Entry(2, 1.0, 1, Recorded(SECRET, SECRET)))
-    observer.on_entry("r2", "flow", Entry(3, 1.0, 1, Noted(SECRET, {"text": SECRET})))
-    observer.on_entry("r2", "flow", Entry(4, 2.0, 1, Moved("first", "second", reason=SECRET, by="agent")))
+    tell(observer, "r2", "flow", Entry(2, 1.0, 1, Recorded(SECRET, SECRET)))
+    tell(observer, "r2", "flow", Entry(3, 1.0, 1, Noted(SECRET, {"text": SECRET})))
+    tell(observer, "r2", "flow", Entry(4, 2.0, 1, Moved("first", "second", reason=SECRET, by="agent")))
 
     assert ended.data["answer"] == SECRET
     assert len(traces.all) == 4
@@ -555,11 +595,11 @@ async def test_memory_is_bounded() -> None:
     traces = Traces()
     observer = OpenTelemetryObserver(traces.provider)
     for index in range(otel.MOST_RUNS + 10):  # runs that are put down without a word
-        observer.on_entry(f"r{index}", "flow", Entry(1, 1.0, 1, Started("flow", "first", "flow", 1, "f")))
+        tell(observer, f"r{index}", "flow", Entry(1, 1.0, 1, Started("flow", "first", "flow", 1, "f")))
     assert len(observer._runs) == otel.MOST_RUNS
     assert "r9" not in observer._runs
     assert "r10" in observer._runs
-    observer.on_entry("gone", "flow", Entry(9, 1.0, 1, Noted("topic")))
+    tell(observer, "gone", "flow", Entry(9, 1.0, 1, Noted("topic")))
     assert "gone" not in observer._runs
 
 

@@ -25,23 +25,28 @@ from typing import Any, TextIO
 import anyio
 import httpx2
 import mcp_types as types
-from mcp import Client, MCPError, StdioServerParameters, stdio_client
+from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import TypeAdapter, ValidationError
 
 from detent.adapters.http_body import limiting_hooks
-from detent.adapters.mcp.answers import Listed, listed
+from detent.adapters.mcp.answers import Listed, cut, listed
 from detent.adapters.mcp.faults import CallFault
+from detent.adapters.mcp.stdio import LARGEST_MESSAGE, stdio_streams
 from detent.kernel import log
 
 GRACE = 10.0
-"""Seconds a session gets to end by itself. The SDK stops a child that does not go within about six."""
+"""Seconds a session gets to end by itself. A child that does not go is killed within about six."""
 FAREWELL = 2.0
 """Seconds a server gets to take note over HTTP that its session is over."""
 MOST_PAGES = 100
 """Pages of a tool list that are read."""
-LARGEST_MESSAGE = 8 * 1024 * 1024
-"""Bytes of one message over HTTP; what an answer may hold in the end is less."""
+MOST_TOOLS = 10_000
+"""Tools a server may list."""
+MOST_UNASKED = 10_000
+"""Messages a server may send between two answers."""
+MOST_REQUESTS = 16
+"""Requests of a server that wait for our answer at a time."""
 LAST_WORDS = 400
 """Characters of a child's standard error told when it does not start."""
 
@@ -116,6 +121,8 @@ class Connection:
         self._over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._trouble = ""
+        self._cut_off = ""
+        """Why the session was ended from this side while calls were under way."""
         self._stderr: _LastWords | None = None
 
     @property
@@ -186,16 +193,21 @@ class Connection:
             ready.exception()  # somebody may have stopped waiting for it
 
     async def _list(self, client: Client) -> None:
-        found: dict[str, types.Tool] = {}
+        names: set[str] = set()
+        wanted: dict[str, Listed] = {}
         cursor: str | None = None
         for _ in range(MOST_PAGES):
             page = await client.list_tools(cursor=cursor)
-            found.update((tool.name, tool) for tool in page.tools)
+            names.update(cut(tool.name) for tool in page.tools)
+            wanted.update((tool.name, listed(tool)) for tool in page.tools if tool.name in self._wanted)
+            if len(names) > MOST_TOOLS:
+                self._in_trouble(f"it lists more than {MOST_TOOLS:,} tools")
+                raise ValueError(self._trouble)
             cursor = page.next_cursor
             if cursor is None:
                 break
-        self.names = frozenset(found)
-        self.tools = {name: listed(tool) for name, tool in found.items() if name in self._wanted}
+        self.names = frozenset(names)
+        self.tools = wanted
 
     def _ended(self) -> None:
         """The server hung up."""
@@ -297,7 +309,8 @@ class Connection:
                 "mcp_refused", f"{where} was refused: error {error.code}.", sent=False, transient=again
             )
         if error.code == types.CONNECTION_CLOSED:
-            return CallFault("mcp_lost", f"The connection was lost while {where} was called.", sent=True)
+            why = f": {self._cut_off}" if self._cut_off else ""
+            return CallFault("mcp_lost", f"The connection was lost while {where} was called{why}.", sent=True)
         how = f"HTTP {status}" if status is not None and status >= 500 else f"error {error.code}"
         return CallFault(
             "mcp_failed", f"{where} failed: {how}.", sent=True, transient=status is not None and status >= 500
@@ -319,17 +332,18 @@ class Connection:
     async def _streams(self) -> AsyncIterator[tuple[Any, Any]]:
         """The transport's streams, watched."""
         async with self._child() if self.target.command else self._web() as (read, write):
-            yield _Reading(read, self._ended), _Writing(write)
+            talk = _Talk(self._give_up)
+            yield _Reading(read, self._ended, talk), _Writing(write, talk)
 
     @contextlib.asynccontextmanager
     async def _child(self) -> AsyncIterator[tuple[Any, Any]]:
-        command = _own_python(self.target.command)
-        parameters = StdioServerParameters(
-            command=command[0], args=list(command[1:]), env=dict(self.target.env), cwd=self.target.cwd
-        )
         self._stderr = _LastWords(self.target.name)
+        child = stdio_streams(
+            _own_python(self.target.command), env=self.target.env, cwd=self.target.cwd,
+            stderr=self._stderr.file, give_up=self._give_up,
+        )  # fmt: skip
         try:
-            async with stdio_client(parameters, self._stderr.file) as streams:
+            async with child as streams:
                 self._stderr.file.close()  # the child has it; when it ends, so does our reading
                 yield streams
         finally:
@@ -354,13 +368,58 @@ class Connection:
         if not self.alive:
             self._trouble = why
 
+    def _give_up(self, why: str) -> None:
+        """The server sends more than anybody can take: what follows is its end."""
+        self._in_trouble(why)
+        self._cut_off = self._cut_off or why
+        log.warning("mcp.cut_off", server=self.target.name, why=why)
+
+
+class _Talk:
+    """What is owed in a session, and whether a server sends more than it was asked for.
+
+    The SDK answers each request of a server in a task of its own, which waits as long as the server does not
+    read: so their number has a limit.
+    """
+
+    def __init__(self, give_up: Callable[[str], None]) -> None:
+        self._give_up = give_up
+        self._asked: set[Any] = set()
+        self._requests = 0
+        self._unasked = 0
+
+    def sent(self, message: Any) -> None:
+        """A message goes to the server."""
+        if isinstance(message, types.JSONRPCRequest):
+            self._asked.add(message.id)
+        elif isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+            self._requests -= 1
+
+    def bearable(self, message: Any) -> bool:
+        """Whether the session may go on with this message of the server."""
+        if isinstance(message, types.JSONRPCRequest):
+            self._requests += 1
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and message.id in self._asked:
+            self._asked.discard(message.id)
+            self._unasked = 0
+        else:
+            self._unasked += 1
+        if self._requests > MOST_REQUESTS:
+            self._give_up(f"it sent more than {MOST_REQUESTS} requests at a time")
+        elif self._unasked > MOST_UNASKED:
+            self._give_up(f"it sent more than {MOST_UNASKED:,} messages nobody asked for")
+        else:
+            return True
+        return False
+
 
 class _Reading:
-    """The stream of what a server sends; tells when it ends."""
+    """The stream of what a server sends; tells when it ends, and ends it when it is too much."""
 
-    def __init__(self, inner: Any, ended: Callable[[], None]) -> None:
+    def __init__(self, inner: Any, ended: Callable[[], None], talk: _Talk) -> None:
         self._inner = inner
         self._tell = ended
+        self._talk = talk
 
     @property
     def last_context(self) -> Context | None:
@@ -369,7 +428,10 @@ class _Reading:
 
     async def receive(self) -> Any:
         try:
-            return await self._inner.receive()
+            item = await self._inner.receive()
+            if not self._talk.bearable(getattr(item, "message", None)):
+                raise anyio.EndOfStream
+            return item
         except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
             self._tell()
             raise
@@ -398,14 +460,20 @@ class _Reading:
 class _Writing:
     """The stream of what a server is sent; notes that a call is on its way."""
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Any, talk: _Talk) -> None:
         self._inner = inner
+        self._talk = talk
 
     async def send(self, item: Any, /) -> None:
         posting = _posting.get()
         if posting is not None:
             posting.begun = True
+        asks = isinstance(item.message, types.JSONRPCRequest)
+        if asks:  # before its answer can come
+            self._talk.sent(item.message)
         await self._inner.send(item)
+        if not asks:
+            self._talk.sent(item.message)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -501,7 +569,6 @@ for _name in (
     "client",
     "mcp.client.client",
     "mcp.client.session",
-    "mcp.client.stdio",
     "mcp.client.streamable_http",
     "mcp.shared.jsonrpc_dispatcher",
 ):

@@ -13,7 +13,7 @@ from detent.adapters.http_body import limiting_hooks
 from detent.adapters.models import wire
 from detent.adapters.models.executor import ModelStepExecutor
 from detent.adapters.models.prices import PriceTable
-from detent.adapters.models.pydantic_ai import MISSING, Made, PydanticAIModel
+from detent.adapters.models.pydantic_ai import LARGEST_ANSWER, MISSING, Made, PydanticAIModel
 from detent.engine.executor import Availability
 from detent.kernel.errors import ConfigurationError
 
@@ -22,16 +22,12 @@ MODEL_ID = "claude-sonnet-5-5"
 
 API_KEY_ENV = "ANTHROPIC_API_KEY"
 
-LARGEST_ANSWER = 64 * 1024 * 1024
-"""Bytes of an answer: the longest there is, token by token, has about half of them."""
-CONNECT_TIMEOUT = 10.0
-"""Seconds to wait for a connection. How long an answer may take is for whoever asks to say."""
-
 OPTIONS: Mapping[str, type | tuple[type, ...]] = {
     "model_id": str,
     "api_key_env": str,
     "base_url": str,
     "timeout": (int, float),
+    "answer_timeout": (int, float),
     "max_answer_bytes": int,
 }
 
@@ -53,17 +49,16 @@ def claude(
     model_id: str = MODEL_ID,
     api_key_env: str = API_KEY_ENV,
     base_url: str | None = None,
-    timeout: float = CONNECT_TIMEOUT,
+    timeout: float = wire.CONNECT_TIMEOUT,
+    answer_timeout: float = wire.ANSWER_TIMEOUT,
     max_answer_bytes: int = LARGEST_ANSWER,
     prices: PriceTable | None = None,
 ) -> PydanticAIModel:
     """A Claude model. Nothing is imported before it is asked, and the key is read then."""
     if base_url is not None and (wrong := wire.wrong_address(base_url)):
         raise ConfigurationError(f"Provider of kind 'claude': {wrong}.")
-    if timeout <= 0:
-        raise ConfigurationError("Provider of kind 'claude': timeout must be more than 0 seconds.")
-    if max_answer_bytes <= 0:
-        raise ConfigurationError("Provider of kind 'claude': max_answer_bytes must be more than 0.")
+    limits = {"timeout": timeout, "answer_timeout": answer_timeout, "max_answer_bytes": max_answer_bytes}
+    wire.check_limits("claude", limits)
 
     def make(name: str) -> Made:
         key = os.environ.get(api_key_env)
@@ -74,7 +69,7 @@ def claude(
         from pydantic_ai.models.anthropic import AnthropicModel
         from pydantic_ai.providers.anthropic import AnthropicProvider
 
-        # Neither a time limit on the answer nor a second try: whoever asks sees to both.
+        # No time limit between two pieces of the answer and no second try: who asks sees to both.
         trust_env = base_url is None or not wire.on_this_machine(base_url)
         http = httpx2.AsyncClient(
             timeout=httpx2.Timeout(None, connect=timeout),
@@ -100,6 +95,7 @@ def claude(
         ready=ready,
         prices=prices,
         secrets=lambda: (os.environ.get(api_key_env, ""),),
+        answer_timeout=answer_timeout,
     )
 
 

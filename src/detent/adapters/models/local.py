@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeAlias
 from detent.adapters.models.files import DEFAULT, ModelFileMissing, locate, path
 from detent.adapters.models.local_schema import decodable
 from detent.adapters.models.model import Message, Model, ModelAnswer, ModelRequest, OnText
-from detent.adapters.models.wire import checked_options, fit_to_tell
+from detent.adapters.models.wire import check_limits, checked_options, fit_to_tell, too_late
 from detent.engine.executor import Availability, ExecutorError, UsageMetadata
 from detent.kernel import log
 from detent.kernel.errors import ConfigurationError, DetentError
@@ -30,12 +30,21 @@ from detent.kernel.errors import ConfigurationError, DetentError
 CONTEXT = 8192
 """Tokens of prompt and answer together, when nobody says."""
 LEAST_CONTEXT = 256
+ANSWER_TIMEOUT = 3600.0
+"""Seconds from the first piece of the prompt to the end of the answer: processors differ a lot."""
 SEED = 20
 """The same question is sampled the same way each time."""
 PROMPT_PIECE = 128
 """Tokens of the prompt taken in at a time; between two of them a call can be stopped."""
 REMEMBERED_MB = 256
 """Memory for the beginnings of earlier prompts, so that they need not be read again."""
+
+OPTIONS: Mapping[str, type | tuple[type, ...]] = {
+    "model_id": str,
+    "threads": int,
+    "context": int,
+    "answer_timeout": (int, float),
+}
 
 Piece: TypeAlias = tuple[str, Literal["output", "thinking"]]
 OnPiece: TypeAlias = Callable[[Piece], None]
@@ -55,6 +64,7 @@ class LocalModel(Model):
         folder: Path | None = None,
         threads: int | None = None,
         context: int = CONTEXT,
+        answer_timeout: float = ANSWER_TIMEOUT,
     ) -> None:
         self.model_id = model_id
         """A known name, or the path of a GGUF file."""
@@ -64,6 +74,8 @@ class LocalModel(Model):
         """Both of two busy cores are slower than one of them: the default leaves one free."""
         self.context = context
         """Tokens of prompt and answer together."""
+        self.answer_timeout = answer_timeout
+        """Seconds an answer may take, without the time it waits for its turn."""
         self._room: _Room | None = None
         self._guard = threading.Lock()
 
@@ -128,7 +140,7 @@ class LocalModel(Model):
         model_id = request.model_id or self.model_id
         schema = None if request.schema is None else decodable(request.schema)
         server = models.get(self._file(model_id))
-        said = _Said(heard, stop)
+        said = _Said(heard, stop, time.monotonic() + self.answer_timeout)
         if not stop.is_set():
             try:
                 server.handle_chat_completions(self._body(request, schema), said.take)
@@ -136,6 +148,8 @@ class LocalModel(Model):
                 raise _refused(model_id, str(error), request) from None
         if said.error is not None:
             raise self._failed(model_id, said.error, request)
+        if said.finish is None and said.late:
+            raise too_late(f"Model '{model_id}'", self.answer_timeout)
         if said.finish is None:
             raise ExecutorError(f"Model '{model_id}' was stopped before it had answered.", transient=True)
         return ModelAnswer(
@@ -182,8 +196,9 @@ class LocalModel(Model):
 def connect(
     options: Mapping[str, Any], *, kind: str = "local", folder: Path | None = None, prices: Any = None
 ) -> Model:
-    """A local model from a provider's options: `model_id`, `threads`, `context`."""
-    checked_options(kind, options, {"model_id": str, "threads": int, "context": int})
+    """A local model from a provider's options: `model_id`, `threads`, `context`, `answer_timeout`."""
+    checked_options(kind, options, OPTIONS)
+    check_limits(kind, options)
     model_id = options.get("model_id") or DEFAULT
     threads, context = options.get("threads"), options.get("context")
     if threads is not None and threads < 1:
@@ -195,7 +210,10 @@ def connect(
             f"'context' of a provider of kind '{kind}' must be at least {LEAST_CONTEXT}, not {context}."
         )
     locate(model_id, base=folder)  # a name nobody knows is told now; a file not yet there, when it is asked
-    return LocalModel(model_id, folder=folder, threads=threads, context=context or CONTEXT)
+    return LocalModel(
+        model_id, folder=folder, threads=threads, context=context or CONTEXT,
+        answer_timeout=options.get("answer_timeout") or ANSWER_TIMEOUT,
+    )  # fmt: skip
 
 
 # -- the thread models live in ------------------------------------------------------------------------------
@@ -294,9 +312,12 @@ def _check_magic(file: Path) -> None:
 class _Said:
     """What a model has said so far, piece by piece."""
 
-    def __init__(self, heard: OnPiece | None, stop: threading.Event) -> None:
+    def __init__(self, heard: OnPiece | None, stop: threading.Event, deadline: float) -> None:
         self._heard = heard
         self._stop = stop
+        self._deadline = deadline
+        """By the monotonic clock."""
+        self.late = False
         self.text: list[str] = []
         self.finish: str | None = None
         self.usage = UsageMetadata(total_cost_usd=0.0)
@@ -321,7 +342,8 @@ class _Said:
                 self.text.append(text)
                 self._tell((text, "output"))
             self.finish = choice.get("finish_reason") or self.finish
-        return self._stop.is_set()
+        self.late = time.monotonic() > self._deadline
+        return self._stop.is_set() or self.late
 
     def _tell(self, piece: Piece) -> None:
         if self._heard is not None:

@@ -34,10 +34,6 @@ if TYPE_CHECKING:
 
 Finish = Literal["stop", "length", "tool", "filter", "other"]
 
-CONNECT_TIMEOUT = 10.0
-"""Seconds to wait for a connection."""
-ANSWER_TIMEOUT = 600.0
-"""Seconds from asking to the end of the answer, however it drips; a step's `timeout` is usually shorter."""
 SMALLEST_LIMIT = 4 * 1024 * 1024
 BYTES_PER_TOKEN = 1024
 """Bytes that an answer may have: this many for each token asked for, and never less than the smallest limit.
@@ -96,19 +92,15 @@ def connect(
     base_url = said.get("base_url", preset.base_url)
     if wrong := wire.wrong_address(base_url):
         raise ConfigurationError(f"Provider of kind '{kind}': {wrong}.")
-    if (timeout := said.get("timeout", CONNECT_TIMEOUT)) <= 0:
-        raise ConfigurationError(f"Provider of kind '{kind}': timeout must be more than 0 seconds.")
-    for name in ("answer_timeout", "max_answer_bytes"):
-        if said.get(name, 1) <= 0:
-            raise ConfigurationError(f"Provider of kind '{kind}': {name} must be more than 0.")
+    wire.check_limits(kind, said)
     return OpenAIModel(
         base_url,
         kind=kind,
         model_id=said.get("model_id"),
         api_key_env=said.get("api_key_env", preset.api_key_env),
         native_tools=said.get("native_tools", False),
-        connect_timeout=timeout,
-        answer_timeout=said.get("answer_timeout", ANSWER_TIMEOUT),
+        connect_timeout=said.get("timeout", wire.CONNECT_TIMEOUT),
+        answer_timeout=said.get("answer_timeout", wire.ANSWER_TIMEOUT),
         max_answer_bytes=said.get("max_answer_bytes"),
         prices=prices,
     )
@@ -148,8 +140,8 @@ class OpenAIModel:
         model_id: str | None = None,
         api_key_env: str | None = None,
         native_tools: bool = False,
-        connect_timeout: float = CONNECT_TIMEOUT,
-        answer_timeout: float = ANSWER_TIMEOUT,
+        connect_timeout: float = wire.CONNECT_TIMEOUT,
+        answer_timeout: float = wire.ANSWER_TIMEOUT,
         max_answer_bytes: int | None = None,
         prices: PriceTable | None = None,
         clock: Callable[[], float] = time.time,
@@ -248,10 +240,7 @@ class OpenAIModel:
                     return self._whole(await whole(response, most), request, names)
                 return await self._followed(pieces(response, most), request, names, on_text)
         except TimeoutError:
-            raise ExecutorError(
-                f"{self._who} did not finish its answer within {self._answer_timeout:g} seconds.",
-                transient=True,
-            ) from None
+            raise wire.too_late(self._who, self._answer_timeout) from None
         except BodyTooLarge as error:
             raise ExecutorError(
                 f"{self._who} sent {error}, which is no answer of {request.max_tokens} tokens."

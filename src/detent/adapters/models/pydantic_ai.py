@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import importlib.util
+import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from detent.adapters.http_body import too_large
+from detent.adapters.http_body import limiting_hooks, too_large
 from detent.adapters.models import wire
 from detent.adapters.models.model import Message, ModelAnswer, ModelRequest, OnText, ToolCall
 from detent.adapters.models.prices import PriceTable
@@ -37,6 +39,15 @@ ANSWER_TOOL = "give_answer"
 PATIENCE = 24 * 3600.0
 """Seconds a provider's client waits for more of an answer, instead of its own few minutes."""
 
+LARGEST_ANSWER = 64 * 1024 * 1024
+"""Bytes of an answer: the longest there is, token by token, has about half of them."""
+
+OPTIONS: Mapping[str, type | tuple[type, ...]] = {
+    "model": str,
+    "answer_timeout": (int, float),
+    "max_answer_bytes": int,
+}
+
 MISSING = "pydantic-ai is not installed: pip install 'detent[providers]'"
 
 
@@ -48,6 +59,8 @@ class Made(NamedTuple):
     """None lets the library close what it opened."""
     patience: float | None = None
     """Seconds to wait for more of an answer; None where its client says so itself."""
+    counted: bool = True
+    """Its client counts the bytes of an answer; where it cannot, answers are always streamed."""
 
 
 def connect(
@@ -58,8 +71,10 @@ def connect(
     prices: PriceTable | None = None,
 ) -> PydanticAIModel:
     """The model a provider's settings describe; `ConfigurationError` when they cannot be used."""
-    wire.checked_options(kind, options, {"model": str})
+    wire.checked_options(kind, options, OPTIONS)
+    wire.check_limits(kind, options)
     name = options.get("model") or ""
+    largest = options.get("max_answer_bytes") or LARGEST_ANSWER
     provider, colon, _ = name.partition(":")
     if not colon or not provider:
         raise ConfigurationError(
@@ -69,10 +84,48 @@ def connect(
     def make(model_id: str) -> Made:
         from pydantic_ai.models import infer_model
 
-        served = infer_model(model_id if ":" in model_id else f"{provider}:{model_id}")
-        return Made(served, patience=PATIENCE)
+        full_name = model_id if ":" in model_id else f"{provider}:{model_id}"
+        clients: list[Any] = []
 
-    return PydanticAIModel(make, default_id=name, prices=prices)
+        def make_provider(provider_name: str) -> Any:
+            try:
+                made, http = _provider(provider_name, largest)
+            except ValueError:
+                raise ConfigurationError(f"Unknown model: {full_name}") from None
+            clients.extend(http)
+            return made
+
+        served = infer_model(full_name, make_provider)
+        close = clients[0].aclose if clients else None
+        return Made(served, close, patience=PATIENCE, counted=bool(clients))
+
+    return PydanticAIModel(
+        make,
+        default_id=name,
+        prices=prices,
+        answer_timeout=options.get("answer_timeout") or wire.ANSWER_TIMEOUT,
+    )
+
+
+def _provider(name: str, largest: int) -> tuple[Any, tuple[Any, ...]]:
+    """A provider of the library, and the HTTP client it was given, if it takes one.
+
+    The client counts bytes and follows no redirects, which would carry a key to another host.
+    """
+    from pydantic_ai.providers import infer_provider, infer_provider_class
+
+    if name.startswith("gateway/"):
+        return infer_provider(name), ()
+    made_by: Callable[..., Any] = infer_provider_class(name)
+    takes = inspect.signature(made_by).parameters.get("http_client")
+    if takes is None:
+        return made_by(), ()
+    library = importlib.import_module("httpx" if "httpx.Async" in str(takes.annotation) else "httpx2")
+    client = library.AsyncClient(
+        timeout=library.Timeout(PATIENCE, connect=wire.CONNECT_TIMEOUT),
+        event_hooks=limiting_hooks(library, largest),
+    )
+    return made_by(http_client=client), (client,)
 
 
 class PydanticAIModel:
@@ -88,12 +141,14 @@ class PydanticAIModel:
         ready: Callable[[], Availability] | None = None,
         prices: PriceTable | None = None,
         secrets: Callable[[], tuple[str, ...]] = tuple,
+        answer_timeout: float = wire.ANSWER_TIMEOUT,
     ) -> None:
         self._make = make
         self._default_id = default_id
         self._ready = ready
         self._prices = prices or PriceTable()
         self._secrets = secrets
+        self._answer_timeout = answer_timeout
         self._made: dict[str, Made] = {}
         self._making = asyncio.Lock()
 
@@ -128,26 +183,18 @@ class PydanticAIModel:
         """One answer. Cancelling closes the connection."""
         model_id = request.model_id or self._default_id
         made = await self._served(model_id)
-        served = made.model
+        names = wire.WireNames(request)
+        deadline = asyncio.timeout(self._answer_timeout)
         try:
-            names = wire.WireNames(request)
-            settings = _settings(made, request)
-            parameters = _parameters(served, request, names, settings)
-            messages = _messages(request, names)
-            if on_text is None:
-                from pydantic_ai.direct import model_request
-
-                response = await model_request(
-                    served, messages, model_settings=settings, model_request_parameters=parameters,
-                    instrument=False,
-                )  # fmt: skip
-            else:
-                response = await _streamed(served, messages, settings, parameters, on_text)
+            async with deadline:
+                response = await _asked(made, request, names, on_text)
         except ExecutorError:
             raise
         except Exception as error:
+            if deadline.expired():
+                raise wire.too_late(_who(model_id), self._answer_timeout) from None
             raise self._failure(error, model_id, request) from error
-        return self._answer(response, model_id, names, served)
+        return self._answer(response, model_id, names, made.model)
 
     async def _served(self, model_id: str) -> Made:
         async with self._making:
@@ -249,6 +296,26 @@ class PydanticAIModel:
 
 
 # -- asking -------------------------------------------------------------------------------------------------
+
+
+async def _asked(
+    made: Made, request: ModelRequest, names: wire.WireNames, on_text: OnText | None
+) -> ModelResponse:
+    settings = _settings(made, request)
+    parameters = _parameters(made.model, request, names, settings)
+    messages = _messages(request, names)
+    if on_text is None and made.counted:
+        from pydantic_ai.direct import model_request
+
+        return await model_request(
+            made.model, messages, model_settings=settings, model_request_parameters=parameters,
+            instrument=False,
+        )  # fmt: skip
+    return await _streamed(made.model, messages, settings, parameters, on_text or _unheard)
+
+
+async def _unheard(text: str, kind: str) -> None:
+    """For an answer that is streamed although nobody follows it."""
 
 
 def _settings(made: Made, request: ModelRequest) -> ModelSettings:
@@ -371,26 +438,31 @@ async def _streamed(
         async for event in stream:
             text: Any = ""
             kind: Literal["output", "thinking"] = "output"
+            told = True
             if isinstance(event, of.PartStartEvent):
                 if isinstance(event.part, of.TextPart):
                     text = event.part.content
                 elif isinstance(event.part, of.ThinkingPart):
                     text, kind = event.part.content, "thinking"
-                elif isinstance(event.part, of.ToolCallPart) and event.part.tool_name == ANSWER_TOOL:
-                    answering.add(event.index)
+                elif isinstance(event.part, of.ToolCallPart):
                     text = event.part.args
+                    told = event.part.tool_name == ANSWER_TOOL
+                    if told:
+                        answering.add(event.index)
             elif isinstance(event, of.PartDeltaEvent):
                 if isinstance(event.delta, of.TextPartDelta):
                     text = event.delta.content_delta
                 elif isinstance(event.delta, of.ThinkingPartDelta):
                     text, kind = event.delta.content_delta, "thinking"
-                elif isinstance(event.delta, of.ToolCallPartDelta) and event.index in answering:
+                elif isinstance(event.delta, of.ToolCallPartDelta):
                     text = event.delta.args_delta
+                    told = event.index in answering
             if text and isinstance(text, str):
                 left -= len(text)
                 if left < 0:
                     raise ExecutorError(f"The model wrote more than {LONGEST_ANSWER:,} characters.")
-                await on_text(text, kind)
+                if told:
+                    await on_text(text, kind)
         return stream.get()
 
 

@@ -17,6 +17,11 @@ from detent.adapters.models.model import ModelRequest
 from detent.engine.executor import ExecutorError
 from detent.kernel.errors import ConfigurationError, nearest
 
+CONNECT_TIMEOUT = 10.0
+"""Seconds to wait for a connection."""
+ANSWER_TIMEOUT = 600.0
+"""Seconds from asking to the end of the answer, however it drips; a step's `timeout` is usually shorter."""
+
 LONGEST_TOLD = 200
 """Characters of a server's message that are passed on."""
 
@@ -58,6 +63,11 @@ def status_failure(
         transient=transient,
         retry_after=retry_after if transient else None,
     )
+
+
+def too_late(who: str, seconds: float) -> ExecutorError:
+    """The error for an answer that was not whole in time."""
+    return ExecutorError(f"{who} did not finish its answer within {seconds:g} seconds.", transient=True)
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
@@ -175,6 +185,19 @@ def checked_options(
             problems.append(f"'{name}' of a provider of kind '{kind}' must be {names}.")
     if problems:
         raise ConfigurationError(" ".join(problems))
+
+
+def check_limits(kind: str, options: Mapping[str, Any]) -> None:
+    """Refuse limits that nothing could keep.
+
+    Raises:
+        ConfigurationError: one of them is not above 0.
+    """
+    for name in ("timeout", "answer_timeout", "max_answer_bytes"):
+        value = options.get(name)
+        if value is not None and value <= 0:
+            unit = "" if name == "max_answer_bytes" else " seconds"
+            raise ConfigurationError(f"Provider of kind '{kind}': {name} must be more than 0{unit}.")
 
 
 # -- names --------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ Errors name the host and never the rest of an address, nor a header: both may ho
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import hashlib
 import json
@@ -36,6 +37,8 @@ SPOOL_AGE = 7 * 24 * 3600.0
 """Seconds after which what was fetched and never used is thrown away."""
 _FORGOTTEN = frozenset({"set-cookie", "set-cookie2", "www-authenticate", "proxy-authenticate"})
 """Headers of an answer that are not handed on."""
+_NO_CHARSETS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
+"""Encodings of Python's that no text on the web has; `punycode` takes hours over a few megabytes."""
 _ANYWHERE = frozenset({"accept", "accept-language", "user-agent"})
 """Headers that may go along to another host when it redirects us."""
 
@@ -225,10 +228,13 @@ def _wait(said: str | None) -> float | None:
 
 
 def _text(body: bytes, charset: str | None) -> str:
+    """A body as text, in the charset its server names where that is one for texts."""
     try:
-        return body.decode(charset or "utf-8", "replace")
-    except LookupError:
-        return body.decode("utf-8", "replace")
+        if charset and codecs.lookup(charset).name not in _NO_CHARSETS:
+            return body.decode(charset, "replace")
+    except (LookupError, ValueError):
+        pass
+    return body.decode("utf-8", "replace")
 
 
 def _json(body: bytes, kind: str) -> Any:

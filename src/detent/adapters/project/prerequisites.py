@@ -5,12 +5,14 @@ Each check gives `(ok, message)`. A message names things, never a variable's val
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from detent.adapters.project.programs import TimedOut, run_program
+from detent.engine.tools import ToolError
 
 
 class Answer(NamedTuple):
@@ -19,6 +21,11 @@ class Answer(NamedTuple):
     ok: bool
     message: str = ""
 
+
+TIMEOUT = 60.0
+"""Seconds git may take."""
+LONGEST_OUTPUT = 64 * 1024
+"""Bytes of what git says: a version, a name, a list of remotes."""
 
 QUIET = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
 """For git: words we know, no question to a person, no lock beside somebody's work."""
@@ -63,26 +70,20 @@ async def git_remote(root: Path, environ: Mapping[str, str] | None = None) -> An
 
 
 async def _git(root: Path, environ: Mapping[str, str] | None, *words: str) -> tuple[int | None, str]:
-    """Exit code and first output of git; no code when there is no git. Ended when nobody waits any more."""
+    """Exit code and output of git; no code, and why, when it could not be asked."""
     settled = {**(os.environ if environ is None else environ), **QUIET}
-    program = shutil.which("git", path=settled.get("PATH"))
-    if program is None:
-        return None, "git is not on PATH"
     try:
-        process = await asyncio.create_subprocess_exec(
-            program, *words, cwd=root, env=settled, stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-        )  # fmt: skip
-    except OSError as error:
-        return None, f"git cannot be started: {error.strerror}"
-    try:
-        out, _ = await process.communicate()
-    except asyncio.CancelledError:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        raise
-    return process.returncode, out.decode(errors="replace").strip()
+        ran = await run_program(
+            ["git", *words], cwd=root, env=settled, timeout=TIMEOUT, head=LONGEST_OUTPUT, stop_when_full=True
+        )
+    except TimedOut as error:
+        return None, str(error).rstrip(".")
+    except ToolError as error:
+        missing = shutil.which("git", path=settled.get("PATH")) is None
+        return None, "git is not on PATH" if missing else error.message.rstrip(".")
+    if ran.out_cut:
+        return None, f"git answers with more than {LONGEST_OUTPUT:,} bytes"
+    return ran.code, ran.out.decode(errors="replace").strip()
 
 
 # -- the machine --------------------------------------------------------------------------------------------

@@ -44,6 +44,8 @@ from detent.kernel.entries import (
     Tagged,
 )
 from detent.kernel.errors import ConfigurationError, IntegrationMissing, nearest
+from detent.kernel.ids import ROOT, guessed_root
+from detent.kernel.run import Run
 from detent.kernel.status import Status
 
 try:
@@ -58,9 +60,9 @@ MOST_RUNS = 20_000
 """Runs remembered at once. One that is forgotten is gone on with as if another process had begun it."""
 
 
-def trace_id(run_id: str) -> str:
-    """The trace that a run, with everything above and below it, is told in: 32 hex digits."""
-    return trace.format_trace_id(_trace_number(run_id))
+def trace_id(root_run: str) -> str:
+    """The trace that a run is told in with everything below it: 32 hex digits. A child is in its root's."""
+    return trace.format_trace_id(_trace_number(root_run))
 
 
 class OpenTelemetryObserver:
@@ -76,37 +78,29 @@ class OpenTelemetryObserver:
         self._tracer: trace.Tracer | None = None
         self._runs: OrderedDict[str, RunUnderWay] = OrderedDict()
 
-    def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
+    def on_run_entry(self, run: Run, entry: Entry) -> None:
         """Take in one committed entry, and tell what is over with it."""
-        run = self._runs.get(run_id)
-        if run is None:
+        under_way = self._runs.get(run.id)
+        if under_way is None:
             if isinstance(entry.body, _ASIDE):
                 return
-            run = self._take_up(run_id, flow, entry)
-        elif entry.seq != run.seq + 1:  # others have written since: where the visit stands is not known here
-            run.visit, run.whole = None, False
-        run.seq = entry.seq
-        self._runs.move_to_end(run_id)
+            under_way = self._take_up(run, entry)
+        elif entry.seq != under_way.seq + 1:
+            # Others have written since: where the visit stands is not known here.
+            under_way.visit, under_way.whole = None, False
+        under_way.seq = entry.seq
+        self._runs.move_to_end(run.id)
         handler = _HANDLERS.get(type(entry.body))
         if handler is not None:
-            handler(self, run, entry, entry.body)
+            handler(self, under_way, entry, entry.body)
 
-    def _take_up(self, run_id: str, flow: str, entry: Entry) -> RunUnderWay:
+    def _take_up(self, run: Run, entry: Entry) -> RunUnderWay:
         """Begin to remember a run, whether it begins here or was begun elsewhere."""
-        parent = entry.body.parent if isinstance(entry.body, Started) else self._parent_of(run_id)
-        run = self._runs[run_id] = RunUnderWay(run_id, flow, parent, estimated_start(entry))
+        under_way = RunUnderWay(run.id, run.flow, run.parent, _root(run), estimated_start(entry))
+        self._runs[run.id] = under_way
         if len(self._runs) > MOST_RUNS:
             self._runs.popitem(last=False)
-        return run
-
-    def _parent_of(self, run_id: str) -> str | None:
-        """A child's id is its parent's, a dot and a key; which dot is guessed when there are several."""
-        shorter = run_id
-        while "." in shorter:
-            shorter = shorter.rpartition(".")[0]
-            if shorter in self._runs:
-                return shorter
-        return run_id.rpartition(".")[0] or None
+        return under_way
 
     # -- what happened --------------------------------------------------------------------------------------
 
@@ -323,7 +317,7 @@ class OpenTelemetryObserver:
             tracer = self._tracer or self._find_tracer()
             if tracer is None:
                 return
-            number, own = _trace_number(run.id), _span_number(label)
+            number, own = _trace_number(run.root), _span_number(label)
             ids = getattr(tracer, "id_generator", None)
             if not isinstance(ids, _Ids):
                 ids, above = None, above or label  # its own ids cannot be set: at least the trace is the same
@@ -376,9 +370,15 @@ class _Ids(threading.local):
         return False
 
 
-def _trace_number(run_id: str) -> int:
-    root = run_id.partition(".")[0] or run_id
-    return int.from_bytes(sha256(f"detent trace {root}".encode()).digest()[:16], "big") or 1
+def _root(run: Run) -> str:
+    """The run at the top."""
+    if run.parent is None:
+        return run.id
+    return str(run.config.get(ROOT) or guessed_root(run.id))
+
+
+def _trace_number(root_run: str) -> int:
+    return int.from_bytes(sha256(f"detent trace {root_run}".encode()).digest()[:16], "big") or 1
 
 
 def _span_number(label: str) -> int:

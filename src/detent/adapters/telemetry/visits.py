@@ -50,12 +50,14 @@ class Visit:
 class RunUnderWay:
     """What is remembered of a run under way."""
 
-    __slots__ = ("began", "flow", "id", "label", "parent", "seq", "steps", "visit", "whole")
+    __slots__ = ("began", "flow", "id", "label", "parent", "root", "seq", "steps", "visit", "whole")
 
-    def __init__(self, run_id: str, flow: str, parent: str | None, began: float) -> None:
+    def __init__(self, run_id: str, flow: str, parent: str | None, root: str, began: float) -> None:
         self.id = run_id
         self.flow = flow
         self.parent = parent
+        self.root = root
+        """The run at the top, after which the trace is named."""
         self.label = f"run {run_id}"
         self.began = began
         self.whole = False

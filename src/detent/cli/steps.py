@@ -137,11 +137,13 @@ class _Book:
         for one, shipped in _of_workflows(workspace):
             flows.setdefault(one.name, (one, shipped))
         said = self.settings.section("steps")
+        agents = catalog.agents()
         self.dispatch: DispatchSettings = dispatch_settings(
             self.settings, [one for one, _ in flows.values()],
-            known_steps=catalog.step_names(said) if said else (),
-            agents=[DISPATCH_AGENT, *catalog.agents()],
+            known_steps=catalog.step_names(said) if said else (), complete=not catalog.left_out,
+            agents=None if agents is None else [DISPATCH_AGENT, *agents], connect=workspace.trust.ok,
         )  # fmt: skip
+        self.may_be_left_out = catalog.may_be_left_out
         self.dispatcher = Dispatcher(self.dispatch)
         self.executors = ConfiguredExecutors(self.settings)
         self.steps = [
@@ -166,7 +168,8 @@ class _Book:
             names = ", ".join(one.name for one in found)
             raise ConfigurationError(f"Several flows have a step '{name}': {names}.")
         known = [text for one in self.steps for text in (one.name, one.step.name)]
-        raise ConfigurationError(f"There is no step '{name}'.{nearest(name, known)} See: detent steps list")
+        hint = self.may_be_left_out or nearest(name, known)
+        raise ConfigurationError(f"There is no step '{name}'.{hint} See: detent steps list")
 
     def plan(self, one: _Named) -> Plan:
         """What the layers of configuration make of a step."""

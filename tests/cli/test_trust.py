@@ -558,6 +558,7 @@ def parts(stranger: Path) -> Path:
     [
         ("steps", "list"),
         ("steps", "show", "workflow/parts/shout"),
+        ("steps", "show", "parts/shout"),
         ("workflow", "validate", "parts"),
         ("workflow", "validate", "--all"),
         ("workflow", "show", "parts"),

@@ -120,6 +120,11 @@ class _Named(NamedTuple):
     def name(self) -> str:
         return self.flow.qualified(self.step)
 
+    @property
+    def of_flow(self) -> str:
+        """As people call it who do not think of the kind of flow: `weekly/count`."""
+        return f"{self.flow.name}/{self.step.name}"
+
 
 class _Book:
     """The steps that are known here, with what the settings make of them."""
@@ -157,7 +162,7 @@ class _Book:
         """The step of a name; an error names those it could be."""
         from detent.kernel.errors import ConfigurationError, nearest
 
-        found = [one for one in self.steps if name in (one.name, one.step.name)]
+        found = [one for one in self.steps if name in (one.name, one.of_flow, one.step.name)]
         exact = [one for one in found if one.name == name]
         if exact or len(found) == 1:
             return (exact or found)[0]
@@ -168,7 +173,7 @@ class _Book:
             names = ", ".join(one.name for one in found)
             raise ConfigurationError(f"Several flows have a step '{name}': {names}.")
         known = [text for one in self.steps for text in (one.name, one.step.name)]
-        hint = self.may_be_left_out or nearest(name, known)
+        hint = nearest(name, known) + self.may_be_left_out
         raise ConfigurationError(f"There is no step '{name}'.{hint} See: detent steps list")
 
     def plan(self, one: _Named) -> Plan:

@@ -18,6 +18,7 @@ from detent.engine.ports import Worker
 from detent.kernel.status import Status
 from detent.runtime.settings import read_settings
 from detent.runtime.store_health import LOOK_AT, definition_problem, disk_needs, run_needs
+from detent.runtime.wiring import store_for
 from detent.testing.store_trials.craft import commit, new, now
 
 
@@ -84,8 +85,9 @@ def test_a_run_whose_definition_was_changed_or_is_gone_is_told(detent, started, 
 
 def test_a_disk_with_little_room_is_told(detent, started, folder):
     started()
-    assert disk_needs(read_settings(None, {})) == []
-    (need,) = disk_needs(read_settings(None, {}), least=1 << 62)
+    store = store_for(read_settings(None, {}), create=False)
+    assert disk_needs(store) == []
+    (need,) = disk_needs(store, least=1 << 62)
     assert "MiB are free where the store lies" in need.what
 
 

@@ -83,7 +83,7 @@ LOOKING = [
     ("playbook", "check", "desk"),
     ("playbook", "diagram", "desk"),
     ("autonomy", "report"),
-    ("autonomy", "demotions"),
+    ("autonomy", "list"),
     ("warranty", "stats"),
     ("warranty", "attention"),
     ("warranty", "tickets", "list"),
@@ -281,7 +281,7 @@ def test_code_that_a_strangers_store_names_is_not_loaded(folder, detent, monkeyp
         assert not (folder / "MARKER").exists()
 
 
-def test_a_file_that_was_named_once_is_found_again(folder, detent, monkeypatch):
+def test_a_file_that_was_named_once_is_found_again(folder, detent, token, monkeypatch):
     monkeypatch.delenv("DETENT_TRUST")
     monkeypatch.setenv("DETENT_CONFIG_HOME", str(folder.parent / f"{folder.name}-config"))
     waiting = detent("run", "flow.py", "--data", json.dumps({"amount": 500}), "--json").json["id"]
@@ -439,3 +439,330 @@ def test_the_modules_of_a_playbook_run_once_its_folder_is_trusted(stranger, dete
     detent("playbook", "check", f"./{book.name}")
     assert marker.exists()
     marker.unlink()
+
+
+# -- looking ------------------------------------------------------------------------------------------------
+
+
+def a_store_elsewhere(stranger: Path, detent) -> Path:
+    """A store of the user's own, outside the project, that others may read."""
+    store = stranger.parent / f"{stranger.name}-mine" / "mine.db"
+    store.parent.mkdir()
+    assert detent("run", "flow.py", "--store", str(store), "--config", str(blank(stranger))).code == 0
+    store.chmod(0o644)
+    return store
+
+
+def blank(folder: Path) -> Path:
+    """Settings that say nothing, in a folder where nothing else lies."""
+    file = folder.parent / f"{folder.name}-blank" / "detent.yaml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("")
+    return file
+
+
+def seen(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Every file of a folder: its rights, when it was written, and what is in it."""
+    return {
+        one.name: (one.stat().st_mode, one.stat().st_mtime_ns, one.read_bytes()) for one in folder.iterdir()
+    }
+
+
+OPENING = [
+    ("runs",),
+    ("runs", "--json"),
+    ("show", "some-run"),
+    ("why", "some-run"),
+    ("metrics",),
+    ("compare", "one", "other"),
+    ("export", "some-run"),
+    ("diagram", "some-run"),
+    ("workflow", "viz", "greet", "--run", "some-run"),
+    ("autonomy", "report"),
+    ("autonomy", "list"),
+    ("store", "check"),
+    ("store", "backup", "copy.db"),
+    ("doctor",),
+    ("doctor", "--deep"),
+]
+
+
+@pytest.fixture
+def elsewhere(stranger: Path, detent, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store outside the project that the project's settings name."""
+    monkeypatch.setenv("DETENT_TRUST", "all")
+    store = a_store_elsewhere(stranger, detent)
+    monkeypatch.delenv("DETENT_TRUST")
+    with (stranger / "detent.yaml").open("a") as out:
+        out.write(f"store: sqlite:{store}\n")
+    return store
+
+
+@pytest.mark.parametrize("command", OPENING, ids=" ".join)
+def test_looking_changes_no_store_outside_a_strangers_project(stranger, elsewhere, detent, command):
+    before = seen(elsewhere.parent)
+    said = detent(*command)
+    assert seen(elsewhere.parent) == before
+    assert said.code == 2
+    assert (
+        f"The store {elsewhere} is outside the project in {stranger}, which is not trusted, so it is not "
+        f"opened. Name the store yourself (--store), or trust the project: detent trust"
+    ) in " ".join((said.out + said.err).split())
+    assert "nothing of it runs" not in said.out + said.err
+
+
+def test_a_store_outside_a_strangers_project_is_opened_when_the_user_names_it(stranger, elsewhere, detent):
+    assert detent("runs", "--store", str(elsewhere)).code == 0
+    assert detent("store", "check", "--store", str(elsewhere)).code == 0
+
+
+def test_a_strangers_link_in_place_of_the_usual_store_is_not_opened(stranger, elsewhere, detent):
+    settings = (stranger / "detent.yaml").read_text()
+    (stranger / "detent.yaml").write_text(settings.replace(f"store: sqlite:{elsewhere}\n", ""))
+    (stranger / ".detent/detent.db").symlink_to(elsewhere)
+    before = seen(elsewhere.parent)
+    for command in (("runs",), ("store", "check"), ("doctor", "--deep")):
+        assert detent(*command).code == 2
+    assert seen(elsewhere.parent) == before
+
+
+def test_a_store_outside_a_project_that_has_changed_is_not_opened(stranger, elsewhere, detent):
+    detent("trust", "--yes")
+    assert detent("runs").code == 0
+    (stranger / "helpers.py").write_text("")
+    said = detent("runs")
+    assert said.code == 2
+    assert f"is outside the project in {stranger}, which has changed since it was trusted, so it" in said.err
+
+
+def test_a_store_that_is_not_there_is_not_looked_for_outside_a_strangers_project(stranger, detent):
+    (stranger / "detent.yaml").write_text("store: sqlite:/nowhere/at/all.db\n")
+    for command in (("store", "check"), ("runs",)):
+        assert "is outside the project in" in detent(*command).err
+
+
+PARTS = """
+version: "1.0"
+name: parts
+description: Names whatever a plugin can bring.
+steps:
+  - {name: shout, type: python, action: shout, args: [hello], kwargs: {loud: true}, rollback: whisper,
+     requires: [megaphone, command:git], config: {mode: agent, allowed_tools: [horn.blow]}}
+  - {name: ask, type: agent, agent: herald, context: town}
+  - {name: write, type: generate, generator: poem, context: {about: spring}}
+  - {name: look, type: validate, stages: [house, test]}
+"""
+
+
+@pytest.fixture
+def parts(stranger: Path) -> Path:
+    """A stranger's workflow that names what only the plugin has, and settings about them."""
+    (stranger / ".detent/workflows/parts.yaml").write_text(PARTS)
+    settings = (stranger / "detent.yaml").read_text()
+    (stranger / "detent.yaml").write_text(
+        settings.replace("mcp:", "  shop-flow/pack: {mode: agent}\n  pack: {mode: agent}\nmcp:")
+        + "agents: {herald: {provider: theirs}}\n"
+    )
+    return stranger
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("steps", "list"),
+        ("steps", "show", "workflow/parts/shout"),
+        ("steps", "show", "parts/shout"),
+        ("workflow", "validate", "parts"),
+        ("workflow", "validate", "--all"),
+        ("workflow", "show", "parts"),
+        ("workflow", "viz", "parts"),
+        ("check", "parts"),
+        ("diagram", "parts"),
+    ],
+    ids=" ".join,
+)
+def test_what_a_plugin_would_bring_is_no_mistake_where_the_plugin_is_left_out(parts, detent, command):
+    said = detent(*command)
+    assert said.code == 0
+    assert "its plugins (shop_plugin.py)" in said.err
+    for wrong in ("there is no", "There is no", "Did you mean", "E0", "would be sent"):
+        assert wrong not in said.out + said.err
+    assert not (parts / "MARKER").exists()
+
+
+def test_steps_of_a_strangers_workflow_are_listed_with_what_is_left_out(parts, detent):
+    rows = {row["step"]: row for row in detent("steps", "list", "--format", "json").json}
+    for name in ("shout", "ask", "write"):
+        assert rows[f"workflow/parts/{name}"]["intent"] == "(its plugin is left out)"
+    assert rows["workflow/greet/say"]["intent"]
+
+
+def test_mistakes_that_no_plugin_could_mend_are_still_reported(parts, detent):
+    text = (parts / ".detent/workflows/parts.yaml").read_text()
+    (parts / ".detent/workflows/parts.yaml").write_text(
+        text.replace("[hello]", '["${{ inputs.nobody }}"]').replace("command:git", "'command:'")
+    )
+    with (parts / "detent.yaml").open("a") as out:
+        out.write("budget: {steps: 3}\n")
+    said = detent("workflow", "validate", "parts")
+    assert said.code == 2
+    assert "E007 there is no input 'nobody'." in said.out
+    assert "E014 prerequisite 'command' needs to be told what" in said.out
+
+
+def test_a_name_that_is_not_found_may_be_in_a_plugin_that_is_left_out(parts, detent):
+    for command in (("steps", "show", "pack"), ("check", "shop-flow"), ("diagram", "shop-flow")):
+        said = detent(*command)
+        assert said.code == 2
+        assert "It may be in a plugin that is left out: shop_plugin.py." in said.out + said.err
+
+
+def test_the_doctor_does_not_call_runs_stuck_whose_plugin_is_left_out(stranger, detent):
+    (stranger / "shop_plugin.py").write_text(PLUGIN + SHOP_FLOW)
+    detent("trust", "--yes")
+    assert detent("run", "shop-flow", "--json").json["status"] == "waiting"
+    detent("trust", "--revoke")
+    said = detent("doctor", "--json")
+    assert not any("unable to go on" in need["what"] for need in said.json["needs"])
+    assert any("not trusted" in one for one in said.json["not_looked_at"])
+
+
+SHOP_FLOW = """
+from detent import Flow, Hold, Machine, Outcome, Status
+
+
+def wait(ctx):
+    return Hold("approval")
+
+
+shop = Flow(
+    Machine("shop-flow", start="wait", moves={"wait": ["done"]}, ends={"done": Status.SUCCEEDED}),
+    {"wait": wait},
+)
+"""
+
+
+# -- keys ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "crm.firm.example:8443", "https://crm.firm.example", "crm.firm.example/v1", "ada@crm.firm.example",
+        "", " ", "*.firm.example", "crm firm.example", "[::1]:80", "crm..example", "crm.firm.example?x",
+    ],
+)  # fmt: skip
+def test_a_key_is_allowed_for_a_bare_host_only(stranger, detent, host):
+    said = detent("trust", "--allow-key", f"CRM_TOKEN={host}")
+    assert said.code == 2
+    assert "--allow-key takes NAME=HOST, such as CRM_TOKEN=crm.firm.example" in said.err
+    assert "no port, scheme, path or user" in said.err
+    assert not record(stranger).exists()
+
+
+@pytest.mark.parametrize("host", ["crm.firm.example", "CRM.firm.example.", "10.0.0.7", "fe80::1", "printer"])
+def test_names_and_addresses_of_hosts_can_be_allowed(stranger, detent, host):
+    assert detent("trust", "--allow-key", f"CRM_TOKEN={host}").code in (0, 2)
+    assert json.loads(record(stranger).read_text())["keys"] == {"CRM_TOKEN": [host.lower().rstrip(".")]}
+
+
+def test_the_users_own_settings_name_bare_hosts_too(stranger, detent):
+    record(stranger).parent.mkdir()
+    (record(stranger).parent / "detent.yaml").write_text("keys: {CRM_TOKEN: ['crm.firm.example:8443']}\n")
+    said = detent("workflow", "list")
+    assert said.code == 2
+    assert "'keys.CRM_TOKEN' takes hosts without port, scheme, path or user" in said.err
+
+
+def test_a_key_is_disallowed_again(stranger, foreign, detent):
+    git(stranger)
+    detent("trust", "--yes", "--allow-key", "AWS_SECRET_ACCESS_KEY=127.0.0.2")
+    said = detent("trust", "--disallow-key", "AWS_SECRET_ACCESS_KEY=127.0.0.2")
+    assert (said.code, said.out) == (0, "AWS_SECRET_ACCESS_KEY may not go to 127.0.0.2 any more.\n")
+    (stranger / "hello.txt").write_text("a change to commit\n")
+    detent("workflow", "run", "commit-and-push")
+    assert foreign.said == []
+
+
+def test_disallowing_says_where_a_key_is_allowed_otherwise(stranger, detent):
+    record(stranger).parent.mkdir()
+    own = record(stranger).parent / "detent.yaml"
+    own.write_text("keys: {CRM_TOKEN: [crm.firm.example]}\n")
+    said = detent("trust", "--disallow-key", "CRM_TOKEN=crm.firm.example")
+    assert said.code == 2
+    assert "CRM_TOKEN may go to crm.firm.example because your own settings say so" in said.err
+    said = detent("trust", "--disallow-key", "OPENAI_API_KEY=api.openai.com")
+    assert (said.code, "OPENAI_API_KEY may always go to api.openai.com" in said.err) == (2, True)
+    said = detent("trust", "--disallow-key", "CRM_TOKEN=other.example")
+    assert (said.code, said.out) == (0, "CRM_TOKEN was not allowed to go to other.example.\n")
+
+
+def test_what_an_earlier_version_accepted_can_be_disallowed(stranger, detent):
+    record(stranger).parent.mkdir()
+    record(stranger).write_text('{"keys": {"CRM_TOKEN": ["crm.firm.example:8443"]}}')
+    assert detent("trust", "--disallow-key", "CRM_TOKEN=crm.firm.example:8443").code == 0
+    assert json.loads(record(stranger).read_text())["keys"] == {}
+
+
+def test_revoking_names_the_keys_that_stay_allowed_and_how_to_withdraw_them(stranger, detent):
+    detent("trust", "--yes", "--allow-key", "AWS_SECRET_ACCESS_KEY=127.0.0.2")
+    said = detent("trust", "--revoke")
+    assert (
+        "AWS_SECRET_ACCESS_KEY may still go to 127.0.0.2, whichever project sends it there. "
+        "To withdraw that: detent trust --disallow-key AWS_SECRET_ACCESS_KEY=127.0.0.2\n" in said.out
+    )
+
+
+def test_showing_lists_the_keys_that_are_allowed(stranger, detent):
+    record(stranger).parent.mkdir()
+    (record(stranger).parent / "detent.yaml").write_text("keys: {CRM_TOKEN: [crm.firm.example]}\n")
+    detent("trust", "--yes", "--allow-key", "OTHER=other.example")
+    said = detent("trust", "--show")
+    assert "  keys you allow, in every project:\n" in said.out
+    assert "    CRM_TOKEN → crm.firm.example  (your own settings)\n" in said.out
+    assert "    OTHER → other.example  (detent trust)\n" in said.out
+    listed = detent("trust", "--json").json["allowed_keys"]
+    assert {"key": "OTHER", "host": "other.example", "by": "detent trust"} in listed
+
+
+def test_a_refused_key_names_its_setting_once(stranger, detent):
+    detent("trust", "--yes")
+    said = detent("steps", "list")
+    assert (
+        "detent.yaml, line 5: models.theirs: AWS_SECRET_ACCESS_KEY would be sent to 127.0.0.2, "
+        "which your own settings do not allow." in said.err
+    )
+
+
+# -- what is shown and asked --------------------------------------------------------------------------------
+
+
+def test_trusting_shows_where_the_project_writes(stranger, detent):
+    with (stranger / "detent.yaml").open("a") as out:
+        out.write("store: postgresql://ada@db.example/runs\nlogging: {file: ../elsewhere.log}\n")
+    said = detent("trust", "--show")
+    assert "  where it writes:\n" in said.out
+    assert "    postgresql://ada@db.example/runs  (store)\n" in said.out
+    assert "    ../elsewhere.log  (logging.file)\n" in said.out
+    assert detent("trust", "--json").json["writes"] == {
+        "store": "postgresql://ada@db.example/runs",
+        "logging.file": "../elsewhere.log",
+    }
+
+
+def test_always_asks_about_whatever_will_be_in_the_folder(stranger):
+    import pty
+    import subprocess
+    import sys
+
+    def asked(*options: str) -> str:
+        person, terminal = pty.openpty()
+        command = [sys.executable, "-m", "detent", "trust", *options]
+        os.write(person, b"n\n")
+        done = subprocess.run(command, stdin=terminal, capture_output=True, text=True, check=False)
+        os.close(person)
+        os.close(terminal)
+        return done.stdout + done.stderr
+
+    assert f"Trust {stranger} and all below it, whatever is and will be in it?" in asked("--always")
+    assert "Trust this project as it is now?" in asked()

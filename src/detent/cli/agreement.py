@@ -155,7 +155,7 @@ async def _report(workspace: Workspace, wanted: _Wanted) -> tuple[list[StepFigur
     from detent.kernel.errors import FlowNotFound
     from detent.runtime.dispatching import dispatch_settings
 
-    rules = dispatch_settings(workspace.settings, (), complete=False).evidence
+    rules = dispatch_settings(workspace.settings, (), agents=None, complete=False).evidence
     async with workspace.store() as store:
         names = list(dict.fromkeys(name for name, _, _ in await store.flows()))
         made = Agreement(rules, since=wanted.since, wanted=wanted)

@@ -119,18 +119,19 @@ async def _store(workspace: Workspace, report: dict[str, Any], deep: bool) -> di
 
     from detent.adapters.disk import shared
     from detent.runtime import store_health
-    from detent.runtime.wiring import shown_url, store_for, store_url
+    from detent.runtime.wiring import shown_url, store_url
 
-    place = getattr(store_for(workspace.settings, create=False), "path", None)
+    closed = workspace.closed_store()
+    place = getattr(closed, "path", None)
     if isinstance(place, Path) and not place.exists() and place.parent.name == ".detent":
         return {
             "place": shown_url(store_url(workspace.settings)),
             "reachable": False,
             "note": "none yet; `detent run` makes one",
         }
-    needs = store_health.disk_needs(workspace.settings)
+    needs = store_health.disk_needs(closed)
     if deep:
-        needs += await store_health.deep_check(workspace.settings)
+        needs += await store_health.deep_check(closed)
     else:
         report["not_looked_at"].append("Journals and the store's files were not read through: --deep does.")
     report["needs"] = [need.to_plain(workspace.command) for need in needs]
@@ -151,8 +152,14 @@ async def _standing(workspace: Workspace, store: Store, report: dict[str, Any]) 
     from detent.engine.clock import SystemClock
     from detent.runtime.store_health import definition_problem, run_needs
 
-    flows = await workspace.known(store)
-    health = await run_needs(store, SystemClock(), definition_problem(flows))
+    if workspace.catalog.left_out:
+        report["not_looked_at"].append(
+            "Whether runs can go on was not checked: the project is not trusted, so its plugins are left out."
+        )
+        health = await run_needs(store, SystemClock())
+    else:
+        flows = await workspace.known(store)
+        health = await run_needs(store, SystemClock(), definition_problem(flows))
     report["needs"] += [need.to_plain(workspace.command) for need in health.needs]
     report["not_looked_at"] += health.not_looked_at
     statuses: dict[str, int] = {}

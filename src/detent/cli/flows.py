@@ -202,7 +202,7 @@ async def _drawn_run(workspace: Workspace, target: str) -> tuple[dict[str, Any],
             run_id = await workspace.run_id(store, target)
             return await definition(store, run_id), path_of(await journal(store, run_id))
     except (RunNotFound, StoreUnavailable) as error:
-        flow = FlowNotFound(target, workspace.catalog.all())
+        flow = FlowNotFound(target, workspace.catalog.all(), workspace.catalog.may_be_left_out)
         why = "" if isinstance(error, RunNotFound) else f" {error}"
         raise ConfigurationError(f"{flow} There is no such run either.{why}") from None
 

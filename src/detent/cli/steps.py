@@ -120,6 +120,11 @@ class _Named(NamedTuple):
     def name(self) -> str:
         return self.flow.qualified(self.step)
 
+    @property
+    def of_flow(self) -> str:
+        """As people call it who do not think of the kind of flow: `weekly/count`."""
+        return f"{self.flow.name}/{self.step.name}"
+
 
 class _Book:
     """The steps that are known here, with what the settings make of them."""
@@ -137,11 +142,13 @@ class _Book:
         for one, shipped in _of_workflows(workspace):
             flows.setdefault(one.name, (one, shipped))
         said = self.settings.section("steps")
+        agents = catalog.agents()
         self.dispatch: DispatchSettings = dispatch_settings(
             self.settings, [one for one, _ in flows.values()],
-            known_steps=catalog.step_names(said) if said else (),
-            agents=[DISPATCH_AGENT, *catalog.agents()],
+            known_steps=catalog.step_names(said) if said else (), complete=not catalog.left_out,
+            agents=None if agents is None else [DISPATCH_AGENT, *agents], connect=workspace.trust.ok,
         )  # fmt: skip
+        self.may_be_left_out = catalog.may_be_left_out
         self.dispatcher = Dispatcher(self.dispatch)
         self.executors = ConfiguredExecutors(self.settings)
         self.steps = [
@@ -155,7 +162,7 @@ class _Book:
         """The step of a name; an error names those it could be."""
         from detent.kernel.errors import ConfigurationError, nearest
 
-        found = [one for one in self.steps if name in (one.name, one.step.name)]
+        found = [one for one in self.steps if name in (one.name, one.of_flow, one.step.name)]
         exact = [one for one in found if one.name == name]
         if exact or len(found) == 1:
             return (exact or found)[0]
@@ -166,7 +173,8 @@ class _Book:
             names = ", ".join(one.name for one in found)
             raise ConfigurationError(f"Several flows have a step '{name}': {names}.")
         known = [text for one in self.steps for text in (one.name, one.step.name)]
-        raise ConfigurationError(f"There is no step '{name}'.{nearest(name, known)} See: detent steps list")
+        hint = nearest(name, known) + self.may_be_left_out
+        raise ConfigurationError(f"There is no step '{name}'.{hint} See: detent steps list")
 
     def plan(self, one: _Named) -> Plan:
         """What the layers of configuration make of a step."""

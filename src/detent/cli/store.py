@@ -35,10 +35,13 @@ def check(json: options.Json = False, store: options.Store = None, config: optio
     from detent.cli.output import clean, say, say_json
     from detent.cli.workspace import Workspace, run_async
     from detent.runtime.store_health import deep_check, require_store
+    from detent.runtime.wiring import shown_url, store_url
 
     workspace = Workspace(store, config, looks=True)
-    place = require_store(workspace.settings)
-    found = [need.what for need in run_async(deep_check(workspace.settings))]
+    closed = workspace.closed_store()
+    require_store(closed)
+    place = shown_url(store_url(workspace.settings))
+    found = [need.what for need in run_async(deep_check(closed))]
     if json:
         say_json({"place": place, "whole": not found, "problems": found})
     elif not found:

@@ -29,7 +29,10 @@ def trust(
     show: Annotated[bool, typer.Option("--show", help="Show, and change nothing.")] = False,
     revoke: Annotated[bool, typer.Option("--revoke", help="Trust the project no longer.")] = False,
     always: Annotated[
-        bool, typer.Option("--always", help="Trust the folder whatever is in it: for your own projects.")
+        bool,
+        typer.Option(
+            "--always", help="Trust the folder, whatever is and will be in it: for your own projects."
+        ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Keys need --allow-key.")] = False,
     allow_key: Annotated[
@@ -37,6 +40,10 @@ def trust(
         typer.Option(
             "--allow-key", metavar="NAME=HOST", help="Let this key go to this host. May be repeated."
         ),
+    ] = None,
+    disallow_key: Annotated[
+        list[str] | None,
+        typer.Option("--disallow-key", metavar="NAME=HOST", help="Withdraw an --allow-key. May be repeated."),
     ] = None,
     json: options.Json = False,
     config: options.Config = None,
@@ -53,11 +60,19 @@ def trust(
     found = Trust.of(settings)
     if show or json:
         facts = _facts(found, settings)
-        say_json(facts) if json else _tell(found, facts)
+        if json:
+            say_json(facts)
+        else:
+            _tell(found, facts)
+            _tell_allowed(facts)
         return 0
+    for one in disallow_key or ():
+        _disallow(settings, one)
     if revoke:
         gone = found.revoke()
         say(f"{clean(str(found.root))} is {'not trusted any more' if gone else 'not trusted'}.")
+        _tell_kept(settings)
+    if revoke or (disallow_key and not pairs and not always):
         return 0
     for name, host in pairs:
         _allow(name, host)
@@ -69,7 +84,10 @@ def trust(
     if pairs and folder is None and found.state == "nothing":
         return 0
     _tell(found, _facts(found, settings))
-    if not yes and not _confirmed("Trust this project?"):
+    question = "Trust this project as it is now?"
+    if always:
+        question = f"Trust {found.root} and all below it, whatever is and will be in it?"
+    if not yes and not _confirmed(clean(question)):
         warn("Nothing was changed.")
         return 1
     found.grant(always=always)
@@ -78,7 +96,7 @@ def trust(
             _allow(use.variable, use.host)
         else:
             warn(f"{clean(use.variable)} is not sent to {clean(use.host)}. To allow it: {_command(use)}")
-    how = "whatever is in it" if always else "as it is now"
+    how = "whatever is and will be in it" if always else "as it is now"
     say(f"{clean(str(found.root))} is trusted, {how}.")
     return 0
 
@@ -99,7 +117,7 @@ def _refused(settings: Settings) -> list[Any]:
 
 
 def _facts(found: Trust, settings: Settings) -> dict[str, Any]:
-    from detent.runtime.key_hosts import KeyHosts, key_uses
+    from detent.runtime.key_hosts import KeyHosts, allowed_keys, key_uses
 
     files = found.files
     changed = found.changed if found.state == "changed" else []
@@ -111,6 +129,7 @@ def _facts(found: Trust, settings: Settings) -> dict[str, Any]:
         "changed": changed,
         "plugins": files.plugins,
         "programs": {name: list(command) for name, command in files.programs.items()},
+        "writes": _writes(settings),
         "keys": [
             {
                 "key": use.variable, "host": use.host, "where": use.where,
@@ -118,7 +137,19 @@ def _facts(found: Trust, settings: Settings) -> dict[str, Any]:
             }
             for use in key_uses(settings)
         ],
+        "allowed_keys": [
+            {"key": one.variable, "host": one.host, "by": one.by} for one in allowed_keys(settings)
+        ],
     }  # fmt: skip
+
+
+def _writes(settings: Settings) -> dict[str, str]:
+    """Where the project has Detent write, by the setting that says so."""
+    from detent.runtime.wiring import shown_url, store_url
+
+    found = {"store": shown_url(store_url(settings))} if settings.of_project("store") else {}
+    log = settings.get("logging", "file")
+    return found | ({"logging.file": str(log)} if log and settings.of_project("logging", "file") else {})
 
 
 def _tell(found: Trust, facts: dict[str, Any]) -> None:
@@ -141,12 +172,37 @@ def _tell(found: Trust, facts: dict[str, Any]) -> None:
     programs = [f"{' '.join(words)}  ({name})" for name, words in facts["programs"].items()]
     for heading, lines in (
         ("files that configure or run", [*rows, *gone, *more]), ("plugins it loads", facts["plugins"]),
-        ("programs it starts", programs), ("keys it sends", keys),
+        ("programs it starts", programs),
+        ("where it writes", [f"{place}  ({name})" for name, place in facts["writes"].items()]),
+        ("keys it sends", keys),
     ):  # fmt: skip
         if lines:
             say(f"  {heading}:")
             for line in lines:
                 say(f"    {clean(line)}")
+
+
+def _tell_allowed(facts: dict[str, Any]) -> None:
+    """Print where the user lets keys go."""
+    from detent.cli.output import clean, say
+
+    if facts["allowed_keys"]:
+        say("  keys you allow, in every project:")
+    for one in facts["allowed_keys"]:
+        say(f"    {clean(one['key'])} → {clean(one['host'])}  ({one['by']})")
+
+
+def _tell_kept(settings: Settings) -> None:
+    """Print which keys of a project may still go where it sends them."""
+    from detent.cli.output import clean, say
+    from detent.runtime.key_hosts import REMEMBERED, allowed_keys, key_uses
+
+    remembered = {one[:2] for one in allowed_keys(settings) if one.by == REMEMBERED}
+    for variable, host in sorted({use[:2] for use in key_uses(settings)} & remembered):
+        say(
+            f"{clean(variable)} may still go to {clean(host)}, whichever project sends it there. "
+            f"To withdraw that: detent trust --disallow-key {clean(variable)}={clean(host)}"
+        )
 
 
 def _confirmed(question: str) -> bool:
@@ -160,15 +216,18 @@ def _confirmed(question: str) -> bool:
     return typer.confirm(question, default=False)
 
 
-def _pair(said: str) -> tuple[str, str]:
+def _pair(text: str) -> tuple[str, str]:
+    """The key and the host of `--allow-key`; `ConfigurationError` for anything but a bare host."""
     from detent.kernel.errors import ConfigurationError
+    from detent.runtime.settings import NO_HOST, is_host
 
-    name, equals, host = said.partition("=")
-    if not equals or not name.strip() or not host.strip() or "/" in host:
+    name, _, host = (part.strip() for part in text.partition("="))
+    if not name or not is_host(host):
         raise ConfigurationError(
-            f"--allow-key takes NAME=HOST, such as CRM_TOKEN=crm.firm.example, not '{said}'."
+            f"--allow-key takes NAME=HOST, such as CRM_TOKEN=crm.firm.example, with no {NO_HOST}; "
+            f"not '{text}'."
         )
-    return name.strip(), host.strip()
+    return name, host
 
 
 def _allow(name: str, host: str) -> None:
@@ -177,6 +236,31 @@ def _allow(name: str, host: str) -> None:
 
     allow_key(name, host)
     say(f"{clean(name)} may go to {clean(host)}.")
+
+
+def _disallow(settings: Settings, text: str) -> None:
+    """Withdraw what `--allow-key` allowed, whatever an earlier version accepted there."""
+    from detent.cli.output import clean, say
+    from detent.kernel.errors import ConfigurationError
+    from detent.runtime.key_hosts import BUILT_IN, allowed_keys, disallow_key
+
+    name, _, host = (part.strip() for part in text.partition("="))
+    if not name or not host:
+        raise ConfigurationError(
+            f"--disallow-key takes NAME=HOST, such as CRM_TOKEN=crm.firm.example; not '{text}'."
+        )
+    gone = disallow_key(name, host)
+    host = host.lower().rstrip(".")
+    if any((name, host) == one[:2] for one in allowed_keys(settings)):
+        raise ConfigurationError(
+            f"{name} may go to {host} because your own settings say so: take it out of `keys` there."
+        )
+    if host in BUILT_IN.get(name, ()):
+        raise ConfigurationError(f"{name} may always go to {host}: it is the host the key is made for.")
+    if gone:
+        say(f"{clean(name)} may not go to {clean(host)} any more.")
+    else:
+        say(f"{clean(name)} was not allowed to go to {clean(host)}.")
 
 
 def _command(use: Any) -> str:

@@ -37,7 +37,7 @@ def described(
     from detent.engine.executor import DISPATCH_AGENT
     from detent.runtime.dispatching import dispatch_settings
 
-    agents = (DISPATCH_AGENT, *registry.agents.names)
+    agents = None if registry.incomplete else (DISPATCH_AGENT, *registry.agents.names)
     dispatch = dispatch_settings(settings, [], agents=agents, complete=False, deterministic=forced)
     steps = _Steps(spec, settings, dispatch, registry)
     return {
@@ -58,7 +58,7 @@ def planned(
     from detent.flows.workflow.preflight import walk
     from detent.runtime.dispatching import dispatch_settings
 
-    agents = (DISPATCH_AGENT, *registry.agents.names)
+    agents = None if registry.incomplete else (DISPATCH_AGENT, *registry.agents.names)
     dispatch = dispatch_settings(settings, [], agents=agents, complete=False, deterministic=forced)
     files: dict[str, _Steps] = {}
     found: list[dict[str, Any]] = []

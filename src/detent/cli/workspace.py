@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from detent.kernel.errors import ConfigurationError, FlowNotFound, RunNotFound
 from detent.runtime.catalog import ONLY, Catalog, Found, is_path
 from detent.runtime.settings import Settings, read_settings
-from detent.runtime.wiring import shown_url, store_for
+from detent.runtime.wiring import shown_url, store_for, store_url
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
@@ -124,22 +124,32 @@ class Workspace:
     @asynccontextmanager
     async def store(self) -> AsyncIterator[Store]:
         """The store, open, for looking into."""
-        self._check_store()
-        store = store_for(self.settings, create=False)
+        store = self.closed_store()
         await store.open()
         try:
             yield store
         finally:
             await store.close()
 
-    def _check_store(self) -> None:
-        """Raise `Untrusted` where a project nobody trusts names a store outside its folder: asking a server
-        would show it the user's credentials."""
-        if self.trust.ok or not self.settings.of_project("store"):
-            return
-        place = getattr(store_for(self.settings, create=False), "path", None)
-        if not isinstance(place, Path) or not place.resolve().is_relative_to(self.trust.root):
-            self.trust.require()
+    def closed_store(self) -> Store:
+        """The store, not yet open, for looking into.
+
+        Raises:
+            StoreOutside: an untrusted project chose a store outside its folder. To open a file may change it
+                and its rights; to ask a server shows it the user's credentials.
+        """
+        store = store_for(self.settings, create=False)
+        chosen = self.settings.of_project("store")
+        if self.trust.ok or not (chosen or self.settings.get("store") is None):
+            return store
+        folder = self.trust.root if chosen else self.settings.folder.resolve()
+        place = getattr(store, "path", None)
+        if isinstance(place, Path) and place.resolve().is_relative_to(folder):
+            return store
+        from detent.runtime.trust import StoreOutside
+
+        shown = str(place.resolve()) if isinstance(place, Path) else shown_url(store_url(self.settings))
+        raise StoreOutside(shown, self.trust)
 
     @asynccontextmanager
     async def engine(

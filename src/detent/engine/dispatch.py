@@ -16,7 +16,7 @@ from detent.engine import prompting
 from detent.engine.dialect import JSON, Dialect
 from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.executor import DISPATCH_AGENT
-from detent.engine.step import Example
+from detent.engine.step import UNKNOWN_TOOLS, Example
 from detent.kernel import log
 from detent.kernel.autonomy import AutonomyLevel, StepMode, StepType
 from detent.kernel.errors import ConfigurationError, nearest
@@ -204,7 +204,7 @@ class Dispatcher:
             model=settings.model,
             forced=forced,
             max_autonomy=step.cap,
-            tools=(*(step.queries or ()), *(step.effects or ())),
+            tools=None if UNKNOWN_TOOLS in step.metadata else (*(step.queries or ()), *(step.effects or ())),
             natural=StepMode.AGENT if step.step_type is StepType.AGENT else StepMode.DETERMINISTIC,
             run=said_by_run,
         )

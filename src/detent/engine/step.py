@@ -65,6 +65,8 @@ TRANSIENT: tuple[type[BaseException], ...] = (Transient, TimeoutError, Connectio
 WAITS = "waits"
 """Key of a step's metadata: what it is for, where it waits for a person or the clock. Such a step has no
 intent, since no agent can answer in their place."""
+UNKNOWN_TOOLS = "unknown_tools"
+"""Key of a step's metadata: its code is not loaded, so that nobody knows which tools it declares."""
 
 
 class Example(NamedTuple):

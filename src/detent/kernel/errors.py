@@ -202,8 +202,8 @@ class HoldNotOpen(RunStateError):
 class FlowNotFound(ConfigurationError):
     """No flow goes by this name."""
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
+    def __init__(self, name: str, known: Iterable[str], hint: str = "") -> None:
         self.name = name
         self.known = sorted(known)
         there = f" Known flows: {', '.join(self.known)}." if self.known else " No flow is registered."
-        super().__init__(f"There is no flow '{name}'.{nearest(name, self.known)}{there}")
+        super().__init__(f"There is no flow '{name}'.{nearest(name, self.known)}{there}{hint}")

@@ -349,15 +349,16 @@ def resolve(
     model: StepConfig = UNSAID,
     forced: bool = False,
     max_autonomy: AutonomyLevel | None = None,
-    tools: Collection[str] = (),
+    tools: Collection[str] | None = (),
     natural: StepMode = StepMode.DETERMINISTIC,
     run: StepConfig = UNSAID,
 ) -> Resolved:
     """How a step is performed; `StepConfigError` lists everything that keeps the layers from adding up.
 
     `hint` is what the step suggests, weaker than `steps`: what it says for agents alone waits until somebody
-    gives the step to one. `tools` are those the step declares, which is all that `allowed_tools` may name.
-    `natural` is the mode where no layer says one. `run` is what one run was started with, the strongest.
+    gives the step to one. `tools` are those the step declares, which is all that `allowed_tools` may name;
+    None where those are not known. `natural` is the mode where no layer says one. `run` is what one run was
+    started with, the strongest.
     """
     upper = [_Layer("run", run), _Layer("inline", inline)]
     for key in (f"{flow}/{name}", name):
@@ -376,7 +377,8 @@ def resolve(
     if mode is StepMode.DETERMINISTIC:
         dropped = _drop(upper, set_by, chosen, sources)
         problems += _idle(upper, chosen, sources)
-    problems += _undeclared(chosen.get("allowed_tools"), sources, tools)
+    if tools is not None:
+        problems += _undeclared(chosen.get("allowed_tools"), sources, tools)
     if problems:
         told = [f"{layer}: {field} {text}" for layer, field, text in problems]
         raise StepConfigError(told, f"The configuration of step '{flow}/{name}'", problems)

@@ -71,8 +71,10 @@ class Catalog:
         self._settings = settings
         self.trust = trust
         """Without trust in the project its own code is left out; None where that is settled elsewhere."""
+        self.left_out: tuple[str, ...] = ()
+        """Plugins of the project that are not loaded, since nobody trusts it."""
         if not self.runs_code and settings.of_project("plugins"):
-            here = []
+            self.left_out, here = tuple(map(str, here)), []
         self._plugins = [(name, settings.base("plugins")) for name in here]
         self._plugins += [(name, settings.folder) for name in plugins]
         self._found: dict[str, Found] = {}
@@ -103,8 +105,14 @@ class Catalog:
         """The flow of a name; `FlowNotFound` tells what there is."""
         found = self.look(name)
         if found is None:
-            raise FlowNotFound(name, self.all())
+            raise FlowNotFound(name, self.all(), self.may_be_left_out)
         return found
+
+    @property
+    def may_be_left_out(self) -> str:
+        """A sentence to follow that something is not there; empty where every plugin is loaded."""
+        names = ", ".join(self.left_out)
+        return f" It may be in a plugin that is left out: {names}." if names else ""
 
     def look(self, name: str) -> Found | None:
         """The flow of a name, or None. Installed packages that do not offer it by name are loaded last."""
@@ -158,9 +166,10 @@ class Catalog:
             gather(self._of_apps())
         return list(found)
 
-    def agents(self) -> list[str]:
-        """The agents that workflow files may name, and settings speak of."""
-        return list(self.workflows.registry.agents.names)
+    def agents(self) -> list[str] | None:
+        """The agents that workflow files may name, and settings speak of; None where plugins that may bring
+        some are left out."""
+        return None if self.left_out else list(self.workflows.registry.agents.names)
 
     @property
     def workflows(self) -> Workflows:
@@ -202,8 +211,7 @@ class Catalog:
         for module in self._modules.values():
             for heading, keys in getattr(module, SETTINGS_NAME, {}).items():
                 found[heading] = _keys(keys)
-        if not self.runs_code and self._settings.of_project("plugins"):
-            # Plugins that are left out may know any heading.
+        if self.left_out:  # they may know any heading
             found = dict.fromkeys(map(str, self._settings.values)) | found
         return found
 

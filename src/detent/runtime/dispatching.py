@@ -27,18 +27,22 @@ def dispatch_settings(
     flows: Iterable[Flow],
     *,
     deterministic: bool = False,
-    agents: Iterable[str] = (DISPATCH_AGENT,),
+    agents: Iterable[str] | None = (DISPATCH_AGENT,),
     complete: bool = True,
     known_steps: Iterable[str] = (),
+    connect: bool = True,
     environ: Mapping[str, str] | None = None,
 ) -> DispatchSettings:
     """What the settings say about who performs the steps of these flows; `SettingsError` with all problems.
 
-    `agents` are the registered ones. With `complete`, these are all flows there are, so that a key under
-    `steps` that names no step of theirs is a mistake, unless it is among `known_steps`; without it, the step
-    may become known later.
+    `agents` are the registered ones, None where those are not known. With `complete`, these are all flows
+    there are, so that a key under `steps` that names no step of theirs is a mistake, unless it is among
+    `known_steps`; without it, the step may become known later. Without `connect`, no model is made to see
+    whether its options fit.
     """
-    reading = _Reading(settings, list(flows), list(agents), complete, list(known_steps))
+    reading = _Reading(
+        settings, list(flows), None if agents is None else list(agents), complete, list(known_steps)
+    )
     read = DispatchSettings(
         steps=reading.steps(),
         agents=reading.agents(),
@@ -51,7 +55,7 @@ def dispatch_settings(
         pointed_out=True,
     )
     reading.check_providers(read)
-    reading.check_steps(read)
+    reading.check_steps(read, connect)
     if reading.problems:
         raise SettingsError("The settings", reading.problems)
     return read
@@ -74,7 +78,12 @@ class _Reading:
     """Reads the headings one by one and gathers what is wrong with them."""
 
     def __init__(
-        self, settings: Settings, flows: list[Flow], agents: list[str], complete: bool, known_steps: list[str]
+        self,
+        settings: Settings,
+        flows: list[Flow],
+        agents: list[str] | None,
+        complete: bool,
+        known_steps: list[str],
     ) -> None:
         self.known_steps = known_steps
         self.settings = settings
@@ -120,7 +129,7 @@ class _Reading:
         found: dict[str, StepConfig] = {}
         for key, said in self.settings.section("agents").items():
             name = str(key)
-            if name not in self.known_agents:
+            if self.known_agents is not None and name not in self.known_agents:
                 self.problems.append(
                     f"{self.settings.place('agents', name)}: there is no agent '{name}'."
                     f"{nearest(name, self.known_agents)} Agents: {', '.join(self.known_agents)}."
@@ -227,7 +236,7 @@ class _Reading:
         said = read.agents.get(plan.agent_name, UNSAID).provider
         return said or read.model.provider or self.executors.default
 
-    def check_steps(self, read: DispatchSettings) -> None:
+    def check_steps(self, read: DispatchSettings, connect: bool) -> None:
         """The layers of every configured step must add up, as far as they could be read."""
         from detent.engine.dispatch import Dispatcher, point_out
 
@@ -251,7 +260,7 @@ class _Reading:
                         place = place_of(self.settings, layer, field)
                         where = f"{place}: " if place else ""
                         self.problems.append(f"{where}step '{qualified}', {layer}: {field} {text}")
-        if not self.problems:
+        if connect and not self.problems:
             refused = (self.executors.refused(name) for name in asked if name is not None)
             self.problems += sorted(filter(None, refused))
 

@@ -156,8 +156,11 @@ class ConfiguredExecutors:
         try:
             self._model(said)
         except ConfigurationError as error:
+            from detent.runtime.key_hosts import KeyRefused
+
             place = self._settings.places.get(("models", name))
-            return f"{place}: models.{name}: {error}" if place else f"provider '{name}': {error}"
+            why = error.reason if isinstance(error, KeyRefused) else error
+            return f"{place}: models.{name}: {why}" if place else f"provider '{name}': {why}"
         except IntegrationMissing as error:
             log.debug("executor.missing", provider=name, error=str(error))
         return None

@@ -32,6 +32,8 @@ DEFAULTS: Mapping[str, tuple[str, str]] = {
     "claude": ("ANTHROPIC_API_KEY", "api.anthropic.com"),
 }
 """Kind of model to the key and host it has where nothing else is said."""
+OWN_SETTINGS, REMEMBERED = "your own settings", "detent trust"
+"""Where the user allows a host for a key."""
 SECRET_INPUTS = "DETENT_INPUT_"
 SHORTEST = 4
 """Characters of a secret input that is looked for in requests; shorter ones are no secrets."""
@@ -42,10 +44,12 @@ class KeyRefused(ConfigurationError):
 
     def __init__(self, variable: str, host: str, where: str) -> None:
         self.variable, self.host = variable, host
-        super().__init__(
-            f"{where}: {variable} would be sent to {host}, which your own settings do not allow. "
+        self.reason = (
+            f"{variable} would be sent to {host}, which your own settings do not allow. "
             f"If it is right: detent trust --allow-key {variable}={host}"
         )
+        """Without the setting that sends it."""
+        super().__init__(f"{where}: {self.reason}")
 
 
 class KeyUse(NamedTuple):
@@ -101,6 +105,37 @@ def allow_key(variable: str, host: str, environ: Mapping[str, str] | None = None
     with TrustFile(environ).changing() as record:
         keys = record.setdefault("keys", {})
         keys[variable] = sorted({*keys.get(variable, ()), host.lower().rstrip(".")})
+
+
+def disallow_key(variable: str, host: str, environ: Mapping[str, str] | None = None) -> bool:
+    """Forget that a key may go to a host; False when that was not remembered."""
+    with TrustFile(environ).changing() as record:
+        keys = _mapping(record.get("keys"))
+        remembered = _hosts(keys.get(variable))
+        left = sorted(remembered - {host.lower().rstrip(".")})
+        others = {name: hosts for name, hosts in keys.items() if name != variable}
+        record["keys"] = others | ({variable: left} if left else {})
+        return len(left) < len(remembered)
+
+
+class AllowedKey(NamedTuple):
+    """A host that the user allows for a key, in every project."""
+
+    variable: str
+    host: str
+    by: str
+    """Where that is said."""
+
+
+def allowed_keys(settings: Settings, environ: Mapping[str, str] | None = None) -> list[AllowedKey]:
+    """What the user allows, in their own settings and with `detent trust`."""
+    said = ((OWN_SETTINGS, settings.get("keys")), (REMEMBERED, TrustFile(environ).read().get("keys")))
+    return sorted(
+        AllowedKey(str(variable), host, by)
+        for by, keys in said
+        for variable, hosts in _mapping(keys).items()
+        for host in _hosts(hosts)
+    )
 
 
 def key_uses(settings: Settings) -> list[KeyUse]:

@@ -72,6 +72,7 @@ NAMED = (
     "autonomy",
     "prices",
     "eval",
+    "keys",
 )
 """Headings that take named values and nothing else."""
 
@@ -92,6 +93,9 @@ _SECRET = re.compile(
     r"(^|[_-])(password|passwd|passphrase|api_?key|secret|secret_key|access_key|private_key|token)$", re.I
 )
 _URL_SECRET = re.compile(r"^[a-z][a-z0-9+.-]*://[^/@\s:]*:([^/@\s]+)@", re.I)
+_HOST = re.compile(r"[^\W_](?:[\w-]*\w)?(?:\.\w(?:[\w-]*\w)?)*\.?")
+NO_HOST = "port, scheme, path or user"
+"""What is no part of a host, for messages."""
 _SECRET_LENGTH = 8
 """Shorter values are too common as ordinary text to be hidden wherever they turn up."""
 
@@ -416,6 +420,17 @@ def _put(
     places[way] = place
 
 
+def is_host(text: str) -> bool:
+    """Whether a text is the name or address of a host, and nothing else."""
+    import ipaddress
+
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return _HOST.fullmatch(text) is not None
+    return True
+
+
 def known_secrets(environ: Mapping[str, str], variables: Iterable[str] = ()) -> frozenset[str]:
     """Values of the environment that no text may show: those of the named variables, those whose names speak
     of keys and passwords, and passwords in addresses."""
@@ -507,6 +522,11 @@ def _shapes(settings: Settings) -> list[str]:
     for name in ("enabled", "reasons"):
         said = settings.get("telemetry", name)
         expect(said is None or isinstance(said, bool), ("telemetry", name), "true or false")
+    keys = settings.get("keys")
+    for variable, hosts in keys.items() if isinstance(keys, Mapping) else ():
+        listed = hosts if isinstance(hosts, list) else [hosts]
+        fits = hosts is None or all(isinstance(host, str) and is_host(host) for host in listed)
+        expect(fits, ("keys", str(variable)), f"hosts without {NO_HOST}, such as crm.firm.example")
     for heading in NAMED:
         value = settings.get(heading)
         expect(value is None or isinstance(value, Mapping), (heading,), "named values")

@@ -19,7 +19,7 @@ from detent.engine.leases import Leases
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.kernel.errors import ConfigurationError, StoreError, StoreUnavailable
 from detent.kernel.status import Status
-from detent.runtime.wiring import shown_url, store_for, store_url
+from detent.runtime.wiring import store_for, store_url
 
 if TYPE_CHECKING:
     from detent.engine.flow import Flow
@@ -75,9 +75,9 @@ class Health:
     attention_runs: list[str] = field(default_factory=list)
 
 
-def disk_needs(settings: Settings, *, least: int = LEAST_FREE) -> list[Need]:
+def disk_needs(store: Store, *, least: int = LEAST_FREE) -> list[Need]:
     """What is wrong with the disk that the store lies on."""
-    path = getattr(store_for(settings, create=False), "path", None)
+    path = getattr(store, "path", None)
     if not isinstance(path, Path) or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         return []
     folder = path.parent
@@ -100,9 +100,10 @@ def disk_needs(settings: Settings, *, least: int = LEAST_FREE) -> list[Need]:
 
 
 async def run_needs(
-    store: Store, clock: Clock, cannot_resume: Callable[[RunRow], Awaitable[str | None]]
+    store: Store, clock: Clock, cannot_resume: Callable[[RunRow], Awaitable[str | None]] | None = None
 ) -> Health:
-    """Which runs need somebody; `cannot_resume` says why a run could not be driven here."""
+    """Which runs need somebody; `cannot_resume` says why a run could not be driven here, where the flows are
+    known."""
     health = Health()
     dead = await Leases(store, clock).dead()
     now = clock.now()
@@ -155,7 +156,8 @@ async def run_needs(
         health.not_looked_at.append(
             f"Of the interrupted runs only {SAMPLE:,} were asked whether they can go on here."
         )
-    await _stuck(store, health, [*waiting.rows, *some], cannot_resume)
+    if cannot_resume is not None:
+        await _stuck(store, health, [*waiting.rows, *some], cannot_resume)
     return health
 
 
@@ -193,11 +195,10 @@ def definition_problem(flows: dict[str, Flow]) -> Callable[[RunRow], Awaitable[s
     return problem
 
 
-async def deep_check(settings: Settings, told: Callable[[int], None] | None = None) -> list[Need]:
-    """Everything that is wrong with the store's files, its journals, and the values beside them."""
+async def deep_check(store: Store, told: Callable[[int], None] | None = None) -> list[Need]:
+    """Everything that is wrong with the files of a closed store, its journals, and the values beside them."""
     from detent.adapters.stores.sqlite_integrity import damage_of_log
 
-    store = store_for(settings, create=False)
     path = getattr(store, "path", None)
     found: list[str] = []
     if isinstance(path, Path) and path.is_file():
@@ -227,12 +228,11 @@ def _runs(ids: Sequence[str]) -> str:
     return f"Run {ids[0]} is" if len(ids) == 1 else f"{len(ids):,} runs are"
 
 
-def require_store(settings: Settings) -> str:
-    """The store's place for people to read; `StoreUnavailable` where a file was never made."""
-    path = getattr(store_for(settings, create=False), "path", None)
+def require_store(store: Store) -> None:
+    """Raise `StoreUnavailable` where the store's file was never made."""
+    path = getattr(store, "path", None)
     if isinstance(path, Path) and not path.exists():
         raise StoreUnavailable(f"There is no store at {path} yet. The first `detent run` makes one.")
-    return shown_url(store_url(settings))
 
 
 def store_file(settings: Settings) -> Path:

@@ -53,6 +53,18 @@ class Untrusted(ConfigurationError):
         super().__init__(f"{what} To look and trust: {command}")
 
 
+class StoreOutside(ConfigurationError):
+    """The store is not opened: an untrusted project chose it, and it is not in the project's folder."""
+
+    def __init__(self, place: str, trust: Trust) -> None:
+        self.place, self.root = place, trust.root
+        super().__init__(
+            f"The store {place} is outside the project in {trust.root}, which {trust.why_not}, so it is not "
+            f"opened. Name the store yourself (--store), or trust the project: "
+            f"detent trust {trust.target}".rstrip()
+        )
+
+
 class TrustFile:
     """The user's record of trusted folders, files they named, and where keys may go. Private to the user."""
 
@@ -217,22 +229,26 @@ class Trust:
         return f"--config {shlex.quote(str(self.config))}" if self.config is not None else _word(self.root)
 
     @property
+    def why_not(self) -> str:
+        """Why the project may not run, as the end of a sentence about it."""
+        return "has changed since it was trusted" if self.state == "changed" else "is not trusted"
+
+    @property
     def left_out(self) -> str | None:
         """One line for commands that only look: what they did not load, and what to do about it."""
         if self.ok or not (self.files.plugins or self.files.programs):
             return None
         what = [f"plugins ({', '.join(self.files.plugins)})"] if self.files.plugins else []
         what += [f"programs ({', '.join(self.files.programs)})"] if self.files.programs else []
-        why = "has changed since it was trusted" if self.state == "changed" else "is not trusted"
         return (
-            f"This project {why}, so its {' and '.join(what)} are left out. "
+            f"This project {self.why_not}, so its {' and '.join(what)} are left out. "
             f"To look and trust: detent trust {self.target}".rstrip()
         )
 
     # -- what people decide ---------------------------------------------------------------------------------
 
     def grant(self, *, always: bool = False) -> None:
-        """Remember that a person trusts the project: as it is now, or its folder whatever is in it."""
+        """Remember that a person trusts the project: as it is now, or its folder whatever will be in it."""
         with TrustFile(self.environ).changing() as record:
             entry: dict[str, Any] = {"at": time.time()}
             entry |= {"always": True} if always else {"files": dict(self.files.digests)}

@@ -126,7 +126,7 @@ def engine_for(
     deterministic: bool = False,
     complete: bool = False,
     known_steps: Iterable[str] = (),
-    agents: Iterable[str] = (),
+    agents: Iterable[str] | None = (),
     tape: Tape | None = None,
 ) -> Engine:
     """The engine for these settings, not yet open.
@@ -148,7 +148,7 @@ def engine_for(
     wanted = concurrency or settings.get("concurrency", default=1000)
     dispatch = dispatch_settings(
         settings, flows, deterministic=deterministic, complete=complete, known_steps=known_steps,
-        agents=[DISPATCH_AGENT, *agents],
+        agents=None if agents is None else [DISPATCH_AGENT, *agents],
     )  # fmt: skip
     return Engine(
         store_for(settings, create=create), flows, observers=told, concurrency=wanted, dispatch=dispatch,

@@ -81,7 +81,10 @@ def registry_for(
     gathering.installed()
     for module in catalog.modules():
         gathering.module(module, own=True)
-    return registry.replaced(stages=_stages(registry, said))
+    registry = registry.replaced(stages=_stages(registry, said))
+    if catalog.left_out:
+        registry.leave_out()
+    return registry
 
 
 def shelf_for(settings: Settings, environ: Mapping[str, str] | None = None) -> WorkflowShelf:
@@ -371,6 +374,8 @@ def settings_problems(
             meant = tuple(f"{FLOW}/{one}/{way[2]}" for one in Nearest().of(way[1], names))
             message = f"the settings configure the step '{key}', but there is no workflow '{way[1]}'."
         else:
+            if workflows.catalog.left_out:
+                continue  # a plugin's flow may have it
             meant = Nearest().of(key, known)
             message = f"the settings configure the step '{key}', but no flow has a step of that name."
             if not meant:

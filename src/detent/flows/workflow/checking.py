@@ -339,12 +339,12 @@ class _Check:
             read = self.condition(step, "stages", step.stages, site)
             self.constant(step, "stages", read, list, "a list")
         else:
-            stages = {*STAGES, *self.registry.stages.names}
+            stages, registered = {*STAGES, *self.registry.stages.names}, self.registry.stages
             for index, stage in enumerate(step.stages):
                 part = f"stages[{index}]"
                 self.values(step, part, stage, site)
                 name = known(stage)
-                if isinstance(name, str) and name.strip() and name not in stages:
+                if isinstance(name, str) and name.strip() and name not in stages and name not in registered:
                     self.findings.unregistered(step, part, "E015", "validation stage", name, stages)
         if isinstance(step.retry, str):
             read = self.condition(step, "retry", step.retry, site)
@@ -593,9 +593,11 @@ class _Check:
             part = f"requires[{index}]"
             name, colon, argument = said.partition(":")
             there = self.registry.prerequisites.find(said)
-            if there is not None and not there.takes_argument:
+            if there is not None and not there.takes_argument and not there.left_out:
                 continue
             there = self.registry.prerequisites.find(name)
+            if there is not None and there.left_out:
+                continue
             if there is None:
                 names = self.registry.prerequisites.names
                 self.findings.unregistered(step, part, "E014", "prerequisite", name, names)

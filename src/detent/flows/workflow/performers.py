@@ -102,7 +102,7 @@ class Performers:
     ) -> None:
         action = self.registry.actions.find(step.action)
         tools: tuple[str, ...] = (*action.effects, *action.queries) if action is not None else ()
-        if action is None:
+        if action is None or action.left_out:
             tools = tuple(tool for one in (step.config, *layers.values()) for tool in one.allowed_tools or ())
         cap = action.max_autonomy if action is not None else None
         found = self.resolved(step, flow, layers, tools, StepMode.DETERMINISTIC, step.config, cap)
@@ -169,7 +169,7 @@ class Performers:
             self.findings.wrong("E025", self.spec.place, below("settings.steps", str(key)), message, meant)
         known = (*self.registry.agents.names, DISPATCH_AGENT)
         for key in self.said_agents:
-            if key not in known:
+            if key not in known and key not in self.registry.agents:
                 message = f"the project's settings configure the agent '{cut(key)}', which is not there."
                 path = below("settings.agents", str(key))
                 self.findings.wrong(

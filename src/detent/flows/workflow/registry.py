@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MARK = "__detent_registers__"
 """Attribute under which a decorated function keeps what it stands for."""
 SHORTEST_INTENT, LONGEST_INTENT = 20, 400
+LEFT_OUT = "(its plugin is left out)"
+"""Intent of a placeholder."""
 
 T = TypeVar("T", bound="Named")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,6 +38,8 @@ class Named:
     """Where it was made, such as `shop/actions.py:12`."""
     instead_of: str = field(default="", kw_only=True)
     """Where the thing of the same name was made that ships with Detent and that it stands in for."""
+    left_out: bool = field(default=False, kw_only=True)
+    """Nothing but its name is known: it may be in a plugin that is not loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +150,8 @@ class Shelf(Generic[T]):
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._named: dict[str, T] = {}
+        self.absent: Callable[[str], T] | None = None
+        """Makes a placeholder for a name that is not here, where a plugin that may have it is left out."""
 
     def add(self, item: T) -> None:
         """Put one on the shelf; a name that stands for two things is an error that names both places."""
@@ -163,17 +169,18 @@ class Shelf(Generic[T]):
 
     def get(self, name: str) -> T:
         """The one of a name, or a `ConfigurationError` with the nearest."""
-        found = self._named.get(name)
+        found = self.find(name)
         if found is None:
             raise ConfigurationError(f"There is no {self.kind} '{name}'.{nearest(name, self._named)}")
         return found
 
     def find(self, name: str) -> T | None:
         """The one of a name, if there is one."""
-        return self._named.get(name)
+        found = self._named.get(name)
+        return self.absent(name) if found is None and self.absent is not None and name else found
 
     def __contains__(self, name: object) -> bool:
-        return name in self._named
+        return name in self._named or (self.absent is not None and isinstance(name, str) and bool(name))
 
     def __iter__(self) -> Iterator[T]:
         return iter(self._named.values())
@@ -248,12 +255,36 @@ class Registry:
                     copy.add(item)
         return copy
 
+    @property
+    def incomplete(self) -> bool:
+        """Plugins are left out that may hold more."""
+        return self.actions.absent is not None
+
+    def leave_out(self) -> None:
+        """Have a placeholder for every name that is not registered: plugins that may have it are left out.
+
+        What is made of placeholders can be checked and drawn; it cannot run.
+        """
+        self.actions.absent = lambda name: Action(name, handler=_left_out, intent=LEFT_OUT, left_out=True)
+        self.agents.absent = lambda name: Agent(name, instructions=LEFT_OUT, left_out=True)
+        self.generators.absent = lambda name: Generator(
+            name, handler=_left_out, intent=LEFT_OUT, left_out=True
+        )
+        self.context_builders.absent = lambda name: ContextBuilder(name, build=_left_out, left_out=True)
+        self.prerequisites.absent = lambda name: Prerequisite(name, check=_left_out, left_out=True)
+        self.stages.absent = lambda name: ValidationStage(name, left_out=True)
+
     def _shelves(self) -> tuple[tuple[type[Named], Shelf[Any]], ...]:
         return (
             (Action, self.actions), (Agent, self.agents), (Generator, self.generators),
             (ContextBuilder, self.context_builders), (Prerequisite, self.prerequisites),
             (ValidationStage, self.stages),
         )  # fmt: skip
+
+
+def _left_out(*args: Any, **kwargs: Any) -> Any:
+    """Stands where the code of a plugin would."""
+    raise ConfigurationError("This is in a plugin that is left out: the project is not trusted.")
 
 
 def named_by(spec: WorkflowSpec) -> set[tuple[str, str]]:

@@ -86,7 +86,7 @@ def agent_step(seat: Seat, home: Home) -> Step:
         queries=queries, asks_freely=True, effects=effects,
         config=spec.config if spec.config is not UNSAID else None,
         output_schema=declared(said, f"step '{spec.name}'"),
-        metadata=metadata(seat, home, agent=agent.name, action=agent.name, rollback=spec.rollback),
+        metadata=metadata(seat, home, agent, agent=agent.name, action=agent.name, rollback=spec.rollback),
     )  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def generate_step(seat: Seat, home: Home) -> Step:
         inputs=inputs, conclude=_concluding(seat, context, spec.rollback), queries=queries,
         asks_freely=True, effects=effects, output_schema=str,
         config=spec.config if spec.config is not UNSAID else None,
-        metadata=metadata(seat, home, action=generator.name, rollback=spec.rollback),
+        metadata=metadata(seat, home, generator, action=generator.name, rollback=spec.rollback),
     )  # fmt: skip
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from detent.engine.context import StepContext
 from detent.engine.outcome import Hold, Outcome
-from detent.engine.step import Step
+from detent.engine.step import UNKNOWN_TOOLS, Step
 from detent.flows.workflow.expressions import Prepared, condition
 from detent.flows.workflow.home import Home, Seat
+from detent.flows.workflow.registry import Named
 from detent.flows.workflow.scope import finished, key_of, scope_of, skipped
 from detent.kernel.autonomy import StepType
 from detent.kernel.plain import copied
@@ -48,8 +49,10 @@ def conclusion(seat: Seat) -> Callable[[StepContext, Any], Any]:
     return conclude
 
 
-def metadata(seat: Seat, home: Home, **more: Any) -> dict[str, Any]:
+def metadata(seat: Seat, home: Home, performer: Named | None = None, **more: Any) -> dict[str, Any]:
     """What is told about a step wherever it is told about."""
+    if performer is not None and performer.left_out:
+        more[UNKNOWN_TOOLS] = True
     return {
         "flow": "workflow", "definition": home.definition, "path": seat.path, "cwd": str(home.ports.root),
         "type": seat.spec.type.value, **more,

@@ -88,7 +88,7 @@ def python_step(seat: Seat, home: Home) -> Step:
         conclude=telling(action, conclusion(seat)), lands=(key_of(seat.owner), OUTPUT),
         config=spec.config if spec.config is not UNSAID else None,
         output_schema=declared(said, f"step '{spec.name}'"),
-        metadata=metadata(seat, home, action=action.name, rollback=spec.rollback or action.rollback),
+        metadata=metadata(seat, home, action, action=action.name, rollback=spec.rollback or action.rollback),
     )  # fmt: skip
 
 

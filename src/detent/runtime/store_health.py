@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 from detent.engine.journal_check import check_journals
 from detent.engine.leases import Leases
 from detent.engine.ports import RunQuery, RunRow, Store
-from detent.kernel.errors import ConfigurationError, StoreError, StoreUnavailable
+from detent.insight.words import count
+from detent.kernel.errors import ConfigurationError, StoreDamaged, StoreError, StoreUnavailable
 from detent.kernel.status import Status
 from detent.runtime.wiring import shown_url, store_for, store_url
 
 if TYPE_CHECKING:
+    from detent.adapters.stores.sqlite_remains import Remains
     from detent.engine.flow import Flow
     from detent.engine.ports import Clock
     from detent.runtime.settings import Settings
@@ -99,6 +102,33 @@ def disk_needs(settings: Settings, *, least: int = LEAST_FREE) -> list[Need]:
     return []
 
 
+def loss_needs(settings: Settings) -> list[Need]:
+    """What is left of a store that was deleted, and is not in use."""
+    from detent.adapters.stores.sqlite_remains import rescued_beside
+
+    path = getattr(store_for(settings, create=False), "path", None)
+    if not isinstance(path, Path):
+        return []
+    if (remains := _remains(settings)) is not None:
+        command = ("store", "restore", str(remains.rescued[0])) if remains.rescued else ()
+        how = "" if command else " Put the file back, restore a backup, or move away what is left."
+        return [Need(f"{remains.sentence}{how}", command)]
+    return [
+        Need(
+            f"{file} holds what a process saved of a store that was deleted here. Once nothing in it is "
+            f"needed, delete it; its runs: detent runs --store {shlex.quote(str(file))}"
+        )
+        for file in (rescued_beside(path) if path.exists() else ())
+    ]
+
+
+def _remains(settings: Settings) -> Remains | None:
+    from detent.adapters.stores.sqlite_remains import remains_of
+
+    path = getattr(store_for(settings, create=False), "path", None)
+    return remains_of(path) if isinstance(path, Path) else None
+
+
 async def run_needs(
     store: Store, clock: Clock, cannot_resume: Callable[[RunRow], Awaitable[str | None]]
 ) -> Health:
@@ -116,7 +146,7 @@ async def run_needs(
                 Need(
                     f"Worker {worker.id} (process {worker.pid}) has not been heard of for "
                     f"{-worker.left:,.0f} seconds, and its process is still there: it is stopped or hangs. "
-                    f"Nobody takes over its {len(runs):,} runs until it goes on or is ended.",
+                    f"Nobody takes over its {count(len(runs), 'run')} until it goes on or is ended.",
                     runs=runs,
                 )
             )
@@ -194,7 +224,10 @@ def definition_problem(flows: dict[str, Flow]) -> Callable[[RunRow], Awaitable[s
 
 
 async def deep_check(settings: Settings, told: Callable[[int], None] | None = None) -> list[Need]:
-    """Everything that is wrong with the store's files, its journals, and the values beside them."""
+    """Everything that is wrong with the store's files, its journals, and the values beside them.
+
+    Raises: StoreUnavailable where the store cannot be opened for another reason than damage.
+    """
     from detent.adapters.stores.sqlite_integrity import damage_of_log
 
     store = store_for(settings, create=False)
@@ -205,6 +238,8 @@ async def deep_check(settings: Settings, told: Callable[[int], None] | None = No
     try:
         await store.open()
     except StoreError as error:
+        if not found and not isinstance(error, StoreDamaged):
+            raise  # it cannot be looked at, or is no store; that is not damage
         found.append(str(error))
         return [Need(what) for what in found]
     runs: list[str] = []
@@ -231,6 +266,8 @@ def require_store(settings: Settings) -> str:
     """The store's place for people to read; `StoreUnavailable` where a file was never made."""
     path = getattr(store_for(settings, create=False), "path", None)
     if isinstance(path, Path) and not path.exists():
+        if (remains := _remains(settings)) is not None:
+            raise remains.error()
         raise StoreUnavailable(f"There is no store at {path} yet. The first `detent run` makes one.")
     return shown_url(store_url(settings))
 

@@ -73,8 +73,8 @@ def command_in(text: str, words: str) -> list[str]:
 def test_no_command_makes_a_new_store_beside_a_rescued_one(detent, folder):
     rescued = lost(detent, folder)
     for args in (
-        ("run", "cleaning.py", "--id", "r1"), ("run", "flow.py", "-q"), ("runs",), ("show", "r1"), ("store", "check"),
-        ("resume", "--all"), ("serve",),
+        ("run", "cleaning.py", "--id", "r1"), ("run", "flow.py", "-q"), ("runs",), ("show", "r1"),
+        ("store", "check"), ("resume", "--all"), ("serve",),
     ):  # fmt: skip
         said = detent(*args)
         assert (said.code, said.out) == (2, ""), args
@@ -136,7 +136,9 @@ def test_a_file_rescued_beside_a_store_that_is_there_needs_attention(detent, fol
     shutil.copy(db(folder), db(folder).with_name("detent.db.rescued-20261116-095504-4711"))
     said = detent("doctor", "--json")
     assert said.code == 1
-    assert "detent.db.rescued-20261116-095504-4711 holds what a process saved" in said.json["needs"][0]["what"]
+    assert (
+        "detent.db.rescued-20261116-095504-4711 holds what a process saved" in said.json["needs"][0]["what"]
+    )
     assert "detent runs --store " in said.json["needs"][0]["what"]
 
 

@@ -133,7 +133,7 @@ class StoreDamaged(StoreUnavailable):
 
 
 class StoreLost(StoreUnavailable):
-    """The store's files were taken away or replaced while it was in use, or since; something is left of it."""
+    """The store's files were taken away or replaced, and something is left of it."""
 
 
 class RunNotFound(StoreError):

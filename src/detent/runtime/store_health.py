@@ -153,14 +153,14 @@ async def run_needs(
     loose = await store.loose(dead, LOOK_AT)
     due = await store.due(now, LOOK_AT)
     health.loose_runs, health.due_runs = loose, due
+    some = [await store.row(run_id) for run_id in loose[:SAMPLE]]
     if loose:
-        by = f" of the dead workers {', '.join(health.workers_dead[:5])}" if dead else ""
-        health.needs.append(
-            Need(f"{_runs(loose)} under way{by} and nobody drives them.", ("resume", "--all"), loose)
-        )
+        owners = [row.owner for row in some if row.owner in health.workers_dead]
+        health.needs.append(Need(_left(loose, sorted({*filter(None, owners)})), ("resume", "--all"), loose))
     late = [] if health.workers_alive else await store.due(now - OVERDUE, LOOK_AT)
     if late:
-        what = f"{_runs(late)} past the time waited for, and no worker is there to wake them."
+        them = "it" if len(late) == 1 else "them"
+        what = f"{_runs(late)} past the time waited for, and no worker is there to wake {them}."
         health.needs.append(Need(what, ("resume", "--all"), late))
     waiting = await store.rows(RunQuery(status=[Status.WAITING], limit=LOOK_AT))
     if waiting.next is not None:
@@ -180,7 +180,6 @@ async def run_needs(
     if len(attention) > MOST_TOLD:
         ids = [row.id for row in attention[MOST_TOLD:]]
         health.needs.append(Need(f"{_runs(ids)} also waiting for a person.", ("runs",), ids))
-    some = [await store.row(run_id) for run_id in loose[:SAMPLE]]
     if len(loose) > SAMPLE:
         health.not_looked_at.append(
             f"Of the interrupted runs only {SAMPLE:,} were asked whether they can go on here."
@@ -256,6 +255,19 @@ async def deep_check(settings: Settings, told: Callable[[int], None] | None = No
     if len(runs) > MOST_TOLD:
         found.append(f"{len(runs) - MOST_TOLD:,} more runs have damaged journals.")
     return [Need(what) for what in found]
+
+
+def _left(runs: Sequence[str], workers: Sequence[str]) -> str:
+    """What is said of runs that nobody drives; `workers` are those that drove them and died."""
+    them = "it" if len(runs) == 1 else "them"
+    if not workers:
+        return f"{_runs(runs)} under way, and nobody drives {them}."
+    if len(workers) == 1:
+        by = f"worker {workers[0]}, which died"
+    else:
+        by = f"workers that died ({', '.join(workers[:5])}{', …' if len(workers) > 5 else ''})"
+    were = f"Run {runs[0]} was" if len(runs) == 1 else f"{len(runs):,} runs were"
+    return f"{were} being driven by {by}; nobody drives {them} now."
 
 
 def _runs(ids: Sequence[str]) -> str:

@@ -40,7 +40,7 @@ class Remains(NamedTuple):
         files = [*self.rescued, *self.logs]
         aside = self.path.with_name(f"{self.path.name}.lost")
         words = " ".join(shlex.quote(str(file)) for file in (*files, aside))
-        how = "To go on with it" if self.rescued else "To go on with it, put the file back or restore a backup"
+        how = "To go on with it" + ("" if self.rescued else ", put the file back or restore a backup")
         return StoreLost(
             f"{self.sentence} No new store is made in its place.\n"
             f"{how}:\n  {restore[0]}\n  {restore[1]}\n"

@@ -58,10 +58,10 @@ def test_the_same_command_sent_twice_answers_one_question(detent, folder):
     assert detent(*first).code == 0
     again = detent(*first)
     assert again.code == 2
-    assert again.err.splitlines() == [
-        "'approval@2' of run r1 has been answered by person. Open now: 'approval@5' (Pay bill 2?).",
-        "  detent release r1 yes --hold approval@5   (or: no)",
-    ]
+    refused, command = again.err.splitlines()
+    assert refused.startswith("'approval@2' of run r1 was answered 'yes' by person at 20")
+    assert refused.endswith(" UTC. Open now: 'approval@5' (Pay bill 2?).")
+    assert command == "  detent release r1 yes --hold approval@5   (or: no)"
     assert detent("show", "r1", "--json").json["data"] == {"paid": [1]}
 
 
@@ -134,6 +134,34 @@ def test_an_effect_in_doubt_is_done_again_once(detent, started, folder, token):
 def test_resolve_takes_one_of_three_words(detent, started):
     said = detent("resolve", started(text="boom"), "happend", "--hold", "x@1")
     assert (said.code, "Did you mean 'happened'" in said.err) == (2, True)
+
+
+def test_resolve_without_a_terminal_and_without_a_word_shows_the_command(detent, started, token):
+    run_id = started(text="boom")
+    said = detent("resolve", run_id)
+    assert (said.code, "''" in said.err) == (2, False)
+    assert said.err.splitlines()[-1] == (
+        f"  detent resolve {run_id} happened --hold {token(run_id)}   (or: again to perform it, skip to go on without it)"
+    )
+    waits = started(amount=500)
+    assert detent("resolve", waits).err == f"Run {waits} has no effect in doubt.\n"
+
+
+def test_a_run_that_waits_shows_its_commands_when_it_is_resumed(detent, started, token):
+    doubt, question = started(text="boom"), started(amount=500)
+    said = detent("resume", doubt)
+    assert (said.code, said.err) == (0, "")
+    assert (
+        said.lines[-1]
+        == f"  detent resolve {doubt} happened --hold {token(doubt)}   (or: again to perform it, skip to go on without it)"
+    )
+    assert (
+        detent("resume", question).lines[-1]
+        == f"  detent release {question} yes --hold approval@4   (or: no)"
+    )
+    assert detent("resume", question, "--json").json["status"] == "waiting"
+    ended = started()
+    assert detent("resume", ended).code == 2
 
 
 def test_cancel_needs_no_flow(detent, started, folder):

@@ -95,7 +95,9 @@ def test_a_broken_settings_file_names_its_line(detent, folder):
 def test_a_run_id_that_is_taken(detent, started):
     detent("run", "flow.py", "--id", "r1")
     said = detent("run", "flow.py", "--id", "r1", "-q")
-    assert sentence(said, 1) == "Run 'r1' already exists."
+    assert sentence(said, 2) == (
+        "Run 'r1' already exists. To see it: detent show r1. A new run needs another id."
+    )
 
 
 def test_a_store_from_a_newer_version(detent, started, folder):

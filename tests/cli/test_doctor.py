@@ -44,7 +44,8 @@ def test_runs_of_a_dead_worker_are_told_with_the_command(detent, spawn, folder):
     (need,) = said.json["needs"]
     assert need["runs"] == ["r1"]
     assert need["command"] == "detent resume --all"
-    assert "Run r1 is under way of the dead workers" in need["what"]
+    (worker_id,) = said.json["store"]["workers_dead"]
+    assert need["what"] == f"Run r1 was being driven by worker {worker_id}, which died; nobody drives it now."
     shown = detent("doctor")
     assert shown.code == 1
     assert "    detent resume --all" in shown.lines
@@ -62,6 +63,26 @@ async def test_a_worker_that_is_there_and_silent_is_told_with_its_runs(folder):
     assert health.workers_alive == ["w1"]
     assert f"Worker w1 (process {pid}) has not been heard of" in health.needs[0].what
     assert health.needs[0].runs == ["r1"]
+    assert "Nobody takes over its 1 run until it goes on or is ended." in health.needs[0].what
+
+
+async def test_of_dead_workers_only_those_whose_runs_were_left_are_named(folder):
+    store = SQLiteStore(folder / "dead.db")
+    await store.open()
+    for worker in ("w1", "w2", "w3", "w4"):
+        await store.beat(Worker(worker, this_host(), 2**22 + 1, 1.0), 60)
+    await store.create(new("r1", worker="w2"))
+    (need,) = (await run_needs(store, SystemClock(), no_problem)).needs
+    assert need.what == "Run r1 was being driven by worker w2, which died; nobody drives it now."
+    await store.create(new("r2", worker="w4"))
+    await store.create(new("r3", worker="w4"))
+    (need,) = (await run_needs(store, SystemClock(), no_problem)).needs
+    assert need.what == "3 runs were being driven by workers that died (w2, w4); nobody drives them now."
+    await store.close()
+
+
+async def no_problem(row):
+    return None
 
 
 def test_a_run_that_needs_attention_is_told_with_its_question(detent, started):

@@ -23,7 +23,23 @@ def test_runs_are_listed_newest_first_and_by_page(detent, started):
     assert [row["id"] for row in second["runs"]] == [ids[2], ids[1]]
     said = detent("runs", "--limit", "2")
     assert said.lines[0].split() == ["RUN", "FLOW", "STATUS", "STATE", "STEPS", "STARTED", "WHY"]
-    assert said.err == f"More with --page {first['next']}\n"
+    assert said.err == f"More: detent runs --limit 2 --page {first['next']}\n"
+
+
+def test_the_command_for_more_runs_lists_the_same_ones(detent, started):
+    for number in range(4):
+        started(name=str(number))
+    started(amount=500)
+    said = detent(
+        "runs", "--flow", "onboarding", "--status", "succeeded", "--since", "1d", "--roots", "--limit", "3"
+    )
+    shown = said.err.strip()
+    assert shown.startswith(
+        "More: detent runs --flow onboarding --since 1d --status succeeded --limit 3 --roots --page "
+    )
+    more = detent(*shown.removeprefix("More: detent ").split(), "--json").json
+    assert [row["status"] for row in more["runs"]] == ["succeeded"]
+    assert more["next"] is None
 
 
 def test_runs_are_filtered(detent, started):

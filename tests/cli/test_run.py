@@ -142,3 +142,67 @@ def test_logs_are_asked_for(detent, folder):
     assert detent("run", "flow.py").err == ""
     events = [json.loads(line)["event"] for line in (folder / "log.jsonl").read_text().splitlines()]
     assert events[-1] == "run.ended"
+
+
+SHOP = '''
+"""Pays at a bank that refuses, or does not answer."""
+
+import time
+
+from detent import Effect, Flow, Machine, Outcome, RetryPolicy, Status, ToolError, tool
+
+
+@tool("bank.pay")
+def pay(amount: int) -> dict:
+    """Pay an amount."""
+    raise ToolError("refused", "no money", transient=False)
+
+
+@tool("bank.slow", timeout=0.05, idempotent=True, retry=RetryPolicy(2, 0.01, 0.01))
+async def slow(amount: int) -> dict:
+    """Pay an amount, at a bank that takes its time."""
+    import asyncio
+
+    await asyncio.sleep(60)
+    return {}
+
+
+@tool("bank.mute", retry=RetryPolicy(2, 0.01, 0.01))
+def mute(amount: int) -> dict:
+    """Pay an amount, at a bank that does not say what is wrong."""
+    raise ToolError("offline", transient=True)
+
+
+shop = Flow(
+    Machine("shop", start="work", moves={"work": ["done", "failed"]},
+            ends={"done": Status.SUCCEEDED, "failed": Status.FAILED}),
+    tools=[pay, slow, mute],
+)
+
+
+@shop.step("work")
+def work(ctx):
+    """Pay at the bank that is named."""
+    return Outcome("done", effects=[Effect(ctx.data.tool, {"amount": 3})])
+'''
+
+
+def test_what_went_wrong_is_printed_once_and_a_state_is_not_repeated(detent, folder):
+    (folder / "shop.py").write_text(SHOP)
+    said = detent("run", "shop.py", "--set", "tool=bank.pay")
+    assert said.code == 1
+    assert said.out.count("'bank.pay' failed for good (refused: no money)") == 1
+    assert "failed in failed" not in said.out
+    assert any(line.startswith("failed · 1 step") for line in said.lines)
+
+
+def test_a_tool_that_does_not_answer_in_time_is_said_to_have_not(detent, folder):
+    (folder / "shop.py").write_text(SHOP)
+    said = detent("run", "shop.py", "--id", "r1", "--set", "tool=bank.slow")
+    assert "bank.slow: no answer within 0.05 s; again in 10 ms" in said.out
+    assert "  error: TimeoutError: no answer within 0.05 s" in detent("show", "r1").lines
+
+
+def test_a_failure_without_a_text_shows_its_code(detent, folder):
+    (folder / "shop.py").write_text(SHOP)
+    assert "bank.mute: offline; again in 10 ms" in detent("run", "shop.py", "--set", "tool=bank.mute").out

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sqlite3
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -47,10 +49,107 @@ def test_a_store_deleted_in_the_middle_of_a_run_is_no_success_and_can_be_restore
     assert "succeeded" not in said.out
     assert f"The store {db(folder)} was deleted while it was in use." in said.err
     (rescued,) = db(folder).parent.glob("detent.db.rescued-*")
-    assert f"detent store restore {rescued}" in said.err
+    assert f"detent store restore {rescued} --store {db(folder)}" in said.err
+    assert f"detent resume --all --store {db(folder)}" in said.err
     assert detent("store", "restore", str(rescued)).code == 0
     assert detent("show", "r1", "--json").json["state"] == "dust"
     assert detent("store", "check").code == 0
+
+
+def lost(detent, folder: Path) -> Path:
+    """Have a run lose its store; gives the file that was rescued."""
+    (folder / "cleaning.py").write_text(DELETING)
+    detent("run", "cleaning.py", "--id", "r1")
+    (rescued,) = db(folder).parent.glob("detent.db.rescued-*")
+    return rescued
+
+
+def command_in(text: str, words: str) -> list[str]:
+    """The words of a command that a message shows, without the program's name."""
+    (line,) = [line.strip() for line in text.splitlines() if line.strip().startswith(words)]
+    return shlex.split(line)[1:]
+
+
+def test_no_command_makes_a_new_store_beside_a_rescued_one(detent, folder):
+    rescued = lost(detent, folder)
+    for args in (
+        ("run", "cleaning.py", "--id", "r1"), ("run", "flow.py", "-q"), ("runs",), ("show", "r1"),
+        ("store", "check"), ("resume", "--all"), ("serve",),
+    ):  # fmt: skip
+        said = detent(*args)
+        assert (said.code, said.out) == (2, ""), args
+        assert f"The store {db(folder)} is gone, and what it held was saved to {rescued}." in said.err, args
+        assert f"detent store restore {rescued} --store {db(folder)}" in said.err
+    assert not db(folder).exists()
+
+
+def test_a_lost_store_needs_attention(detent, folder):
+    rescued = lost(detent, folder)
+    said = detent("doctor", "--json")
+    assert (said.code, said.json["healthy"], said.json["store"]["reachable"]) == (1, False, False)
+    (need,) = said.json["needs"]
+    assert "is gone, and what it held was saved to" in need["what"]
+    assert need["command"] == f"detent store restore {rescued}"
+    shown = detent("doctor")
+    assert f"    detent store restore {rescued}" in shown.lines
+    assert "nothing is wrong" not in shown.out
+    assert "none yet" not in shown.out
+
+
+def test_a_lost_store_is_restored_with_the_command_that_is_shown_and_nothing_is_left_over(detent, folder):
+    rescued = lost(detent, folder)
+    assert detent(*command_in(detent("runs").err, "detent store restore")).code == 0
+    assert not rescued.exists()
+    assert [row["id"] for row in detent("runs", "--json").json["runs"]] == ["r1"]
+    (folder / "cleaning.py").write_text(DELETING.replace('shutil.rmtree(".detent")', "pass"))
+    detent("resume", "--all")
+    assert detent("doctor").code == 0
+
+
+def test_a_new_store_is_begun_where_what_is_left_of_the_old_one_was_moved_away(detent, folder):
+    lost(detent, folder)
+    said = detent("runs")
+    (move,) = [line.strip() for line in said.err.splitlines() if line.strip().startswith("mkdir")]
+    subprocess.run(move, shell=True, check=True)
+    assert detent("run", "flow.py").code == 0
+    assert detent("doctor").code == 0
+
+
+@pytest.mark.parametrize("left", ["detent.db-wal", "detent.db-shm"])
+def test_a_log_without_its_store_is_no_place_for_a_new_one(detent, folder, started, left):
+    started()
+    db(folder).unlink()
+    db(folder).with_name(left).write_bytes(b"what was committed last")
+    for args in (("run", "flow.py"), ("runs",)):
+        said = detent(*args)
+        assert (said.code, said.out) == (2, "")
+        assert f"The store {db(folder)} is gone, and {db(folder).with_name(left)} is left of it." in said.err
+        assert f"detent store restore BACKUP --store {db(folder)}" in said.err
+    assert "is left of it" in detent("doctor", "--json").json["needs"][0]["what"]
+    assert detent("doctor").code == 1
+    assert db(folder).with_name(left).read_bytes() == b"what was committed last"
+
+
+def test_a_file_rescued_beside_a_store_that_is_there_needs_attention(detent, folder, started):
+    """Somebody began anew while a process still held the store that was deleted."""
+    started()
+    shutil.copy(db(folder), db(folder).with_name("detent.db.rescued-20261116-095504-4711"))
+    said = detent("doctor", "--json")
+    assert said.code == 1
+    assert (
+        "detent.db.rescued-20261116-095504-4711 holds what a process saved" in said.json["needs"][0]["what"]
+    )
+    assert "detent runs --store " in said.json["needs"][0]["what"]
+
+
+def test_another_programs_file_is_not_called_damaged(detent, folder):
+    connection = sqlite3.connect(folder / "browser.db")
+    connection.execute("CREATE TABLE cookies (name TEXT)")
+    connection.close()
+    said = detent("store", "check", "--store", "browser.db")
+    assert (said.code, said.out) == (2, "")
+    assert said.err == "browser.db is a SQLite file, but not one of Detent's.\n"
+    assert "backup" not in detent("doctor", "--deep", "--store", "browser.db").out
 
 
 def test_a_store_that_is_whole_is_said_to_be(detent, folder, started):

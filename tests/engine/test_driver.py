@@ -399,6 +399,20 @@ class TestFailure:
         run = await run_one(bench, flow)
         assert (run.status, calls) == (Status.SUCCEEDED, [1, 2])
 
+    async def test_a_timeout_says_how_long_was_waited(self, quick):
+        async def slow(ctx):
+            await asyncio.sleep(60)
+
+        run = await run_one(quick, one_step(Step("work", slow, timeout=0.02)))
+        assert run.error == "TimeoutError: no answer within 0.02 s"
+
+    async def test_an_error_without_a_text_says_that_it_has_none(self, quick):
+        def odd(ctx):
+            raise ValueError
+
+        run = await run_one(quick, one_step(odd))
+        assert run.error == "ValueError: no message"
+
     async def test_other_errors_can_be_declared_transient(self, quick):
         handler, calls = failing_times(1, KeyError("x"))
         flow = one_step(Step("work", handler, retry=RetryPolicy(2, 0, 0), retry_on=(KeyError,)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+from datetime import UTC, datetime
 
 import pytest
 
@@ -38,8 +39,10 @@ class TestRelease:
         second = await engine.finish(first.id)
         with pytest.raises(HoldNotOpen) as caught:
             await engine.release(first.id, "yes", hold=token)
+        answered = next(entry for entry in await engine.store.entries(first.id) if entry.kind == "released")
+        when = datetime.fromtimestamp(answered.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         assert str(caught.value) == (
-            f"'approval@2' of run {first.id} has been answered by person. "
+            f"'approval@2' of run {first.id} was answered 'yes' by person at {when}. "
             f"Open now: 'approval@5' (Pay bill 2?). Answer it with hold='approval@5'."
         )
         assert caught.value.open == [second.token()]
@@ -120,7 +123,7 @@ class TestResolve:
         await engine.resolve(run.id, "again", hold=token)
         again = await engine.finish(run.id)
         assert (again.status, len(calls)) == (Status.WAITING, 2)
-        with pytest.raises(HoldNotOpen, match="has been answered by person. Open now: 'effect:"):
+        with pytest.raises(HoldNotOpen, match="was answered 'again' by person at .* Open now: 'effect:"):
             await engine.resolve(run.id, "again", hold=token)
         assert len(calls) == 2
         await engine.resolve(run.id, "skip", hold=again.token())

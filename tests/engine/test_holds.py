@@ -99,7 +99,7 @@ class TestPerson:
         engine = await bench.engine(asking())
         run = await engine.run("flow")
         await engine.release(run.id, 1, hold=run.token())
-        with pytest.raises(HoldNotOpen, match="answered by person"):
+        with pytest.raises(HoldNotOpen, match="was answered 1 by person at"):
             await engine.release(run.id, 2, hold=run.token())
         assert (await engine.finish(run.id)).data == {"answer": 1}
 
@@ -118,7 +118,7 @@ class TestPerson:
         with pytest.raises(RunNotFound):
             await engine.release("nobody", 1, hold="hold@2")
         run = await engine.run("flow")
-        with pytest.raises(HoldNotOpen, match="it is succeeded"):
+        with pytest.raises(HoldNotOpen, match="it has ended as succeeded"):
             await engine.release(run.id, 1, hold="hold@2")
 
     async def test_a_wait_holds_no_slot_no_task_and_no_thread(self, bench):

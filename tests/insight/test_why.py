@@ -67,7 +67,10 @@ def test_a_hold_nobody_answered_says_so():
     )
     (hold,) = why(lines)
     assert hold.answered is False
-    assert "nobody yet" in render([hold])
+    shown = render([hold])
+    assert "nobody yet" in shown
+    assert "     open question, choices: yes, no" in shown.splitlines()
+    assert "instead of" not in shown
 
 
 def test_what_is_kept_beside_the_journal_is_told_by_its_size_and_nothing_added_is_not_told():

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from detent.kernel.entries import Entry, Held, Released, Started
+from detent.kernel.entries import Ended, Entry, Held, Released, Started
+from detent.kernel.errors import HoldNotOpen
 from detent.kernel.hold_token import HoldToken
 from detent.kernel.run import Run
+from detent.kernel.status import Status
 
 
 @pytest.mark.parametrize("name", ["approval", "effect:0c1f", "ask[1]", "ada@example.org", "two words", "é"])
@@ -32,12 +34,18 @@ def test_the_same_name_asked_twice_has_two_tokens():
 
 
 def test_a_hold_that_is_not_open_has_no_token():
-    with pytest.raises(KeyError):
+    with pytest.raises(HoldNotOpen, match="Run r1 has no open hold 'approval'. .*: it is running."):
         run(Held("approval", "person"), Released("approval", "yes")).token("approval")
-    with pytest.raises(KeyError):
+    with pytest.raises(HoldNotOpen, match="Run r1 has no open hold. "):
         run().token()
-    with pytest.raises(KeyError):
+    with pytest.raises(HoldNotOpen, match="Run r1 has 2 open holds.* Open now: 'one@2', 'two@3'."):
         run(Held("one", "person"), Held("two", "person")).token()
+
+
+def test_an_ended_run_says_so_when_a_token_is_asked_for():
+    ended = run(Held("approval", "person"), Released("approval", "yes"), Ended(Status.SUCCEEDED, "done"))
+    with pytest.raises(HoldNotOpen, match="It does not wait for an answer: it has ended as succeeded."):
+        ended.token("approval")
 
 
 def test_a_saved_fold_keeps_the_tokens():

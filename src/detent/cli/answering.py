@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from detent.cli.workspace import Workspace
     from detent.engine.engine import Engine
+    from detent.kernel.errors import DetentError
 
 
 def add(app: typer.Typer) -> None:
@@ -112,8 +113,10 @@ def resolve(
         hold, how = run_async(_asked(workspace, run, doubt=True)) or (hold, how)
 
     async def act(engine: Engine, run_id: str) -> None:
+        if how is None:
+            raise await _unsaid(workspace, engine, run_id)
         async with _explained(workspace, engine, run_id):
-            await engine.resolve(run_id, how or "", hold=hold, receipt=given, by=by, drive=not detach)
+            await engine.resolve(run_id, how, hold=hold, receipt=given, by=by, drive=not detach)
 
     return run_async(
         see_through(workspace, run, act, drive=not detach, json=json, quiet=quiet, told="settled")
@@ -148,6 +151,18 @@ async def _asked(workspace: Workspace, said: str, *, doubt: bool) -> tuple[str, 
     if not answer.strip():
         return None
     return run.token(hold.name), answer.strip()
+
+
+async def _unsaid(workspace: Workspace, engine: Engine, run_id: str) -> DetentError:
+    """What to type to settle an effect in doubt."""
+    from detent.cli import standing
+    from detent.kernel.errors import ConfigurationError, RunStateError
+
+    run = await engine.get(run_id)
+    if not any(name.startswith("effect:") for name in run.holds):
+        return RunStateError(f"Run {run_id} has no effect in doubt.")
+    lines = "".join(f"\n  {command}" for command in standing.next_commands(workspace, run))
+    return ConfigurationError(f"Say what became of the effect in doubt: happened, again or skip.{lines}")
 
 
 @asynccontextmanager

@@ -123,13 +123,15 @@ async def _store(workspace: Workspace, report: dict[str, Any], deep: bool) -> di
 
     closed = workspace.closed_store()
     place = getattr(closed, "path", None)
-    if isinstance(place, Path) and not place.exists() and place.parent.name == ".detent":
+    needs = store_health.loss_needs(closed)
+    if isinstance(place, Path) and not place.exists() and (needs or place.parent.name == ".detent"):
+        report["needs"] = [need.to_plain(workspace.command) for need in needs]
         return {
             "place": shown_url(store_url(workspace.settings)),
             "reachable": False,
-            "note": "none yet; `detent run` makes one",
+            "note": "gone" if needs else "none yet; `detent run` makes one",
         }
-    needs = store_health.disk_needs(closed)
+    needs += store_health.disk_needs(closed)
     if deep:
         needs += await store_health.deep_check(closed)
     else:

@@ -66,7 +66,7 @@ async def see_through(
         while result.status.is_end and result.parent is not None and drive:
             result = await engine.get(result.parent)
         if not json and not quiet and drive and (result.status.is_end or not stop.asked.is_set()):
-            await _tell(workspace, engine, result)
+            await _tell(workspace, engine, result, getattr(lines, "failure", None))
     if json:
         say_json(standing.run_plain(own))
     if stop.asked.is_set() and not result.status.is_end:
@@ -121,12 +121,12 @@ def _lines(engine: Engine, flow: str, run_id: str) -> Any:
     return nullcontext()
 
 
-async def _tell(workspace: Workspace, engine: Engine, run: Run) -> None:
-    """Print how the run stands."""
+async def _tell(workspace: Workspace, engine: Engine, run: Run, shown: str | None) -> None:
+    """Print how the run stands, but not again an error that was `shown`."""
     from detent.cli import standing
 
     if getattr(engine.flows.get(run.flow), "workflow", None) is None:
-        standing.tell(workspace, run)
+        standing.tell(workspace, run, shown=shown)
         return
     from detent.cli.workflow_lines import tell_ending
     from detent.runtime.workflow_runs import set_shown
@@ -155,7 +155,8 @@ def resume(
 ) -> int:
     """Take up a run, or everything left lying, and see it through."""
     from detent.cli.workspace import Workspace, run_async
-    from detent.kernel.errors import ConfigurationError
+    from detent.kernel.errors import ConfigurationError, RunStateError
+    from detent.kernel.status import Status
 
     if (run is None) == (not all_):
         raise ConfigurationError("Say which run to resume, or --all.")
@@ -164,7 +165,11 @@ def resume(
     if run is not None:
 
         async def act(engine: Engine, run_id: str) -> None:
-            await engine.resume(run_id)
+            try:
+                await engine.resume(run_id)
+            except RunStateError:  # one that waits is shown with the commands that answer it
+                if (await engine.store.row(run_id)).now.status is not Status.WAITING:
+                    raise
 
         return run_async(
             see_through(workspace, run, act, drive=True, json=json, quiet=quiet, deterministic=deterministic)

@@ -30,6 +30,8 @@ class StepLines(LiveLines):
             max((width(machine.named(state)) for state in machine.states), default=0) if machine else 12
         )
         self._writing = ("", "")
+        self.failure: str | None = None
+        """What the last failed attempt raised, which was shown."""
 
     def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
         """Show an entry of the run, if it is one people want to see."""
@@ -40,6 +42,8 @@ class StepLines(LiveLines):
         line = step_line(entry, self._widest)
         if line is not None:
             self.print(line)
+            if entry.kind == "attempt_failed":
+                self.failure = failure_text(entry.body)
         doing = under_way(entry)
         if doing is not None:
             self.show_under_way(doing)
@@ -87,10 +91,12 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
         return _line("", "↓", "", 0, "", said, widest)
     if kind == "attempt_failed":
         again = "" if body.retry_at is None else f"; again in {span(max(0.0, body.retry_at - entry.at))}"
-        said = f"attempt {body.attempt}: {body.error}: {body.message}{again}"
+        said = f"attempt {body.attempt}: {failure_text(body)}{again}"
         return _line(body.step, "✗", "", 0, span(body.duration), said, widest)
     if kind == "effect_failed" and body.retry_at is not None:
-        said = f"{body.tool}: {body.message}; again in {span(max(0.0, body.retry_at - entry.at))}"
+        said = (
+            f"{body.tool}: {body.message or body.code}; again in {span(max(0.0, body.retry_at - entry.at))}"
+        )
         return _line("", "✗", "", 0, "", said, widest)
     if kind == "held" and body.why not in ("children",):
         said = body.question or f"waits for {body.why} '{body.name}'"
@@ -109,6 +115,11 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
             "", "■", status(body.status.value), width(body.status.value), "", body.reason or "", widest
         )
     return None
+
+
+def failure_text(body: Any) -> str:
+    """What a failed attempt raised, as a run's error says it."""
+    return f"{body.error}: {body.message}" if body.message else str(body.error)
 
 
 def performed_by(body: Any) -> str:

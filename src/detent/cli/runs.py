@@ -70,7 +70,13 @@ def runs(
         page,
         limit,
     )
-    run_async(_runs(Workspace(store, config, looks=True), query, json))
+    words = ["runs"]
+    for option, given in (("--flow", flow), ("--tag", tag), ("--since", since), ("--until", until)):
+        words += [option, given] if given is not None else []
+    for wanted in status or ():
+        words += ["--status", wanted]
+    words += ["--limit", str(limit), *(["--roots"] if roots else [])]
+    run_async(_runs(Workspace(store, config, looks=True), query, json, words))
 
 
 def _statuses(said: list[str] | None) -> list[Any]:
@@ -87,7 +93,8 @@ def _statuses(said: list[str] | None) -> list[Any]:
     return [Status(name) for name in wanted]
 
 
-async def _runs(workspace: Workspace, query: RunQuery, json: bool) -> None:
+async def _runs(workspace: Workspace, query: RunQuery, json: bool, words: list[str]) -> None:
+    """Print a page of runs; `words` are the command that lists them, for the page after it."""
     from detent.cli import standing
     from detent.cli.output import brief, say, say_json, table, warn
 
@@ -111,7 +118,7 @@ async def _runs(workspace: Workspace, query: RunQuery, json: bool) -> None:
         right=(4,),
     )  # fmt: skip
     if page.next is not None:
-        warn(f"More with --page {page.next}")
+        warn(f"More: {workspace.command(*words, '--page', str(page.next))}")
 
 
 def _about(row: RunRow) -> str:

@@ -27,8 +27,9 @@ def exit_code(ended: Status) -> int:
 def summary(run: Run) -> str:
     """How a run stands, in one line."""
     total = run.total_spend
+    where = "" if run.state == run.status.value else f" in {clean(run.state)}"
     parts = [
-        f"{status(run.status.value, run.status.value.replace('_', ' '))} in {clean(run.state)}",
+        f"{status(run.status.value, run.status.value.replace('_', ' '))}{where}",
         count(run.steps, "step"),
         f"{span(run.seconds)} at work",
         count(total.tokens, "token") if total.tokens else "",
@@ -67,12 +68,13 @@ def next_commands(workspace: Workspace, run: Run, *, reopen: bool = True) -> lis
     return found
 
 
-def tell(workspace: Workspace, run: Run, *, reopen: bool = True) -> None:
-    """Print how a run stands and what can be done about it."""
+def tell(workspace: Workspace, run: Run, *, shown: str | None = None) -> None:
+    """Print how a run stands and what can be done about it, but not again an error that was `shown`."""
     say(summary(run))
-    if run.status.is_end and run.status is not Status.SUCCEEDED and (run.error or run.reason):
-        say(f"  {clean(run.error or run.reason)}")
-    for command in next_commands(workspace, run, reopen=reopen):
+    why = run.error or run.reason
+    if run.status.is_end and run.status is not Status.SUCCEEDED and why and why != shown:
+        say(f"  {clean(why)}")
+    for command in next_commands(workspace, run):
         say(f"  {command}")
 
 

@@ -228,7 +228,7 @@ class _Job:
             self._stopped([result])
             return INTERRUPTED
         if not self.silent and not self.detach:
-            standing.tell(self.workspace, result)
+            standing.tell(self.workspace, result, shown=lines.failure if lines else None)
         return standing.exit_code(result.status)
 
     # -- many -----------------------------------------------------------------------------------------------

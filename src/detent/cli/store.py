@@ -100,10 +100,13 @@ def restore(
 
     workspace = Workspace(store, config)
     path = _file_of(workspace)
-    aside = put_back(Path(file), path, force=force)
+    restored = put_back(Path(file), path, force=force)
     say(f"{clean(str(path))} was restored from {clean(file)}.")
-    if aside is not None:
-        say(f"The store that was there is kept as {clean(str(aside))}.")
+    if restored.aside is not None:
+        say(f"The store that was there is kept as {clean(str(restored.aside))}.")
+    if restored.backup != Path(file):
+        say(f"The rescued file is kept as {clean(str(restored.backup))}.")
+    say(f"To go on with interrupted runs: {clean(workspace.command('resume', '--all'))}")
 
 
 def _file_of(workspace: Workspace) -> Path:

@@ -18,6 +18,7 @@ import time
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 from detent.engine.computing import only_computes
@@ -43,6 +44,27 @@ _pool: WatchedThreads | None = None
 _watched: contextvars.ContextVar[list[Future[Any]] | None] = contextvars.ContextVar("watched", default=None)
 _running = _returned = 0
 _lock = threading.Lock()
+
+
+class TimeLimit:
+    """`asyncio.timeout` whose error says how long was waited; None waits for ever."""
+
+    __slots__ = ("_limit", "_seconds")
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._limit = asyncio.timeout(seconds)
+
+    async def __aenter__(self) -> None:
+        await self._limit.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._limit.__aexit__(kind, error, trace)
+        except TimeoutError as expired:
+            raise TimeoutError(f"no answer within {self._seconds:g} s") from expired
 
 
 class Pace:

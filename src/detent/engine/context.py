@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from detent.engine.calls import call
+from detent.engine.calls import TimeLimit, call
 from detent.engine.dispatch import PATH
 from detent.engine.outcome import Effect, Receipt
 from detent.engine.ports import Blob, Clock, TapeCall, TapeError
@@ -233,7 +233,7 @@ class StepContext:
             )
 
         async def ask() -> Any:
-            async with asyncio.timeout(tool.timeout):
+            async with TimeLimit(tool.timeout):
                 return kept_answer(await call(tool.perform, tool.blocking, **args), tool.perform)
 
         try:
@@ -328,7 +328,7 @@ class StepContext:
         if found.wants_call:
             key = Effect(tool, to_plain(whole)).identity(self.step.name)
             first = (self._driver.effect_call(key, self.attempt),)
-        async with asyncio.timeout(found.timeout):
+        async with TimeLimit(found.timeout):
             return kept_answer(await call(found.perform, found.off_loop, *first, **whole), found.perform)
 
     async def child(self, flow: str, data: Any = None, *, key: str, **options: Any) -> Child:

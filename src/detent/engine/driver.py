@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import deciding, effects
-from detent.engine.calls import call
+from detent.engine.calls import TimeLimit, call
 from detent.engine.concluding import concluded
 from detent.engine.context import StepContext
 from detent.engine.dispatch import facts_of, no_agent_side
@@ -199,7 +199,7 @@ class Driver:
                 if plan.timeout is None:
                     value = await step.handler(ctx) if step.is_async else await step.call(ctx)
                 else:
-                    async with asyncio.timeout(plan.timeout):
+                    async with TimeLimit(plan.timeout):
                         value = await step.call(ctx)
                 if not step.straight:
                     outcome = await concluded(step, ctx, value)
@@ -296,8 +296,6 @@ class Driver:
         if isinstance(error, InvalidValue):
             error = located(error, step.handler)
         kind, message = type(error).__name__, writable(message_of(error))
-        if not message and isinstance(error, TimeoutError):
-            message = "it took too long"
         again = transient and attempt < retry.max_attempts
         wait = retry.wait_before(attempt + 1)
         if isinstance(error, Transient) and error.retry_after is not None:

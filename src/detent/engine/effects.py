@@ -7,12 +7,11 @@ probe, repeated if its tool is idempotent, and otherwise a person is asked.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import deciding
-from detent.engine.calls import call, watched
+from detent.engine.calls import TimeLimit, call, watched
 from detent.engine.context import StepContext, brief, kept_answer
 from detent.engine.ports import LedgerLine, TapeCall, TapeError
 from detent.engine.raised import failure, message_of
@@ -191,7 +190,7 @@ async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -
     try:
 
         async def act() -> Any:
-            async with asyncio.timeout(tool.timeout):
+            async with TimeLimit(tool.timeout):
                 if tool.wants_context:
                     assert driver.run.proposal is not None
                     step = driver.flow.step_named(driver.run.state, driver.run.proposal.step)
@@ -324,7 +323,7 @@ async def _probe(driver: Driver, tool: Tool, args: dict[str, Any]) -> Any:
     for number in range(1, tool.retry.max_attempts + 1):
         await driver.clock.sleep(tool.retry.wait_before(number))
         try:
-            async with asyncio.timeout(tool.timeout):
+            async with TimeLimit(tool.timeout):
                 found = await call(tool.probe, tool.off_loop, **args)
                 return found if found is NOT_DONE or found is UNKNOWN else kept_answer(found, tool.probe)
         except Exception as error:

@@ -6,13 +6,13 @@ what the handler gives, as if no agent had been there.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import deciding, gate
 from detent.engine.asking import Asked, Asking, Failure
+from detent.engine.calls import TimeLimit
 from detent.engine.concluding import concluded
 from detent.engine.context import BesideContext, CannotCheck, StepContext
 from detent.engine.dispatch import Plan, check_price, facts_of, no_agent_side
@@ -202,7 +202,7 @@ class Execution:
         if self.plan.timeout is None:
             value = await step.call(ctx)
         else:
-            async with asyncio.timeout(self.plan.timeout):
+            async with TimeLimit(self.plan.timeout):
                 value = await step.call(ctx)
         outcome = await concluded(step, ctx, value)
         return self._side(value, outcome, ctx)

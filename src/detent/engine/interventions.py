@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import deciding, forking, recovery
@@ -30,14 +31,13 @@ from detent.kernel.errors import (
     ConfigurationError,
     DetentError,
     Fenced,
-    HoldNotOpen,
     RunBusy,
     RunStateError,
     StoreError,
     nearest,
 )
 from detent.kernel.hold_token import HoldToken
-from detent.kernel.plain import to_plain
+from detent.kernel.plain import encode, to_plain
 from detent.kernel.run import Run
 from detent.kernel.status import REOPENABLE, Status
 
@@ -115,16 +115,7 @@ async def _open_hold(engine: Engine, run: Run, hold: str, doubt: bool) -> Held:
         why = f"'{hold}' of run {run.id} is the name of a hold; an answer needs the token of the question."
     else:
         why = f"Run {run.id} has not asked '{hold}'."
-    tokens = [run.token(name) for name, other in run.holds.items() if other.why != "children"]
-    now = f"It does not wait for an answer: it is {run.status.value}."
-    if run.status is Status.WAITING:
-        asked = [f"'{run.token(name)}'{_asked(run.holds[name])}" for name in run.holds]
-        now = f"Open now: {', '.join(asked)}."
-    raise HoldNotOpen(run.id, hold, why, now, tokens)
-
-
-def _asked(held: Held) -> str:
-    return f" ({held.question[:200]})" if held.question else ""
+    raise run.not_open(hold, why)
 
 
 def _about_effect(held: Held) -> bool:
@@ -143,7 +134,9 @@ async def _fate(engine: Engine, run: Run, token: HoldToken) -> str:
         elif isinstance(body, Released) and body.name == token.name:
             if body.by == "clock":
                 return f"'{token}' of run {run.id} timed out; the clock has answered it."
-            return f"'{token}' of run {run.id} has been answered by {body.by}."
+            answer = f"'{body.answer[:200]}'" if isinstance(body.answer, str) else encode(body.answer)[:200]
+            when = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+            return f"'{token}' of run {run.id} was answered {answer} by {body.by} at {when}."
         elif isinstance(body, Held) and body.name == token.name:
             return f"'{token}' of run {run.id} has been replaced by '{HoldToken(body.name, entry.seq)}'."
     if not asked:

@@ -56,11 +56,11 @@ def _by_signal(error: BaseException) -> bool:
 
 
 def message_of(error: BaseException | None) -> str:
-    """The text of an error, also of one that cannot tell it."""
+    """The text of an error, also of one that has none or cannot tell it."""
     try:
-        return str(error)
+        return str(error) or "no message"
     except Exception:
-        return ""
+        return "no message"
 
 
 def located(error: InvalidValue, function: Callable[..., Any]) -> InvalidValue:

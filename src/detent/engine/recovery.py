@@ -148,8 +148,9 @@ async def resume(engine: Engine, run_id: str, parent: Driver | None = None) -> s
             held = (await load(engine.store, run_id)).holds.get("children")
             below = ", ".join(held.about["runs"][:5]) if held is not None else "its children"
             raise RunStateError(f"Run {run_id} waits for {below}; see to that, or cancel it.")
+        verb = "resolve" if any(wait["name"].startswith("effect:") for wait in waits) else "release"
         names = ", ".join(f"{wait['why']} '{wait.get('token', wait['name'])}'" for wait in waits)
-        raise RunStateError(f"Run {run_id} waits for {names}; release it, or cancel it.")
+        raise RunStateError(f"Run {run_id} waits for {names}; {verb} it, or cancel it.")
     if engine.under_way(run_id) is not None:
         return run_id
     if parent is None and row.parent is not None:

@@ -469,6 +469,11 @@ def _block(decision: Decision) -> list[str]:
         say("effect", _effect_line(effect))
     for child in _some(decision.children):
         say("child", child)
+    if decision.kind == "hold" and not decision.answered:
+        if decision.alternatives:
+            choices = ", ".join(choice.to for choice in decision.alternatives)
+            lines.append(f"     open question, choices: {choices}")
+        return lines
     for other in decision.alternatives:
         say("instead of", _alternative_line(other, decision))
     return lines

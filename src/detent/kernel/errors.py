@@ -132,8 +132,12 @@ class StoreReadOnly(StoreUnavailable):
     """The store can be looked at, not changed."""
 
 
+class StoreDamaged(StoreUnavailable):
+    """What the store's file holds cannot be read as a store."""
+
+
 class StoreLost(StoreUnavailable):
-    """The store's files were taken away or replaced while it was in use."""
+    """The store's files were taken away or replaced, and something is left of it."""
 
 
 class RunNotFound(StoreError):
@@ -149,9 +153,13 @@ class RunNotFound(StoreError):
 class RunExists(StoreError):
     """A run of this id is already there."""
 
+    exit_code = 2
+
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
-        super().__init__(f"Run '{run_id}' already exists.")
+        super().__init__(
+            f"Run '{run_id}' already exists. To see it: detent show {run_id}. A new run needs another id."
+        )
 
 
 class RunBusy(StoreError):

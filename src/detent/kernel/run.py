@@ -36,6 +36,7 @@ from detent.kernel.entries import (
     body_from_plain,
     body_to_plain,
 )
+from detent.kernel.errors import HoldNotOpen
 from detent.kernel.hold_token import HoldToken
 from detent.kernel.plain import copied
 from detent.kernel.status import Status
@@ -138,14 +139,32 @@ class Run:
     def token(self, name: str | None = None) -> str:
         """The token of an open hold, which names this very question; `release` and `resolve` take it.
 
-        Without a name, that of the only hold that can be answered. Raises `KeyError` where there is none.
+        Without a name, that of the only hold that can be answered.
+
+        Raises: HoldNotOpen where there is none, or no name and several.
         """
         if name is None:
             names = [hold.name for hold in self.holds.values() if hold.why != "children"]
-            if len(names) != 1:
-                raise KeyError(f"Run {self.id} has {len(names)} holds that can be answered: {names}.")
+            if len(names) > 1:
+                raise self.not_open("", f"Run {self.id} has {len(names)} open holds; name one of them.")
+            if not names:
+                raise self.not_open("", f"Run {self.id} has no open hold.")
             name = names[0]
+        elif name not in self.held_at:
+            raise self.not_open(name, f"Run {self.id} has no open hold '{name}'.")
         return str(HoldToken(name, self.held_at[name]))
+
+    def not_open(self, hold: str, why: str) -> HoldNotOpen:
+        """The error that a hold is not open: `why`, and what the run asks now."""
+        tokens = [self.token(name) for name, held in self.holds.items() if held.why != "children"]
+        if self.status is Status.WAITING and self.holds:
+            asked = [
+                f"'{self.token(name)}'" + (f" ({held.question[:200]})" if held.question else "")
+                for name, held in self.holds.items()
+            ]
+            return HoldNotOpen(self.id, hold, why, f"Open now: {', '.join(asked)}.", tokens)
+        how = f"has ended as {self.status.value}" if self.status.is_end else f"is {self.status.value}"
+        return HoldNotOpen(self.id, hold, why, f"It does not wait for an answer: it {how}.", tokens)
 
     # -- totals ---------------------------------------------------------------------------------------------
 

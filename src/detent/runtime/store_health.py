@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 from detent.engine.journal_check import check_journals
 from detent.engine.leases import Leases
 from detent.engine.ports import RunQuery, RunRow, Store
-from detent.kernel.errors import ConfigurationError, StoreError, StoreUnavailable
+from detent.insight.words import count
+from detent.kernel.errors import ConfigurationError, StoreDamaged, StoreError, StoreUnavailable
 from detent.kernel.status import Status
 from detent.runtime.wiring import store_for, store_url
 
 if TYPE_CHECKING:
+    from detent.adapters.stores.sqlite_remains import Remains
     from detent.engine.flow import Flow
     from detent.engine.ports import Clock
     from detent.runtime.settings import Settings
@@ -99,6 +102,32 @@ def disk_needs(store: Store, *, least: int = LEAST_FREE) -> list[Need]:
     return []
 
 
+def loss_needs(store: Store) -> list[Need]:
+    """What is left of a store that was deleted, and is not in use."""
+    from detent.adapters.stores.sqlite_remains import rescued_beside
+
+    path = getattr(store, "path", None)
+    if not isinstance(path, Path):
+        return []
+    if (remains := _remains(path)) is not None:
+        command = ("store", "restore", str(remains.rescued[0])) if remains.rescued else ()
+        how = "" if command else " Put the file back, restore a backup, or move away what is left."
+        return [Need(f"{remains.sentence}{how}", command)]
+    return [
+        Need(
+            f"{file} holds what a process saved of a store that was deleted here. Once nothing in it is "
+            f"needed, delete it; its runs: detent runs --store {shlex.quote(str(file))}"
+        )
+        for file in (rescued_beside(path) if path.exists() else ())
+    ]
+
+
+def _remains(path: Path) -> Remains | None:
+    from detent.adapters.stores.sqlite_remains import remains_of
+
+    return remains_of(path)
+
+
 async def run_needs(
     store: Store, clock: Clock, cannot_resume: Callable[[RunRow], Awaitable[str | None]] | None = None
 ) -> Health:
@@ -117,21 +146,21 @@ async def run_needs(
                 Need(
                     f"Worker {worker.id} (process {worker.pid}) has not been heard of for "
                     f"{-worker.left:,.0f} seconds, and its process is still there: it is stopped or hangs. "
-                    f"Nobody takes over its {len(runs):,} runs until it goes on or is ended.",
+                    f"Nobody takes over its {count(len(runs), 'run')} until it goes on or is ended.",
                     runs=runs,
                 )
             )
     loose = await store.loose(dead, LOOK_AT)
     due = await store.due(now, LOOK_AT)
     health.loose_runs, health.due_runs = loose, due
+    some = [await store.row(run_id) for run_id in loose[:SAMPLE]]
     if loose:
-        by = f" of the dead workers {', '.join(health.workers_dead[:5])}" if dead else ""
-        health.needs.append(
-            Need(f"{_runs(loose)} under way{by} and nobody drives them.", ("resume", "--all"), loose)
-        )
+        owners = [row.owner for row in some if row.owner in health.workers_dead]
+        health.needs.append(Need(_left(loose, sorted({*filter(None, owners)})), ("resume", "--all"), loose))
     late = [] if health.workers_alive else await store.due(now - OVERDUE, LOOK_AT)
     if late:
-        what = f"{_runs(late)} past the time waited for, and no worker is there to wake them."
+        them = "it" if len(late) == 1 else "them"
+        what = f"{_runs(late)} past the time waited for, and no worker is there to wake {them}."
         health.needs.append(Need(what, ("resume", "--all"), late))
     waiting = await store.rows(RunQuery(status=[Status.WAITING], limit=LOOK_AT))
     if waiting.next is not None:
@@ -151,7 +180,6 @@ async def run_needs(
     if len(attention) > MOST_TOLD:
         ids = [row.id for row in attention[MOST_TOLD:]]
         health.needs.append(Need(f"{_runs(ids)} also waiting for a person.", ("runs",), ids))
-    some = [await store.row(run_id) for run_id in loose[:SAMPLE]]
     if len(loose) > SAMPLE:
         health.not_looked_at.append(
             f"Of the interrupted runs only {SAMPLE:,} were asked whether they can go on here."
@@ -196,7 +224,10 @@ def definition_problem(flows: dict[str, Flow]) -> Callable[[RunRow], Awaitable[s
 
 
 async def deep_check(store: Store, told: Callable[[int], None] | None = None) -> list[Need]:
-    """Everything that is wrong with the files of a closed store, its journals, and the values beside them."""
+    """Everything that is wrong with the files of a closed store, its journals, and the values beside them.
+
+    Raises: StoreUnavailable where the store cannot be opened for another reason than damage.
+    """
     from detent.adapters.stores.sqlite_integrity import damage_of_log
 
     path = getattr(store, "path", None)
@@ -206,6 +237,8 @@ async def deep_check(store: Store, told: Callable[[int], None] | None = None) ->
     try:
         await store.open()
     except StoreError as error:
+        if not found and not isinstance(error, StoreDamaged):
+            raise  # it cannot be looked at, or is no store; that is not damage
         found.append(str(error))
         return [Need(what) for what in found]
     runs: list[str] = []
@@ -224,6 +257,19 @@ async def deep_check(store: Store, told: Callable[[int], None] | None = None) ->
     return [Need(what) for what in found]
 
 
+def _left(runs: Sequence[str], workers: Sequence[str]) -> str:
+    """What is said of runs that nobody drives; `workers` are those that drove them and died."""
+    them = "it" if len(runs) == 1 else "them"
+    if not workers:
+        return f"{_runs(runs)} under way, and nobody drives {them}."
+    if len(workers) == 1:
+        by = f"worker {workers[0]}, which died"
+    else:
+        by = f"workers that died ({', '.join(workers[:5])}{', …' if len(workers) > 5 else ''})"
+    were = f"Run {runs[0]} was" if len(runs) == 1 else f"{len(runs):,} runs were"
+    return f"{were} being driven by {by}; nobody drives {them} now."
+
+
 def _runs(ids: Sequence[str]) -> str:
     return f"Run {ids[0]} is" if len(ids) == 1 else f"{len(ids):,} runs are"
 
@@ -232,6 +278,8 @@ def require_store(store: Store) -> None:
     """Raise `StoreUnavailable` where the store's file was never made."""
     path = getattr(store, "path", None)
     if isinstance(path, Path) and not path.exists():
+        if (remains := _remains(path)) is not None:
+            raise remains.error()
         raise StoreUnavailable(f"There is no store at {path} yet. The first `detent run` makes one.")
 
 

@@ -7,10 +7,12 @@ import os
 import sqlite3
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from detent.adapters.stores.sqlite_file import APPLICATION_ID
 from detent.adapters.stores.sqlite_integrity import damage_in
 from detent.adapters.stores.sqlite_reading import cannot_be_written, index_of, log_of, reading_uri
+from detent.adapters.stores.sqlite_remains import rescued_beside
 from detent.kernel.errors import ConfigurationError, StoreUnavailable
 
 
@@ -39,8 +41,17 @@ def copy_to(source: sqlite3.Connection, target: Path) -> None:
             left.unlink(missing_ok=True)
 
 
-def restore(backup: Path, path: Path, *, force: bool = False) -> Path | None:
-    """Put a copy of a backup in a store's place; gives where the store that was there lies now.
+class Restored(NamedTuple):
+    """Where files lie after a backup was put in a store's place."""
+
+    aside: Path | None
+    """The store that was there, if there was one."""
+    backup: Path
+    """The backup; one that was rescued beside the store has another name, for it is in use again."""
+
+
+def restore(backup: Path, path: Path, *, force: bool = False) -> Restored:
+    """Put a copy of a backup in a store's place.
 
     Raises: ConfigurationError where there is a store and no `force`, or where the backup is none, or is
     damaged.
@@ -72,7 +83,12 @@ def restore(backup: Path, path: Path, *, force: bool = False) -> Path | None:
         raise StoreUnavailable(f"{path} cannot be restored: {error.strerror}.") from error
     finally:
         spare.unlink(missing_ok=True)
-    return aside
+    if backup.absolute() in rescued_beside(path):
+        done = backup.with_name(backup.name.replace(".rescued-", ".restored-"))
+        with contextlib.suppress(OSError):
+            _rename(backup, done)
+            return Restored(aside, done)
+    return Restored(aside, backup)
 
 
 def _put_aside(path: Path) -> Path | None:
@@ -83,10 +99,15 @@ def _put_aside(path: Path) -> Path | None:
     while aside.exists():
         number += 1
         aside = path.with_name(f"{name}-{number}")
+    _rename(path, aside)
+    return aside if aside.exists() else None
+
+
+def _rename(path: Path, aside: Path) -> None:
+    """Rename a store file with its log and the log's index, as far as they are there."""
     for old, new in ((log_of(path), log_of(aside)), (index_of(path), index_of(aside)), (path, aside)):
         with contextlib.suppress(FileNotFoundError):
             old.replace(new)
-    return aside if aside.exists() else None
 
 
 def _sync(path: Path) -> None:

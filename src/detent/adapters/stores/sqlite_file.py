@@ -13,7 +13,8 @@ from typing import Literal
 from detent.adapters.disk import PRIVATE_FILE, PRIVATE_FOLDER, keep_private
 from detent.adapters.stores.sqlite_guard import SQLiteGuard
 from detent.adapters.stores.sqlite_reading import ReadableCopy, cannot_be_written, reading_uri
-from detent.kernel.errors import StoreError, StoreLost, StoreTooNew, StoreUnavailable
+from detent.adapters.stores.sqlite_remains import remains_of
+from detent.kernel.errors import StoreDamaged, StoreError, StoreLost, StoreTooNew, StoreUnavailable
 
 APPLICATION_ID = 0x44544E54
 """Marks a file as ours (`DTNT`)."""
@@ -101,6 +102,8 @@ class SQLiteFile:
     def _prepare_to_write(self) -> None:
         folder = self.path.parent
         if not self.path.exists():
+            if (remains := remains_of(self.path)) is not None:
+                raise remains.error()
             if not self.create:
                 raise StoreUnavailable(
                     f"There is no store at {self.path} yet. The first `detent run` makes one."
@@ -226,8 +229,10 @@ class SQLiteFile:
             return error
         if isinstance(error, Moved):
             return StoreLost(f"The store {self.path} was deleted or replaced since it was opened.")
-        why = _WHY.get(_code(error), f"refused: {error}").format(seconds=self.busy_timeout)
-        return StoreUnavailable(f"The store {self.path} {why}.")
+        code = _code(error)
+        why = _WHY.get(code, f"refused: {error}").format(seconds=self.busy_timeout)
+        damaged = code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+        return (StoreDamaged if damaged else StoreUnavailable)(f"The store {self.path} {why}.")
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from detent.adapters.stores.sqlite_reading import log_of
+from detent.adapters.stores.sqlite_remains import restore_commands
 from detent.kernel.errors import StoreLost
 
 Identity = tuple[int, int]
@@ -81,9 +82,10 @@ class SQLiteGuard:
                 connection.backup(target)
         except (OSError, sqlite3.Error) as error:
             return f"What it held could not be saved to {name}: {error}."
+        restore, resume = restore_commands(Path(self._path), Path(name))
         return (
             f"Everything it held was saved to {name}. Nothing was written since. "
-            f"To go on from there: detent store restore {name}"
+            f"To go on from there:\n  {restore}\n  {resume}"
         )
 
 

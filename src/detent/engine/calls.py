@@ -14,7 +14,7 @@ import functools
 import inspect
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
@@ -32,6 +32,8 @@ TRIALS = 8
 SLOW = 1e-3
 """Seconds a call on the loop may take before its function is sent back to threads."""
 MOST_TRIALS = TRIALS * 1024
+LARGE, EACH_VALUE = 50_000, 4
+"""Characters above which a value is large; each value inside it counts for at least so many."""
 
 _pool: ThreadPoolExecutor | None = None
 _watched: contextvars.ContextVar[list[Future[Any]] | None] = contextvars.ContextVar("watched", default=None)
@@ -117,6 +119,32 @@ async def in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
     if (calls := _watched.get()) is not None:
         calls.append(future)
     return await asyncio.wrap_future(future)
+
+
+async def over(value: Any, function: Callable[..., T], /, *args: Any) -> T:
+    """Call a plain function of ours that goes through a value: a large value is gone through in a thread."""
+    if is_large(value):
+        result: T = await in_thread(function, *args)
+        return result
+    return function(*args)
+
+
+def is_large(value: Any) -> bool:
+    """Whether going through a value would keep the event loop from other runs for a while."""
+    size, todo = 0, [value]
+    while todo:
+        inner = todo.pop()
+        if isinstance(inner, str):
+            size += len(inner)
+        elif isinstance(inner, Mapping):
+            size += len(inner) * EACH_VALUE
+            todo.extend(inner.values())
+        elif isinstance(inner, list | tuple):
+            size += len(inner) * EACH_VALUE
+            todo.extend(inner)
+        if size > LARGE:
+            return True
+    return False
 
 
 def _to_the_end(work: Callable[[], Any]) -> Any:

@@ -122,7 +122,8 @@ async def _store(workspace: Workspace, report: dict[str, Any], deep: bool) -> di
     from detent.runtime.wiring import shown_url, store_for, store_url
 
     place = getattr(store_for(workspace.settings, create=False), "path", None)
-    if isinstance(place, Path) and not place.exists() and place.parent.name == ".detent":
+    linked = isinstance(place, Path) and place.is_symlink()
+    if isinstance(place, Path) and not place.exists() and not linked and place.parent.name == ".detent":
         return {
             "place": shown_url(store_url(workspace.settings)),
             "reachable": False,

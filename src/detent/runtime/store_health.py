@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from detent.engine.journal_check import check_journals
 from detent.engine.leases import Leases
 from detent.engine.ports import RunQuery, RunRow, Store
-from detent.kernel.errors import ConfigurationError, StoreError, StoreUnavailable
+from detent.kernel.errors import ConfigurationError, RunDamaged, StoreError, StoreUnavailable
 from detent.kernel.status import Status
 from detent.runtime.wiring import shown_url, store_for, store_url
 
@@ -132,7 +132,8 @@ async def run_needs(
     if late:
         what = f"{_runs(late)} past the time waited for, and no worker is there to wake them."
         health.needs.append(Need(what, ("resume", "--all"), late))
-    waiting = await store.rows(RunQuery(status=[Status.WAITING], limit=LOOK_AT))
+    waiting = await store.rows(RunQuery(status=[Status.WAITING], limit=LOOK_AT, tolerant=True))
+    damaged = {error.run_id: error for error in waiting.damaged}
     if waiting.next is not None:
         health.not_looked_at.append(f"Of the waiting runs only the newest {LOOK_AT:,} were looked at.")
     for name, listed in (("interrupted", loose), ("due", due)):
@@ -150,7 +151,14 @@ async def run_needs(
     if len(attention) > MOST_TOLD:
         ids = [row.id for row in attention[MOST_TOLD:]]
         health.needs.append(Need(f"{_runs(ids)} also waiting for a person.", ("runs",), ids))
-    some = [await store.row(run_id) for run_id in loose[:SAMPLE]]
+    some: list[RunRow] = []
+    for run_id in loose[:SAMPLE]:
+        try:
+            some.append(await store.row(run_id))
+        except RunDamaged as error:
+            damaged[run_id] = error
+    for run_id, found in list(damaged.items())[:MOST_TOLD]:
+        health.needs.append(Need(f"Run {run_id} is damaged: {found.what}.", ("store", "check"), [run_id]))
     if len(loose) > SAMPLE:
         health.not_looked_at.append(
             f"Of the interrupted runs only {SAMPLE:,} were asked whether they can go on here."
@@ -230,7 +238,7 @@ def _runs(ids: Sequence[str]) -> str:
 def require_store(settings: Settings) -> str:
     """The store's place for people to read; `StoreUnavailable` where a file was never made."""
     path = getattr(store_for(settings, create=False), "path", None)
-    if isinstance(path, Path) and not path.exists():
+    if isinstance(path, Path) and not path.exists() and not path.is_symlink():
         raise StoreUnavailable(f"There is no store at {path} yet. The first `detent run` makes one.")
     return shown_url(store_url(settings))
 

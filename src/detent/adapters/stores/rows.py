@@ -87,9 +87,9 @@ def run_row(values: Sequence[Any], tags: Iterable[str]) -> RunRow:
         raise RunDamaged(values[0], "its row has a status that does not exist") from None
     try:
         waiting = decode(waits) if waits else None
-        for wait in waiting or ():
-            wait["why"], wait["question"]
-    except (KeyError, TypeError, ValueError):
+        if not all(isinstance(wait, dict) for wait in waiting or ()):
+            raise TypeError("a wait is an object")
+    except (TypeError, ValueError):
         raise RunDamaged(values[0], "its row does not say what it waits for") from None
     now = RowState(
         known, state, updated_at, wake_at, steps, tokens, cost, reason, error, waiting, version, fingerprint,

@@ -207,6 +207,75 @@ def test_a_journal_that_does_not_add_up_is_found(detent, folder, started, statem
     assert what in said.out
 
 
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("UPDATE runs SET status = 'rubbish'", "its row has a status that does not exist"),
+        ("UPDATE runs SET waits = '{\"a\":'", "its row does not say what it waits for"),
+        ("UPDATE runs SET waits = '[1]'", "its row does not say what it waits for"),
+        ("UPDATE runs SET updated_at = 'rubbish'", "its row has no number as updated_at"),
+    ],
+)
+def test_a_damaged_row_is_a_finding_that_names_its_run_and_hides_no_other(detent, folder, statement, what):
+    detent("run", "flow.py", "--id", "whole")
+    detent("run", "flow.py", "--id", "hurt", "--set", "amount=5000")
+    edited(folder, f"{statement} WHERE id = 'hurt'")
+    checked = detent("store", "check")
+    assert (checked.code, checked.lines[0]) == (1, f"Run hurt: {what}.")
+    listed = detent("runs", "--json")
+    assert (listed.code, [row["id"] for row in listed.json["runs"]]) == (0, ["whole"])
+    assert listed.json["damaged"] == ["hurt"]
+    assert f"Run hurt is damaged in the store: {what}." in listed.err
+    shown = detent("show", "hurt")
+    assert (shown.code, shown.err.partition(": ")[0]) == (1, "Run hurt is damaged in the store")
+    assert detent("show", "whole").code == 0
+    for args in (("doctor",), ("doctor", "--deep")):
+        said = detent(*args)
+        assert said.code in (1, 2)
+        assert "Unexpected" not in said.out + said.err
+    assert f"Run hurt: {what}." in said.out
+
+
+@pytest.mark.parametrize("table", ["entries SET body", "marks SET value", "definitions SET body"])
+def test_text_that_is_no_json_is_a_sentence_in_every_command(detent, folder, table):
+    detent("run", "flow.py", "--id", "r1", "--set", "amount=5000")
+    edited(folder, f"UPDATE {table} = '{{\"a\":'")
+    for args in (
+        ("doctor",),
+        ("doctor", "--deep"),
+        ("store", "check"),
+        ("runs",),
+        ("show", "r1"),
+        ("why", "r1"),
+    ):
+        said = detent(*args)
+        assert "Unexpected" not in said.out + said.err, args
+
+
+def test_a_store_that_is_empty_or_leads_nowhere_or_lacks_a_table_is_reported(detent, folder, started):
+    started()
+    edited(folder, "DROP TABLE entries")
+    reported = {"it lacks the table entries": None, "is empty (0 bytes)": "", "leads to no file": "gone.db"}
+    for what, content in reported.items():
+        if content is not None:
+            for file in db(folder).parent.glob("detent.db*"):
+                file.unlink()
+            db(folder).symlink_to(content) if content else db(folder).touch()
+        for args in (("doctor",), ("doctor", "--deep"), ("store", "check"), ("runs",)):
+            said = detent(*args)
+            assert said.code in (1, 2), args
+            assert what in said.out + said.err, args
+
+
+def test_a_store_that_is_a_link_to_itself_is_reported(detent, folder, started):
+    started()
+    for file in db(folder).parent.glob("detent.db*"):
+        file.unlink()
+    db(folder).symlink_to(db(folder).name)
+    said = detent("doctor")
+    assert (said.code, "leads to no file" in said.out) == (2, True)
+
+
 def test_a_log_that_was_cut_short_is_found_before_it_is_dropped(detent, folder, spawn):
     (folder / "wait").touch()
     worker = spawn("run", "flow.py", "--id", "r1")

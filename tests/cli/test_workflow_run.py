@@ -752,6 +752,20 @@ def test_a_run_that_waits_says_so_and_release_goes_on_with_the_whole(detent, fol
     assert sorted(log(folder)) == ["+a", "+after", "+b"]
 
 
+def test_an_id_for_another_run_of_the_same_inputs_is_refused_with_both_commands(detent, folder):
+    detent("workflow", "run", "asking", "--id", "r1")
+    refused = detent("workflow", "run", "asking", "--id", "r2")
+    assert refused.code == 2
+    assert "Run r1 of the same workflow and inputs has not ended" in refused.err
+    assert "detent workflow run asking\n" in refused.err
+    assert "detent workflow run asking --restart --id r2" in refused.err
+    assert [run["id"] for run in detent("runs", "--json", "--roots").json["runs"]] == ["r1"]
+    assert detent("workflow", "run", "asking", "--id", "r1").code == 0, "its own id goes on with it"
+    assert detent("workflow", "run", "asking", "--restart", "--id", "r2").code == 0
+    statuses = {run["id"]: run["status"] for run in detent("runs", "--json", "--roots").json["runs"]}
+    assert statuses == {"r1": "cancelled", "r2": "waiting"}
+
+
 def test_a_parent_whose_child_was_answered_elsewhere_can_be_resumed(detent, folder):
     detent("workflow", "run", "asking", "--id", "r1")
     detent("release", "r1.each[1]", "yes", "--hold", "ok@6", "--detach")

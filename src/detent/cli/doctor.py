@@ -123,8 +123,10 @@ async def _store(workspace: Workspace, report: dict[str, Any], deep: bool) -> di
 
     closed = workspace.closed_store()
     place = getattr(closed, "path", None)
+    linked = isinstance(place, Path) and place.is_symlink()
     needs = store_health.loss_needs(closed)
-    if isinstance(place, Path) and not place.exists() and (needs or place.parent.name == ".detent"):
+    missing = isinstance(place, Path) and not place.exists() and not linked
+    if isinstance(place, Path) and missing and (needs or place.parent.name == ".detent"):
         report["needs"] = [need.to_plain(workspace.command) for need in needs]
         return {
             "place": shown_url(store_url(workspace.settings)),

@@ -69,6 +69,7 @@ def runs(
         roots,
         page,
         limit,
+        tolerant=True,
     )
     words = ["runs"]
     for option, given in (("--flow", flow), ("--tag", tag), ("--since", since), ("--until", until)):
@@ -96,12 +97,19 @@ def _statuses(said: list[str] | None) -> list[Any]:
 async def _runs(workspace: Workspace, query: RunQuery, json: bool, words: list[str]) -> None:
     """Print a page of runs; `words` are the command that lists them, for the page after it."""
     from detent.cli import standing
-    from detent.cli.output import brief, say, say_json, table, warn
+    from detent.cli.output import brief, clean, say, say_json, table, warn
 
     async with workspace.store() as store:
         page = await store.rows(query)
+    for damaged in page.damaged:
+        warn(clean(str(damaged)))
     if json:
-        say_json({"runs": [standing.row_plain(row) for row in page.rows], "next": page.next})
+        say_json(
+            {
+                "runs": [standing.row_plain(row) for row in page.rows], "next": page.next,
+                **({"damaged": [error.run_id for error in page.damaged]} if page.damaged else {}),
+            }
+        )  # fmt: skip
         return
     if not page.rows:
         say("No runs." if query.before is None else "No more runs.")

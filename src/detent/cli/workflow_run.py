@@ -13,7 +13,7 @@ from detent.cli.starting import PATIENCE
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
     from detent.engine.engine import Engine
-    from detent.engine.ports import Tape
+    from detent.engine.ports import RunRow, Tape
     from detent.flows.workflow import events
     from detent.kernel.budget import Budget
     from detent.kernel.errors import ConfigurationError, DefinitionChanged, DetentError
@@ -302,6 +302,8 @@ class _Job:
         if unseen is not None and self.run_id in (None, unseen.id):
             return unseen.id, UNSEEN
         if going_on is not None:
+            if self.run_id not in (None, going_on.id):
+                raise self._unfinished(going_on)
             await runs.unchanged(engine, going_on)
         left = None if going_on is None else runs.still_to_run(going_on.now.state)
         await runs.preflight(left, prepared.inputs)
@@ -388,6 +390,20 @@ class _Job:
             f"Run {error.run_id} of '{error.flow}' was begun before its file was changed:\n{lines}\n"
             f"To go on with it, put the file back as it was, or register a migration from "
             f"'{error.fingerprint}'.\nTo begin anew: {again}"
+        )
+
+    def _unfinished(self, row: RunRow) -> ConfigurationError:
+        """What to do where `--id` asks for another run while one of the same inputs has not ended."""
+        from detent.kernel.errors import ConfigurationError
+
+        same = ("workflow", "run", self.name, *self.said)
+        return ConfigurationError(
+            f"Run {row.id} of the same workflow and inputs has not ended (it is {row.now.status.value} in "
+            f"'{row.now.state}'), so '{self.run_id}' was not begun.\n"
+            f"To go on with {row.id}: {self.workspace.command(*same)}\n"
+            f"To cancel it and begin another: "
+            f"{self.workspace.command(*same, '--restart', '--id', str(self.run_id))}\n"
+            f"A run beside it needs other inputs."
         )
 
     def _busy(self, run_id: str) -> DetentError:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from detent.engine.calls import over
 from detent.engine.context import CannotCheck
 from detent.engine.executor import OutputSchemaValidationError
 from detent.engine.outcome import Effect
@@ -84,7 +85,7 @@ class AgentTools:
             # The name is the agent's, so it stays out of a message that reaches logs.
             raise self._refused([f"a tool was called that is not allowed here. Allowed: {there}"])
         plain = dict(to_plain(dict(args)))
-        if problems := tool.misfits(plain):
+        if problems := await over(plain, tool.misfits, plain):
             raise self._refused([f"tool '{name}': {problem}" for problem in problems])
         if tool.kind == "query":
             with self._stopping():

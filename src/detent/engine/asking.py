@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from detent.engine import prompting
 from detent.engine.agent_tools import FATAL, AgentTools, declared_tools
 from detent.engine.answers import too_deep
+from detent.engine.calls import over
 from detent.engine.dialect import answer_schema
 from detent.engine.executor import (
     AgentStreamChunk,
@@ -370,7 +371,7 @@ class Asking:
                 Effect(item["tool"], item["args"], item.get("key")) for item in record.get("proposed", ())
             ]
             answer = record.get("output")
-            proposal = self.plan.dialect.read(self.plan, answer, effects, self.inputs)
+            proposal = await over(answer, self.plan.dialect.read, self.plan, answer, effects, self.inputs)
             if isinstance(proposal.plain, Mapping) and proposal.plain.get("success") is False:
                 raise StepFailed(f"The agent says that '{self.plan.step.name}' failed.")
             if check is not None:

@@ -16,7 +16,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
@@ -36,6 +36,8 @@ TRIALS = 8
 SLOW = 1e-3
 """Seconds a call on the loop may take before its function is sent back to threads."""
 MOST_TRIALS = TRIALS * 1024
+LARGE, EACH_VALUE = 50_000, 4
+"""Characters above which a value is large; each value inside it counts for at least so many."""
 
 ASYNCIO_THREADS = "asyncio"
 """How threads are named that nobody chose."""
@@ -176,6 +178,32 @@ async def in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
     """Call a plain function in a thread."""
     work = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
     return await asyncio.wrap_future(_threads().submit(_to_the_end, work))
+
+
+async def over(value: Any, function: Callable[..., T], /, *args: Any) -> T:
+    """Call a plain function of ours that goes through a value: a large value is gone through in a thread."""
+    if is_large(value):
+        result: T = await in_thread(function, *args)
+        return result
+    return function(*args)
+
+
+def is_large(value: Any) -> bool:
+    """Whether going through a value would keep the event loop from other runs for a while."""
+    size, todo = 0, [value]
+    while todo:
+        inner = todo.pop()
+        if isinstance(inner, str):
+            size += len(inner)
+        elif isinstance(inner, Mapping):
+            size += len(inner) * EACH_VALUE
+            todo.extend(inner.values())
+        elif isinstance(inner, list | tuple):
+            size += len(inner) * EACH_VALUE
+            todo.extend(inner)
+        if size > LARGE:
+            return True
+    return False
 
 
 def _to_the_end(work: Callable[[], Any]) -> Any:

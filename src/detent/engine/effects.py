@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import deciding
-from detent.engine.calls import TimeLimit, call, watched
+from detent.engine.calls import TimeLimit, call, over, watched
 from detent.engine.context import StepContext, brief, kept_answer
 from detent.engine.ports import LedgerLine, TapeCall, TapeError
 from detent.engine.raised import failure, message_of
@@ -83,7 +83,7 @@ async def _perform(driver: Driver, opening: Sequence[Body]) -> None:
     spend = proposal.spend if opening else NOTHING
     try:
         if proposal.by == "agent":
-            _check_filled(driver, proposal, _receipts(driver, pending))
+            await _check_filled(driver, proposal, _receipts(driver, pending))
         ending: Body = deciding.moving_from(
             driver.flow, run, proposal, _receipts(driver, pending), seconds, spend
         )
@@ -102,7 +102,7 @@ async def _perform(driver: Driver, opening: Sequence[Body]) -> None:
     await driver.commit(*pending, ending)
 
 
-def _check_filled(driver: Driver, proposal: Proposed, receipts: dict[str, Any]) -> None:
+async def _check_filled(driver: Driver, proposal: Proposed, receipts: dict[str, Any]) -> None:
     """An agent's output is held to the step's contract once more where receipts have been put into it."""
     step = driver.flow.step_named(driver.run.state, proposal.step)
     changes = proposal.outcome.get("set", {})
@@ -115,7 +115,7 @@ def _check_filled(driver: Driver, proposal: Proposed, receipts: dict[str, Any]) 
     output = fill(changes, receipts)
     for part in way:
         output = output[part]
-    if wrong := misfits(output, step.output_schema):
+    if wrong := await over(output, misfits, output, step.output_schema):
         raise OutputSchemaValidationError(step.name, "its contract, receipts filled in", wrong)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from detent.engine.calls import call
+from detent.engine.calls import call, over
 from detent.engine.outcome import Effect, Outcome, additions
 from detent.engine.step import Proposal, Step, Verdict
 from detent.kernel.autonomy import AutonomyLevel, Check
@@ -119,7 +119,7 @@ async def judge(
     if level is AutonomyLevel.APPROVER:
         return Judgement(True, Check.NONE)
     if level is AutonomyLevel.CONSULTANT:
-        details, more = contract.soft_misfits(proposal.given)
+        details, more = await over(proposal.given, contract.soft_misfits, proposal.given)
         return Judgement(True, Check.CONTRACT, details, more)
     if step.validator is not None:
         verdict = await _verdict(step, inputs, proposal)

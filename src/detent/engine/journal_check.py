@@ -8,7 +8,7 @@ from typing import NamedTuple
 from detent.engine.journals import read
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.engine.standing import row_of
-from detent.kernel.errors import StoreError, name_of
+from detent.kernel.errors import RunDamaged, StoreError, name_of
 from detent.kernel.run import Run
 
 PAGE = 200
@@ -28,11 +28,13 @@ async def check_journals(store: Store, told: Callable[[int], None] | None = None
     cursor: int | None = None
     number = 0
     while True:
-        page = await store.rows(RunQuery(before=cursor, limit=PAGE))
+        page = await store.rows(RunQuery(before=cursor, limit=PAGE, tolerant=True))
+        for damaged in page.damaged:
+            yield Finding(damaged.run_id, damaged.what)
         for row in page.rows:
             if (what := await _wrong(store, row)) is not None:
                 yield Finding(row.id, what)
-        number += len(page.rows)
+        number += len(page.rows) + len(page.damaged)
         if told is not None:
             told(number)
         if page.next is None:
@@ -64,6 +66,8 @@ async def _compared(store: Store, row: RunRow) -> str | None:
         if run.seq != row.seq:
             return f"its journal ends at entry {run.seq:,} of {row.seq:,}"
         now = row_of(run)
+    except RunDamaged as error:
+        return error.what
     except StoreError:
         raise
     except Exception as error:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from detent.engine.ports import Store
 from detent.kernel.entries import Entry
-from detent.kernel.errors import RunNotFound
+from detent.kernel.errors import RunDamaged, RunNotFound
 from detent.kernel.run import Run
 
 PAGE = 2000
@@ -17,9 +17,15 @@ async def load(store: Store, run_id: str) -> Run:
     saved = await store.saved_fold(run_id)
     if saved is not None and saved["holds"] and "held_at" not in saved:
         saved = None  # saved by version 0.1, which did not number its holds; the journal does
-    run = Run.from_plain(saved) if saved is not None else Run(run_id)
-    async for entry in read(store, run_id, run.seq):
-        run.apply(entry)
+    seq = 0
+    try:
+        run = Run.from_plain(saved) if saved is not None else Run(run_id)
+        async for entry in read(store, run_id, run.seq):
+            seq = entry.seq
+            run.apply(entry)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        where = f"journal does not add up at entry {seq:,}" if seq else "saved fold cannot be read"
+        raise RunDamaged(run_id, f"its {where}: {type(error).__name__}") from error
     if run.seq == 0:
         raise RunNotFound(run_id)
     return run

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 from detent.kernel.entries import Entry
-from detent.kernel.errors import DetentError
+from detent.kernel.errors import DetentError, RunDamaged
 from detent.kernel.status import Status
 
 USUAL_LEASE = 15.0
@@ -180,6 +180,8 @@ class RunQuery:
     before: int | None = None
     """Only runs created before this number: the cursor of the previous page."""
     limit: int = 50
+    tolerant: bool = False
+    """List damaged runs apart, in `Page.damaged`; otherwise the first of them raises `RunDamaged`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,8 @@ class Page:
     rows: list[RunRow]
     next: int | None
     """Cursor of the next page, or None when this was the last."""
+    damaged: list[RunDamaged] = field(default_factory=list)
+    """Runs of this page that cannot be read; only where the query is tolerant."""
 
 
 class Store(Protocol):

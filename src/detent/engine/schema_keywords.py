@@ -7,10 +7,12 @@ alternatives, a pattern that backtracks or a long list of unique items can each 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from fractions import Fraction
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from detent.kernel.patterns import PatternBudget
@@ -19,61 +21,98 @@ FREE_STEPS = 100_000
 """Keywords applied to any value, however small."""
 STEPS_EACH = 100
 """Keywords applied besides for each value inside it."""
-
-
+FREE_SECONDS = 0.25
+"""Seconds of computing over any value, however small."""
+SECONDS_EACH = 2e-6
+"""Seconds besides for each character of it: one keyword takes a few, and so does one short item."""
+STEPS_BETWEEN_LOOKS = 16
+"""Keywords applied from one look at the clock to the next."""
+MOST_IN_ALTERNATIVE = 20
+"""Errors kept of one alternative: enough to say which is the nearest."""
 LONGEST_UNEVALUATED = 5_000
 """Items of a list under `unevaluatedItems`."""
 
 
 class TooMuchWork(Exception):
-    """Checking a value under its schema took more steps than allowed."""
+    """Checking a value under its schema took more than allowed."""
 
     def __init__(self) -> None:
         super().__init__(
-            "checking it takes too many steps: its schema refers to itself, or has alternatives inside "
-            "alternatives, too often"
+            "takes too long to check: it is too large for its schema, or its schema refers to itself, or has "
+            "alternatives inside alternatives, too often"
         )
 
 
 class Work:
     """What checking one value may still cost."""
 
-    __slots__ = ("_left", "_value", "patterns")
+    __slots__ = ("_begun", "_choices", "_clock", "_left", "_seconds", "_size", "_value", "patterns", "steps")
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, clock: Callable[[], float] = time.thread_time) -> None:
         self.patterns = PatternBudget()
+        self.steps = 0
+        """Keywords applied so far."""
+        self._value = value
+        self._size: tuple[int, int] | None = None
         self._left = FREE_STEPS
-        self._value: Any = value
+        self._seconds = FREE_SECONDS
+        self._clock = clock  # of this thread's computing: a busy machine does not count
+        self._begun = clock()
+        self._choices: dict[int, frozenset[Any]] = {}
 
     def step(self) -> None:
         """Count one keyword."""
-        self._left -= 1
-        if self._left < 0:
-            if self._value is None:
+        self.steps += 1
+        if self.steps > self._left:
+            self._grow()
+            if self.steps > self._left:
                 raise TooMuchWork
-            # Few values ever come here, so that only those are measured.
-            self._left = STEPS_EACH * _size(self._value)
-            self._value = None
+        if self.steps % STEPS_BETWEEN_LOOKS == 0 and self._clock() - self._begun > self._seconds:
+            self._grow()
+            if self._clock() - self._begun > self._seconds:
+                raise TooMuchWork
+
+    def _grow(self) -> None:
+        """Allow what the value's size is worth. Few values ever come here, so only those are measured."""
+        if self._size is None:
+            self._size = values, characters = _size(self._value)
+            self._left += STEPS_EACH * values
+            self._seconds += SECONDS_EACH * characters
+
+    def choices(self, values: list[Any]) -> frozenset[Any]:
+        """The values of an `enum`, to look one up in; made once for each check."""
+        known = self._choices.get(id(values))
+        if known is None:
+            known = self._choices[id(values)] = frozenset(map(_identity, values))
+        return known
 
 
 _work: ContextVar[Work] = ContextVar("work")
 
 
-def errors_of(validator: Any, value: Any) -> list[Any]:
-    """jsonschema's errors of a plain value under a validator of a `bounded` class.
+def errors_of(validator: Any, value: Any, work: Work | None = None) -> Iterator[Any]:
+    """jsonschema's errors of a plain value under a validator of a `bounded` class, one at a time.
+
+    Nothing is checked beyond the last error taken.
 
     Raises:
         PatternTimeout: a pattern took too long.
         InvalidPattern: a pattern is no regular expression.
-        TooMuchWork: too many steps, or too deep.
+        TooMuchWork: too many steps, too long, or too deep.
     """
-    token = _work.set(Work(value))
-    try:
-        return list(validator.iter_errors(value))
-    except RecursionError:
-        raise TooMuchWork from None
-    finally:
-        _work.reset(token)
+    work = work if work is not None else Work(value)
+    found = validator.iter_errors(value)
+    while True:
+        token = _work.set(work)
+        try:
+            error = next(found, None)
+        except RecursionError:
+            raise TooMuchWork from None
+        finally:
+            _work.reset(token)
+        if error is None:
+            return
+        yield error
 
 
 @lru_cache(maxsize=16)
@@ -83,7 +122,10 @@ def bounded(kind: Any) -> Any:
 
     ours: dict[str, Callable[..., Any]] = {
         "additionalProperties": _additional_properties,
+        "anyOf": _any_of,
+        "enum": _enum,
         "multipleOf": _multiple_of,
+        "oneOf": _one_of,
         "pattern": _pattern,
         "patternProperties": _pattern_properties,
         "unevaluatedProperties": _unevaluated_properties,
@@ -130,23 +172,61 @@ def _short(rule: Callable[..., Any]) -> Callable[..., Any]:
     return short
 
 
-def _size(value: Any) -> int:
-    """Values inside a value, itself included."""
-    size, todo = 0, [value]
+def _size(value: Any) -> tuple[int, int]:
+    """Values inside a value, itself included, and about how many characters they are written with."""
+    values, characters, todo = 0, 0, [value]
     while todo:
         inner = todo.pop()
-        size += 1
+        values += 1
+        characters += 2
         if isinstance(inner, dict):
+            characters += sum(map(len, inner))
             todo.extend(inner.values())
         elif isinstance(inner, list):
             todo.extend(inner)
-    return size
+        elif isinstance(inner, str):
+            characters += len(inner)
+    return values, characters
 
 
-def _error(message: str) -> Any:
+def _error(message: str, context: list[Any] | None = None) -> Any:
     from jsonschema import ValidationError
 
-    return ValidationError(message)
+    return ValidationError(message, context=context or ())
+
+
+def _enum(validator: Any, said: Any, value: Any, schema: Any) -> Iterator[Any]:
+    if _identity(value) not in _work.get().choices(said):
+        yield _error("is not one of the values")
+
+
+def _any_of(validator: Any, said: Any, value: Any, schema: Any) -> Iterator[Any]:
+    context: list[Any] = []
+    for index, inner in enumerate(said):
+        errors = _first_errors(validator, value, inner, index)
+        if not errors:
+            return
+        context += errors
+    yield _error("fits no alternative", context)
+
+
+def _one_of(validator: Any, said: Any, value: Any, schema: Any) -> Iterator[Any]:
+    context: list[Any] = []
+    fitting = 0
+    for index, inner in enumerate(said):
+        errors = _first_errors(validator, value, inner, index, 1 if fitting else MOST_IN_ALTERNATIVE)
+        context += errors
+        fitting += not errors
+    if fitting > 1:
+        yield _error("fits more than one alternative")
+    elif not fitting:
+        yield _error("fits no alternative", context)
+
+
+def _first_errors(
+    validator: Any, value: Any, schema: Any, index: int, most: int = MOST_IN_ALTERNATIVE
+) -> list[Any]:
+    return list(islice(validator.descend(value, schema, schema_path=index), most))
 
 
 def _fits(pattern: str, text: str) -> bool:

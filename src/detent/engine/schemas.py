@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,6 +26,8 @@ from detent.kernel.plain import encode, to_plain
 
 MOST_TOLD = 20
 """Problems told of one value, and choices told of one problem."""
+MOST_LISTED = 1_000
+"""Problems that pydantic is asked to list of one value."""
 
 
 def schema_of(what: Any) -> Mapping[str, Any]:
@@ -191,6 +194,10 @@ def _read(plain: Any, what: Any) -> tuple[Any, list[str]]:
         # As JSON, and strictly: a text is no number, and a date may still be written as text.
         return adapter.validate_json(encode(plain), strict=True), []
     except pydantic.ValidationError as error:
+        if error.error_count() > MOST_LISTED:
+            # pydantic can only list all of them; under the schema of the class the first few are found alone.
+            problems = _schema_misfits(plain, schema_of(what), MOST_TOLD)
+            return None, problems or [f"/: breaks its type in {error.error_count():,} places"]
         found = error.errors(include_url=False, include_context=False, include_input=False)
         return None, _merged(_expected(one["type"], one["msg"], one["loc"], plain) for one in found)
 
@@ -423,6 +430,7 @@ def _specification(kind: Any) -> Any:
 _validators: dict[int, tuple[Mapping[str, Any], Any]] = {}
 """Validators by the identity of their schema, which is kept alive so that the identity stays its own."""
 _MOST_VALIDATORS = 512
+_validators_lock = threading.Lock()
 
 
 def _validator(schema: Mapping[str, Any]) -> Any:
@@ -434,9 +442,10 @@ def _validator(schema: Mapping[str, Any]) -> Any:
 
     # A registry of our own: without one, a reference to an address would be fetched from there.
     made = bounded(_validator_class(schema))(to_plain(dict(schema)), registry=REGISTRY)
-    while len(_validators) >= _MOST_VALIDATORS:
-        _validators.pop(next(iter(_validators)), None)
-    _validators[id(schema)] = (schema, made)
+    with _validators_lock:
+        while len(_validators) >= _MOST_VALIDATORS:
+            _validators.pop(next(iter(_validators)), None)
+        _validators[id(schema)] = (schema, made)
     return made
 
 
@@ -444,14 +453,17 @@ def _schema_misfits(plain: Any, schema: Mapping[str, Any], most: int) -> list[st
     import referencing.exceptions
 
     try:
-        found = sorted(errors_of(_validator(schema), plain), key=_in_order)
+        found: dict[str, Any] = {}
+        for error in errors_of(_validator(schema), plain):
+            found.setdefault(f"{pointer_to(error.absolute_path) or '/'}: {_told(error)}", error)
+            if len(found) >= most:
+                break  # the rest is neither told nor looked for
     except (InvalidPattern, PatternTimeout, TooMuchWork) as error:
         return [f"/: {error}"]
     except referencing.exceptions.Unresolvable:
         check_schema(schema)  # says which reference
         raise
-    lines = dict.fromkeys(f"{pointer_to(error.absolute_path) or '/'}: {_told(error)}" for error in found)
-    return list(lines)[:most]
+    return sorted(found, key=lambda line: _in_order(found[line]))
 
 
 def _in_order(error: Any) -> list[tuple[int, int, str]]:

@@ -150,6 +150,19 @@ class RunNotFound(StoreError):
         super().__init__(f"There is no run '{run_id}' in this store.{hint}")
 
 
+class RunDamaged(StoreError):
+    """What the store holds of a run cannot be read."""
+
+    def __init__(self, run_id: str, what: str) -> None:
+        self.run_id = run_id
+        self.what = what
+        """A clause about the run, without a full stop."""
+        super().__init__(
+            f"Run {run_id} is damaged in the store: {what}. `detent store check` says more, and "
+            f"docs/stores.md what to do."
+        )
+
+
 class RunExists(StoreError):
     """A run of this id is already there."""
 

@@ -19,7 +19,7 @@ from detent.engine.journal_check import check_journals
 from detent.engine.leases import Leases
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.insight.words import count
-from detent.kernel.errors import ConfigurationError, StoreDamaged, StoreError, StoreUnavailable
+from detent.kernel.errors import ConfigurationError, RunDamaged, StoreDamaged, StoreError, StoreUnavailable
 from detent.kernel.status import Status
 from detent.runtime.wiring import store_for, store_url
 
@@ -153,7 +153,13 @@ async def run_needs(
     loose = await store.loose(dead, LOOK_AT)
     due = await store.due(now, LOOK_AT)
     health.loose_runs, health.due_runs = loose, due
-    some = [await store.row(run_id) for run_id in loose[:SAMPLE]]
+    damaged: dict[str, RunDamaged] = {}
+    some: list[RunRow] = []
+    for run_id in loose[:SAMPLE]:
+        try:
+            some.append(await store.row(run_id))
+        except RunDamaged as error:
+            damaged[run_id] = error
     if loose:
         owners = [row.owner for row in some if row.owner in health.workers_dead]
         health.needs.append(Need(_left(loose, sorted({*filter(None, owners)})), ("resume", "--all"), loose))
@@ -162,7 +168,8 @@ async def run_needs(
         them = "it" if len(late) == 1 else "them"
         what = f"{_runs(late)} past the time waited for, and no worker is there to wake {them}."
         health.needs.append(Need(what, ("resume", "--all"), late))
-    waiting = await store.rows(RunQuery(status=[Status.WAITING], limit=LOOK_AT))
+    waiting = await store.rows(RunQuery(status=[Status.WAITING], limit=LOOK_AT, tolerant=True))
+    damaged |= {error.run_id: error for error in waiting.damaged}
     if waiting.next is not None:
         health.not_looked_at.append(f"Of the waiting runs only the newest {LOOK_AT:,} were looked at.")
     for name, listed in (("interrupted", loose), ("due", due)):
@@ -180,6 +187,8 @@ async def run_needs(
     if len(attention) > MOST_TOLD:
         ids = [row.id for row in attention[MOST_TOLD:]]
         health.needs.append(Need(f"{_runs(ids)} also waiting for a person.", ("runs",), ids))
+    for run_id, found in list(damaged.items())[:MOST_TOLD]:
+        health.needs.append(Need(f"Run {run_id} is damaged: {found.what}.", ("store", "check"), [run_id]))
     if len(loose) > SAMPLE:
         health.not_looked_at.append(
             f"Of the interrupted runs only {SAMPLE:,} were asked whether they can go on here."
@@ -277,7 +286,7 @@ def _runs(ids: Sequence[str]) -> str:
 def require_store(store: Store) -> None:
     """Raise `StoreUnavailable` where the store's file was never made."""
     path = getattr(store, "path", None)
-    if isinstance(path, Path) and not path.exists():
+    if isinstance(path, Path) and not path.exists() and not path.is_symlink():
         if (remains := _remains(path)) is not None:
             raise remains.error()
         raise StoreUnavailable(f"There is no store at {path} yet. The first `detent run` makes one.")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from detent.adapters.mcp.answers import Listed, Unreadable, answer_of, text_of
 from detent.adapters.mcp.declaration import EffectRules, problems, rules_of
 from detent.adapters.mcp.faults import CallFault, McpInDoubt, McpToolError
+from detent.engine.calls import over
 from detent.engine.schemas import misfits
 from detent.engine.tools import EffectCall, Tool, ToolError
 from detent.kernel import log
@@ -245,7 +246,7 @@ class McpServer:
             raise CallFault("mcp_setup", str(error), sent=False, transient=False) from error
         if problem := self._lacking(connection, tool):
             raise CallFault("mcp_no_tool", problem, sent=False, transient=False)
-        if wrong := misfits(dict(args), connection.tools[tool].schema):
+        if wrong := await over(args, misfits, dict(args), connection.tools[tool].schema):
             text = f"'{self._full(tool)}' does not take these arguments: {'; '.join(wrong)}."
             raise CallFault("mcp_arguments", text, sent=False, transient=False)
         try:

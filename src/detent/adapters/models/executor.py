@@ -17,6 +17,7 @@ from detent.adapters.models import tool_words
 from detent.adapters.models.model import Message, Model, ModelAnswer, ModelRequest, OnText, ToolCall
 from detent.engine.agent_tools import FATAL, AgentTool, AgentTools
 from detent.engine.answers import parse_answer
+from detent.engine.calls import over
 from detent.engine.executor import (
     AgentStreamChunk,
     Availability,
@@ -166,7 +167,7 @@ class _Talk:
             answer = await self._turn(self._asking(request))
             calls = self._calls(answer)
             if not calls:
-                return self._result(answer, request)
+                return await over(answer.text, self._result, answer, request)
             if not self.allowed:
                 raise self._misfit("the allowed tools", ["a tool was called; none is allowed here"], answer)
             request = replace(request, messages=(*request.messages, *await self._answers(answer, calls)))

@@ -41,7 +41,6 @@ from detent.engine.ports import (
 )
 from detent.kernel.entries import Entry
 from detent.kernel.errors import IntegrationMissing, RunBusy, RunNotFound, StoreClosed, StoreUnavailable
-from detent.kernel.plain import decode
 from detent.kernel.status import Status
 
 try:
@@ -398,8 +397,7 @@ class PostgresStore:
         """A page of runs, newest first."""
         where, values = shared.conditions(query, "%s", "$.tags")
         found = await self._all(f"{_RUN} {where} ORDER BY number DESC LIMIT %s", *values, query.limit + 1)
-        page = [shared.run_row(row, row[-1]) for row in found[: query.limit]]
-        return Page(page, page[-1].number if page and len(found) > query.limit else None)
+        return shared.page_of(query, found, lambda values: shared.run_row(values, values[-1]))
 
     async def find(self, prefix: str, limit: int = 10) -> list[str]:
         """Ids beginning with a text."""
@@ -407,17 +405,17 @@ class PostgresStore:
 
     async def entries(self, run_id: str, after: int = 0, limit: int = 1000) -> list[Entry]:
         """A stretch of a journal."""
-        return [shared.entry(*row) for row in await self._of_run(run_id, _ENTRIES, after, limit)]
+        return shared.entries(run_id, await self._of_run(run_id, _ENTRIES, after, limit))
 
     async def saved_fold(self, run_id: str) -> dict[str, Any] | None:
         """The latest saved fold."""
         found = await self._of_run(run_id, _FOLD)
-        return decode(found[0][0]) if found else None
+        return shared.kept(f"The saved fold of run {run_id}", found[0][0]) if found else None
 
     async def definition(self, fingerprint: str) -> dict[str, Any] | None:
         """A definition some run was started under."""
         found = await self._one(_DEFINITION, fingerprint)
-        return decode(found[0]) if found is not None else None
+        return shared.kept(f"The definition {fingerprint}", found[0]) if found is not None else None
 
     async def effect(self, run_id: str, key: str) -> LedgerLine | None:
         """Standing of one effect."""
@@ -434,7 +432,7 @@ class PostgresStore:
 
     async def flows(self) -> list[tuple[str, Status, int]]:
         """Runs per flow and status."""
-        return [(flow, Status(status), count) for flow, status, count in await self._all(_FLOWS)]
+        return shared.counted(await self._all(_FLOWS))
 
     async def facts(self) -> dict[str, Any]:
         """What people may want to know."""
@@ -486,7 +484,7 @@ class PostgresStore:
     async def mark(self, key: str) -> tuple[Any, int]:
         """A small durable value."""
         found = await self._one(_MARK, key)
-        return (decode(found[0]), found[1]) if found is not None else (None, 0)
+        return (shared.kept(f"The mark '{key}'", found[0]), found[1]) if found is not None else (None, 0)
 
     async def set_mark(self, key: str, value: Any, expected: int) -> bool:
         """Set it if nobody else did; after a lost answer, look whether this very call did."""
@@ -517,4 +515,4 @@ class PostgresStore:
     async def marks(self, prefix: str) -> dict[str, Any]:
         """Marks by prefix."""
         found = await self._all(_MARKS, prefix, shared.after_prefix(prefix))
-        return {key: decode(text) for key, text in found}
+        return {key: shared.kept(f"The mark '{key}'", text) for key, text in found}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from detent.engine.ports import EdgeCount, RowState, RunQuery, RunRow
+from detent.engine.ports import EdgeCount, Page, RowState, RunQuery, RunRow
 from detent.kernel import log
 from detent.kernel.entries import Entry, body_from_plain, body_to_plain
+from detent.kernel.errors import RunDamaged, StoreError
 from detent.kernel.plain import decode, encode
 from detent.kernel.status import Status
 
@@ -73,16 +74,80 @@ def run_row(values: Sequence[Any], tags: Iterable[str]) -> RunRow:
         # Version 0.1 took any value for a time, and SQLite any for a number.
         log.warning("timer.skipped", run_id=values[0], wake_at=wake_at)
         wake_at = None
+    numbers = {
+        "created_at": values[5], "seq": values[6], "epoch": values[7], "updated_at": updated_at,
+        "steps": steps, "tokens": tokens, "cost_usd": cost,
+    }  # fmt: skip
+    for name, number in numbers.items():
+        if not isinstance(number, int | float):
+            raise RunDamaged(values[0], f"its row has no number as {name}")
+    try:
+        known = Status(status)
+    except ValueError:
+        raise RunDamaged(values[0], "its row has a status that does not exist") from None
+    try:
+        waiting = decode(waits) if waits else None
+        if not all(isinstance(wait, dict) for wait in waiting or ()):
+            raise TypeError("a wait is an object")
+    except (TypeError, ValueError):
+        raise RunDamaged(values[0], "its row does not say what it waits for") from None
     now = RowState(
-        Status(status), state, updated_at, wake_at, steps, tokens, cost, reason, error,
-        decode(waits) if waits else None, version, fingerprint,
+        known, state, updated_at, wake_at, steps, tokens, cost, reason, error, waiting, version, fingerprint,
     )  # fmt: skip
     return RunRow._make((*values[:10], tuple(tags), now))
 
 
-def entry(seq: int, at: float, epoch: int, kind: str, body: str) -> Entry:
-    """A journal line from its columns."""
-    return Entry(seq, at, epoch, body_from_plain(kind, decode(body)))
+def page_of(query: RunQuery, found: Sequence[Any], read: Callable[[Any], RunRow]) -> Page:
+    """A page of a listing from rows that begin with RUN_COLUMNS, one more than asked for where there is."""
+    rows: list[RunRow] = []
+    damaged: list[RunDamaged] = []
+    for values in found[: query.limit]:
+        try:
+            rows.append(read(values))
+        except RunDamaged as error:
+            if not query.tolerant:
+                raise
+            damaged.append(error)
+    more = query.limit > 0 and len(found) > query.limit
+    return Page(rows, found[query.limit - 1][1] if more else None, damaged)
+
+
+def entries(run_id: str, found: Iterable[Sequence[Any]]) -> list[Entry]:
+    """Journal lines from their columns: seq, at, epoch, kind, body."""
+    lines: list[Entry] = []
+    for seq, at, epoch, kind, body in found:
+        try:
+            if not isinstance(at, int | float) or not isinstance(epoch, int):
+                raise TypeError("its time or epoch is no number")
+            lines.append(Entry(seq, at, epoch, body_from_plain(kind, decode(body))))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            why = f"{type(error).__name__}: {error}".rstrip(".")
+            raise RunDamaged(run_id, f"its journal cannot be read at entry {seq:,}: {why}") from error
+    return lines
+
+
+def kept(what: str, text: Any) -> Any:
+    """A kept value from its text; `StoreError` names what is damaged."""
+    try:
+        return decode(text)
+    except (TypeError, ValueError):
+        raise StoreError(
+            f"{what} is damaged in the store: it is not JSON. docs/stores.md says what to do."
+        ) from None
+
+
+def counted(found: Iterable[Sequence[Any]]) -> list[tuple[str, Status, int]]:
+    """Runs per flow and status; `StoreError` where a status does not exist."""
+    known = {status.value: status for status in Status}
+    counts: list[tuple[str, Status, int]] = []
+    for flow, status, number in found:
+        if status not in known:
+            raise StoreError(
+                f"Runs of '{flow}' have a status in the store that does not exist ({number:,}); "
+                f"`detent store check` names them."
+            )
+        counts.append((flow, known[status], number))
+    return counts
 
 
 def conditions(query: RunQuery, mark: str, tags: str = "tags") -> tuple[str, list[Any]]:

@@ -47,7 +47,6 @@ from detent.kernel.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from detent.kernel.plain import decode
 from detent.kernel.status import Status
 
 T = TypeVar("T")
@@ -425,6 +424,9 @@ class SQLiteStore:
             lambda db: db.execute("SELECT id, host, pid, born, until FROM workers ORDER BY id").fetchall()
         )
         now = self._ticks()
+        for row in found:
+            if not isinstance(row[4], int | float):
+                raise StoreError(f"The lease of worker {row[0]} is damaged in the store: it has no end.")
         return [Worker(*row)._replace(left=self._left(row[1], row[4] - now)) for row in found]
 
     @staticmethod
@@ -501,8 +503,7 @@ class SQLiteStore:
 
         def work(db: sqlite3.Connection) -> Page:
             found = db.execute(sql, (*values, query.limit + 1)).fetchall()
-            page = [self._run_row(db, row) for row in found[: query.limit]]
-            return Page(page, page[-1].number if page and len(found) > query.limit else None)
+            return shared.page_of(query, found, lambda values: self._run_row(db, values))
 
         return await self._read(work)
 
@@ -524,7 +525,7 @@ class SQLiteStore:
                 (base, base + after, base + LONGEST_RUN, limit),
             ).fetchall()
 
-        return [shared.entry(*row) for row in await self._read(work)]
+        return shared.entries(run_id, await self._read(work))
 
     async def saved_fold(self, run_id: str) -> dict[str, Any] | None:
         """The latest saved fold."""
@@ -533,7 +534,7 @@ class SQLiteStore:
             return db.execute("SELECT body FROM folds WHERE run = ?", (_number(db, run_id),)).fetchone()
 
         found = await self._read(work)
-        return decode(found[0]) if found is not None else None
+        return shared.kept(f"The saved fold of run {run_id}", found[0]) if found is not None else None
 
     async def definition(self, fingerprint: str) -> dict[str, Any] | None:
         """A definition some run was started under."""
@@ -542,7 +543,7 @@ class SQLiteStore:
                 "SELECT body FROM definitions WHERE fingerprint = ?", (fingerprint,)
             ).fetchone()
         )
-        return decode(found[0]) if found is not None else None
+        return shared.kept(f"The definition {fingerprint}", found[0]) if found is not None else None
 
     async def effect(self, run_id: str, key: str) -> LedgerLine | None:
         """Standing of one effect."""
@@ -587,7 +588,7 @@ class SQLiteStore:
                 "SELECT flow, status, count(*) FROM runs GROUP BY flow, status ORDER BY flow, status"
             ).fetchall()
         )
-        return [(flow, Status(status), count) for flow, status, count in found]
+        return shared.counted(found)
 
     async def facts(self) -> dict[str, Any]:
         """What people may want to know."""
@@ -645,7 +646,7 @@ class SQLiteStore:
         found = await self._read(
             lambda db: db.execute("SELECT value, version FROM marks WHERE key = ?", (key,)).fetchone()
         )
-        return (decode(found[0]), found[1]) if found is not None else (None, 0)
+        return (shared.kept(f"The mark '{key}'", found[0]), found[1]) if found is not None else (None, 0)
 
     async def set_mark(self, key: str, value: Any, expected: int) -> bool:
         """Set it if nobody else did."""
@@ -672,7 +673,7 @@ class SQLiteStore:
                 (prefix, shared.after_prefix(prefix)),
             ).fetchall()
         )
-        return {key: decode(text) for key, text in found}
+        return {key: shared.kept(f"The mark '{key}'", text) for key, text in found}
 
 
 def _number(db: sqlite3.Connection, run_id: str) -> int:

@@ -18,6 +18,11 @@ from detent.kernel.errors import StoreDamaged, StoreError, StoreLost, StoreTooNe
 
 APPLICATION_ID = 0x44544E54
 """Marks a file as ours (`DTNT`)."""
+TABLES = (
+    "runs", "entries", "folds", "effects", "tags", "edges", "definitions", "blobs", "blob_refs", "marks",
+    "workers",
+)  # fmt: skip
+"""The tables of this version's schema."""
 NOT_KEPT = """\
 # Made by detent: runs belong to this machine, workflows to the project.
 *
@@ -75,6 +80,8 @@ class SQLiteFile:
         try:
             with contextlib.closing(self._reach(self.busy_timeout)) as connection:
                 current = self._check_ours(connection) == len(migrations())
+                if current:
+                    self._check_tables(connection)
         except sqlite3.Error as error:
             if _code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 raise self.translate(error) from error
@@ -105,6 +112,8 @@ class SQLiteFile:
             if (remains := remains_of(self.path)) is not None:
                 raise remains.error()
             if not self.create:
+                if self.path.is_symlink():
+                    raise StoreUnavailable(f"The store {self.path} is a symbolic link that leads to no file.")
                 raise StoreUnavailable(
                     f"There is no store at {self.path} yet. The first `detent run` makes one."
                 )
@@ -115,6 +124,11 @@ class SQLiteFile:
             raise StoreUnavailable(f"The folder {folder} for the store does not exist.")
         if self.path.is_dir():
             raise StoreUnavailable(f"{self.path} is a folder, not a store file.")
+        if not self.create and self.path.is_file() and self.path.stat().st_size == 0:
+            raise StoreUnavailable(
+                f"The store {self.path} is empty (0 bytes): it was cut off, or never written. Restore a "
+                f"backup (detent store restore FILE), or delete it to begin anew."
+            )
         try:
             with contextlib.closing(self._reach(self.busy_timeout)) as connection:
                 # Looked at before anything is changed, for it may be another program's file; and in one
@@ -124,6 +138,7 @@ class SQLiteFile:
                 connection.execute("COMMIT")
                 self._settle(connection, self.busy_timeout)
                 self._migrate(connection)
+                self._check_tables(connection)
                 keep_private(*self.files, *([folder] if folder.name == ".detent" else []))
         except sqlite3.Error as error:
             raise self.translate(error) from error
@@ -222,6 +237,17 @@ class SQLiteFile:
                 f"{len(migrations())}). Upgrade Detent, or use another store."
             )
         return version
+
+    def _check_tables(self, connection: sqlite3.Connection) -> None:
+        """Raise `StoreUnavailable` unless every table of the schema is there."""
+        there = {
+            name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
+        if lacking := [name for name in TABLES if name not in there]:
+            raise StoreUnavailable(
+                f"The store {self.path} is damaged: it lacks the table {', '.join(lacking)}. Restore a "
+                f"backup (detent store restore FILE); docs/stores.md says more."
+            )
 
     def translate(self, error: Exception) -> Exception:
         """A database error in one sentence."""

@@ -211,3 +211,27 @@ async def test_a_program_an_agent_wanted_that_changes_configuration_ends_the_tru
 def test_tools_made_without_settings_guard_nothing(tmp_path):
     (write,) = (one for one in project_tools(tmp_path, tmp_path / ".detent") if one.name == "files.write")
     assert write.misfits({"path": "detent.yaml", "text": "x"}) == []
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_an_agent_starts_no_program_while_it_is_asked(hotel, level):
+    hotel.workflow(
+        """
+name: look
+steps:
+  - {name: write, type: python, action: run_command, kwargs: {argv: ["true"], read_only: true}}
+"""
+    )
+    before = configured(hotel, level)
+    program = ["sh", "-c", "echo '#evil' >> detent.yaml; touch started"]
+    answer = {"exit_code": 0, "stdout": "", "stderr": "", "duration_ms": 1.0}
+    reply = {
+        "calls": [{"tool": "shell.read", "args": {"argv": program}}],
+        "output": {"output": answer, "effects": []},
+        "repeat": True,
+    }
+    ran = await hotel.run("look", script={"write": [reply]})
+    assert ran.run.status is Status.SUCCEEDED
+    assert (hotel.folder / "detent.yaml").read_bytes() == before
+    assert not (hotel.folder / "started").exists()
+    assert ran.dispatch("write").fallback_reason is FallbackReason.SCHEMA_VIOLATION

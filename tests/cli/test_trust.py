@@ -269,6 +269,42 @@ def test_code_that_a_strangers_store_names_is_not_loaded(folder, detent, monkeyp
         assert not (folder / "MARKER").exists()
 
 
+ASKING = """
+version: "1.0"
+name: asking
+steps:
+  - {name: ask, type: python, action: ask_person, kwargs: {question: "Go on?"}}
+  - {name: act, type: python, action: run_command, kwargs: {argv: [touch, MARKER]}}
+"""
+
+
+def answered(folder, detent) -> None:
+    """Answer the run of the workflow in sub/asking.yaml, and have what is due resumed."""
+    (hold,) = detent("show", "asked", "--json").json["holds"]
+    detent("release", "asked", "yes", "--hold", hold["token"])
+    detent("resume", "--all")
+
+
+def test_a_workflow_that_a_strangers_store_names_is_not_run(folder, detent, monkeypatch):
+    (folder / "sub").mkdir()
+    (folder / "sub/asking.yaml").write_text(ASKING)
+    detent("workflow", "run", "sub/asking.yaml", "--id", "asked")
+    monkeypatch.delenv("DETENT_TRUST")
+    monkeypatch.setenv("DETENT_CONFIG_HOME", str(folder.parent / f"{folder.name}-nobody"))
+    answered(folder, detent)
+    assert not (folder / "MARKER").exists()
+
+
+def test_a_workflow_file_that_was_named_once_is_found_again(folder, detent, monkeypatch):
+    monkeypatch.delenv("DETENT_TRUST")
+    monkeypatch.setenv("DETENT_CONFIG_HOME", str(folder.parent / f"{folder.name}-config"))
+    (folder / "sub").mkdir()
+    (folder / "sub/asking.yaml").write_text(ASKING)
+    detent("workflow", "run", "sub/asking.yaml", "--id", "asked")
+    answered(folder, detent)
+    assert (folder / "MARKER").exists()
+
+
 def test_a_file_that_was_named_once_is_found_again(folder, detent, monkeypatch):
     monkeypatch.delenv("DETENT_TRUST")
     monkeypatch.setenv("DETENT_CONFIG_HOME", str(folder.parent / f"{folder.name}-config"))

@@ -85,7 +85,7 @@ class ProjectFiles:
         for name in self.plugins:
             if name.endswith(".py") or "/" in name or "\\" in name:
                 place = _resolved(base / name)
-                starts += [place] if place.is_file() else _files_below(place)
+                starts += [place] if place.is_file() else files_below(place)
             else:
                 there = _module(name, [base])
                 starts += there
@@ -107,10 +107,10 @@ class ProjectFiles:
         said = self._mapping("playbook")
         for key in ("steps_dir", "templates_dir", "scenarios_dir"):
             if isinstance(said.get(key), str):
-                found += _files_below(self.root / said[key])
+                found += files_below(self.root / said[key])
         overlays = said.get("overlays")
         for folder in overlays if isinstance(overlays, list) else ():
-            found += _files_below(self.root / str(folder))
+            found += files_below(self.root / str(folder))
         inside = (_resolved(path) for path in found)
         return tuple(path for path in inside if path.is_relative_to(self.root) and path.is_file())
 
@@ -153,14 +153,14 @@ class ProjectFiles:
         return [self._settings.file.resolve()] if self._settings.file is not None else []
 
     def _in_folders(self) -> list[Path]:
-        return [file for name in FOLDERS for file in _files_below(self.root / name)]
+        return [file for name in FOLDERS for file in files_below(self.root / name)]
 
     @cached_property
     def _playbook(self) -> list[Path]:
         """The files of the project's folder where it is itself a playbook."""
         if not (self.root / MANIFEST).is_file():
             return []
-        texts = [file for name in ("steps", "templates") for file in _files_below(self.root / name)]
+        texts = [file for name in ("steps", "templates") for file in files_below(self.root / name)]
         code = imported_files(sorted(self.root.glob("*.py")), [self.root]).files
         return [_resolved(self.root / MANIFEST), *texts, *code]
 
@@ -244,7 +244,7 @@ def _candidates(name: str, folders: Iterable[Path]) -> list[Path]:
     ]
 
 
-def _files_below(folder: Path) -> list[Path]:
+def files_below(folder: Path) -> list[Path]:
     found: list[Path] = []
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in _PASSED_OVER)

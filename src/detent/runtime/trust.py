@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from detent.kernel.errors import ConfigurationError
-from detent.runtime.project_files import ProjectFiles
+from detent.runtime.project_files import ProjectFiles, files_below
 from detent.runtime.settings import FILES, Settings, SettingsError, config_home, read_settings
 
 VARIABLE = "DETENT_TRUST"
@@ -250,7 +250,7 @@ class Trust:
             record.setdefault("folders", {}).setdefault(str(self.root), {})["suspended"] = reason
 
     def name(self, file: Path) -> None:
-        """Remember that a person had this Python file or playbook run by naming it."""
+        """Remember that a person had this Python file, workflow file or playbook run by naming it."""
         if self.everything or self.was_named(file):
             return
         # Where nothing can be remembered, the file has to be named again.
@@ -259,10 +259,14 @@ class Trust:
             entry["named"] = sorted({*entry.get("named", ()), str(file.resolve())})
 
     def was_named(self, file: Path) -> bool:
-        """Whether code that a run was started from may be loaded again: a person named it, or trusts it."""
-        if self.everything or self.always or str(file.resolve()) in self.record.get("named", ()):
+        """Whether a file or folder that a run was started from may be loaded again: a person named it, or
+        trusts it."""
+        file = file.resolve()
+        if self.everything or self.always or str(file) in self.record.get("named", ()):
             return True
-        return self.ok and file.resolve() in self.files.files.values()
+        trusted = set(self.files.files.values()) if self.ok else set()
+        parts = files_below(file) if file.is_dir() else [file]
+        return bool(parts) and trusted.issuperset(parts)
 
 
 @contextlib.contextmanager

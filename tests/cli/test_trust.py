@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -463,3 +466,24 @@ def test_the_modules_of_a_playbook_run_once_its_folder_is_trusted(stranger, dete
     detent("playbook", "check", f"./{book.name}")
     assert marker.exists()
     marker.unlink()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no pseudo-terminals")
+def test_a_file_that_changes_while_the_question_is_open_is_not_trusted(stranger, detent):
+    ours, theirs = os.openpty()
+    asking = subprocess.Popen(
+        [sys.executable, "-m", "detent", "trust"], cwd=stranger, stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    said = b""
+    while b"[y/N]" not in said:
+        said += os.read(ours, 4096)
+    (stranger / "helpers.py").write_text("# changed\n")
+    os.write(ours, b"y\nn\n")
+    with contextlib.suppress(OSError):  # the terminal's end
+        while piece := os.read(ours, 4096):
+            said += piece
+    assert asking.wait() == 2
+    os.close(ours)
+    assert b"helpers.py changed while you looked" in said
+    assert detent("trust", "--show", "--json").json["state"] == "untrusted"

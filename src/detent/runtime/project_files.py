@@ -48,6 +48,10 @@ class ProjectFiles:
         self.root = (settings.file.parent if settings.file is not None else settings.folder).resolve()
         self._here = settings.folder.resolve()
 
+    def again(self) -> ProjectFiles:
+        """The same project, to be read anew."""
+        return ProjectFiles(self._settings, self._environ)
+
     # -- what there is --------------------------------------------------------------------------------------
 
     @cached_property

@@ -43,8 +43,7 @@ class Untrusted(ConfigurationError):
         self.root, self.state, self.changed = root, state, changed
         command = f"detent trust {target}".rstrip()
         if state == "changed":
-            named = ", ".join(changed[:MOST_NAMED]) + (", …" if len(changed) > MOST_NAMED else "")
-            what = f"The project in {root} has changed since it was trusted: {named}."
+            what = f"The project in {root} has changed since it was trusted: {_few(changed)}."
             command = f"{command} (a project of your own: detent trust --always {target}".rstrip() + ")"
         elif state == "suspended":
             what = f"The project in {root} is not trusted any more: {reason}."
@@ -193,8 +192,7 @@ class Trust:
     def changed(self) -> list[str]:
         """Files that are not as they were when the project was trusted."""
         then, now = self.record.get("files") or {}, self.files.digests
-        names = set(now) if self.partly else {*then, *now}
-        return sorted(name for name in names if then.get(name) != now.get(name))
+        return _different({name: then[name] for name in now if name in then} if self.partly else then, now)
 
     @property
     def ok(self) -> bool:
@@ -232,10 +230,20 @@ class Trust:
     # -- what people decide ---------------------------------------------------------------------------------
 
     def grant(self, *, always: bool = False) -> None:
-        """Remember that a person trusts the project: as it is now, or its folder whatever is in it."""
+        """Remember that a person trusts the project: as they saw it, or its folder whatever is in it.
+
+        Raises:
+            ConfigurationError: A file has changed since `files.digests` was read for the person to look at.
+        """
+        seen = {} if always else self.files.digests
+        if not always and (changed := _different(seen, self.files.again().digests)):
+            raise ConfigurationError(
+                f"Nothing was changed: {_few(changed)} changed while you looked. Look again: "
+                f"detent trust {self.target}".rstrip()
+            )
         with TrustFile(self.environ).changing() as record:
             entry: dict[str, Any] = {"at": time.time()}
-            entry |= {"always": True} if always else {"files": dict(self.files.digests)}
+            entry |= {"always": True} if always else {"files": dict(seen)}
             kept = _folders(record).get(str(self.root), {}).get("named")
             record.setdefault("folders", {})[str(self.root)] = entry | ({"named": kept} if kept else {})
 
@@ -293,6 +301,14 @@ def settings_to_look_at(folder: Path | None, config: str | None = None) -> Setti
         if error.settings is None:
             raise
         return error.settings  # what is wrong with them is for other commands to say
+
+
+def _different(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    return sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
 
 
 def _folders(record: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -235,7 +235,8 @@ class Workspace:
         return found
 
     def _may_load(self, file: Path) -> bool:
-        """Whether the file or folder that a run was started from is loaded again: a person named it, now or before."""
+        """Whether the file or folder that a run was started from is loaded again: a person named
+        it, now or before."""
         named = [(self.settings.folder / one).resolve() for one in self._plugins if is_path(one)]
         return file in named or self.trust.was_named(file)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from detent.kernel.errors import ConfigurationError
-from detent.runtime.project_files import ProjectFiles, files_below
+from detent.runtime.project_files import MOST_FILES, ProjectFiles, files_below
 from detent.runtime.settings import FILES, Settings, SettingsError, config_home, read_settings
 
 VARIABLE = "DETENT_TRUST"
@@ -178,7 +178,7 @@ class Trust:
             return "trusted"
         if self.always:
             return "trusted"
-        if "files" in self.record:
+        if "files" in self.record and not self.crowded:
             return "changed" if self.changed else "trusted"
         return "nothing" if self.files.nothing else "untrusted"
 
@@ -193,6 +193,11 @@ class Trust:
         """Files that are not as they were when the project was trusted."""
         then, now = self.record.get("files") or {}, self.files.digests
         return _different({name: then[name] for name in now if name in then} if self.partly else then, now)
+
+    @property
+    def crowded(self) -> list[Path]:
+        """Folders with too many files for the project to be trusted by its content."""
+        return self.files.crowded if self.files.files else []
 
     @property
     def ok(self) -> bool:
@@ -235,6 +240,11 @@ class Trust:
         Raises:
             ConfigurationError: A file has changed since `files.digests` was read for the person to look at.
         """
+        if not always and self.crowded:
+            raise ConfigurationError(
+                f"{self.crowded[0]} has more than {MOST_FILES:,} files, too many to trust by their content. "
+                f"A project of your own: detent trust --always {self.target}".rstrip()
+            )
         seen = {} if always else self.files.digests
         if not always and (changed := _different(seen, self.files.again().digests)):
             raise ConfigurationError(

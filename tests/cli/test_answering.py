@@ -140,9 +140,8 @@ def test_resolve_without_a_terminal_and_without_a_word_shows_the_command(detent,
     run_id = started(text="boom")
     said = detent("resolve", run_id)
     assert (said.code, "''" in said.err) == (2, False)
-    assert said.err.splitlines()[-1] == (
-        f"  detent resolve {run_id} happened --hold {token(run_id)}   (or: again to perform it, skip to go on without it)"
-    )
+    command = f"  detent resolve {run_id} happened --hold {token(run_id)}   "
+    assert said.err.splitlines()[-1] == f"{command}(or: again to perform it, skip to go on without it)"
     waits = started(amount=500)
     assert detent("resolve", waits).err == f"Run {waits} has no effect in doubt.\n"
 
@@ -151,10 +150,8 @@ def test_a_run_that_waits_shows_its_commands_when_it_is_resumed(detent, started,
     doubt, question = started(text="boom"), started(amount=500)
     said = detent("resume", doubt)
     assert (said.code, said.err) == (0, "")
-    assert (
-        said.lines[-1]
-        == f"  detent resolve {doubt} happened --hold {token(doubt)}   (or: again to perform it, skip to go on without it)"
-    )
+    command = f"  detent resolve {doubt} happened --hold {token(doubt)}   "
+    assert said.lines[-1] == f"{command}(or: again to perform it, skip to go on without it)"
     assert (
         detent("resume", question).lines[-1]
         == f"  detent release {question} yes --hold approval@4   (or: no)"

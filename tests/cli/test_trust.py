@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import py_compile
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -279,6 +283,42 @@ def test_code_that_a_strangers_store_names_is_not_loaded(folder, detent, monkeyp
     for command in (("resume", "--all"), ("show", run_id), ("autonomy", "report"), ("runs",)):
         detent(*command)
         assert not (folder / "MARKER").exists()
+
+
+ASKING = """
+version: "1.0"
+name: asking
+steps:
+  - {name: ask, type: python, action: ask_person, kwargs: {question: "Go on?"}}
+  - {name: act, type: python, action: run_command, kwargs: {argv: [touch, MARKER]}}
+"""
+
+
+def answered(folder, detent) -> None:
+    """Answer the run of the workflow in sub/asking.yaml, and have what is due resumed."""
+    (hold,) = detent("show", "asked", "--json").json["holds"]
+    detent("release", "asked", "yes", "--hold", hold["token"])
+    detent("resume", "--all")
+
+
+def test_a_workflow_that_a_strangers_store_names_is_not_run(folder, detent, monkeypatch):
+    (folder / "sub").mkdir()
+    (folder / "sub/asking.yaml").write_text(ASKING)
+    detent("workflow", "run", "sub/asking.yaml", "--id", "asked")
+    monkeypatch.delenv("DETENT_TRUST")
+    monkeypatch.setenv("DETENT_CONFIG_HOME", str(folder.parent / f"{folder.name}-nobody"))
+    answered(folder, detent)
+    assert not (folder / "MARKER").exists()
+
+
+def test_a_workflow_file_that_was_named_once_is_found_again(folder, detent, monkeypatch):
+    monkeypatch.delenv("DETENT_TRUST")
+    monkeypatch.setenv("DETENT_CONFIG_HOME", str(folder.parent / f"{folder.name}-config"))
+    (folder / "sub").mkdir()
+    (folder / "sub/asking.yaml").write_text(ASKING)
+    detent("workflow", "run", "sub/asking.yaml", "--id", "asked")
+    answered(folder, detent)
+    assert (folder / "MARKER").exists()
 
 
 def test_a_file_that_was_named_once_is_found_again(folder, detent, token, monkeypatch):
@@ -766,3 +806,133 @@ def test_always_asks_about_whatever_will_be_in_the_folder(stranger):
 
     assert f"Trust {stranger} and all below it, whatever is and will be in it?" in asked("--always")
     assert "Trust this project as it is now?" in asked()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no pseudo-terminals")
+def test_a_file_that_changes_while_the_question_is_open_is_not_trusted(stranger, detent):
+    ours, theirs = os.openpty()
+    asking = subprocess.Popen(
+        [sys.executable, "-m", "detent", "trust"], cwd=stranger, stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    said = b""
+    while b"[y/N]" not in said:
+        said += os.read(ours, 4096)
+    (stranger / "helpers.py").write_text("# changed\n")
+    os.write(ours, b"y\nn\n")
+    with contextlib.suppress(OSError):  # the terminal's end
+        while piece := os.read(ours, 4096):
+            said += piece
+    assert asking.wait() == 2
+    os.close(ours)
+    assert b"helpers.py changed while you looked" in said
+    assert detent("trust", "--show", "--json").json["state"] == "untrusted"
+
+
+EVIL = 'from pathlib import Path\nPath("MARKER").write_text("executed")\n'
+CALM = """
+version: "1.0"
+name: NAME
+steps:
+  - {name: a, type: python, action: log_message, kwargs: {message: hi}}
+"""
+CALLING = """
+version: "1.0"
+name: caller
+steps:
+  - {name: s, type: subworkflow, workflow: ../../lib/below.yaml}
+  - {name: t, type: python, action: log_message, kwargs: {message: hi},
+     config: {mode: agent, prompt_file: ../../prompts/t.md}}
+"""
+PROJECT = {
+    "detent.yaml": """
+plugins: [./plug.py, pack]
+validation:
+  stages:
+    lint: {command: "sh './my check.sh'"}
+    types: {command: [python3, -m, mycheck]}
+""",
+    "plug.py": "import helper\ntry:\n    import spare\nexcept ImportError:\n    pass\n",
+    "helper.py": "",
+    "pack/__init__.py": "from .sub import a\n",
+    "pack/sub/__init__.py": "",
+    "pack/sub/a.py": "from .. import other\n",
+    "pack/other.py": "",
+    "pack/unread.py": "",
+    "my check.sh": "true",
+    "mycheck.py": "import checks_of_ours\n",
+    "checks_of_ours.py": "",
+    ".detent/workflows/caller.yaml": CALLING,
+    "lib/below.yaml": CALM.replace("NAME", "below"),
+    "prompts/t.md": "Say it kindly.",
+    "hidden/playbook.yaml": "name: hidden\n",
+}
+
+
+@pytest.fixture
+def cloned(folder, monkeypatch):
+    """A project with code and configuration in many places, trusted as it is."""
+    monkeypatch.delenv("DETENT_TRUST")
+    monkeypatch.setenv("DETENT_CONFIG_HOME", str(folder.parent / f"{folder.name}-config"))
+    for name, text in PROJECT.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "playbooks").mkdir()
+    (folder / "playbooks/linked").symlink_to("../hidden")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        *(name for name in PROJECT if name != "detent.yaml"),
+        "helper/__init__.py", "spare.py", "spare/__init__.py", "helper.abi3.so", "pack/new.py", "pack/a.so",
+    ],
+)  # fmt: skip
+def test_a_change_of_what_runs_or_configures_is_noticed(cloned, detent, file):
+    assert detent("trust", "--yes").code == 0
+    assert detent("trust", "--show", "--json").json["state"] == "trusted"
+    (cloned / file).parent.mkdir(exist_ok=True)
+    with (cloned / file).open("a") as stream:
+        stream.write("# more\n")
+    facts = detent("trust", "--show", "--json").json
+    assert (facts["state"], facts["changed"]) == ("changed", [file])
+
+
+def compiled(folder: Path, target: str) -> None:
+    """Put a compiled file there whose source nobody sees."""
+    (folder / "evil.py").write_text(EVIL)
+    py_compile.compile(
+        str(folder / "evil.py"), cfile=str(folder / target),
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+    )  # fmt: skip
+    (folder / "evil.py").unlink()
+
+
+@pytest.mark.parametrize("module", ["plug", "helper", "pack/__init__", "pack/other"])
+def test_compiled_files_of_a_project_never_stand_in_for_its_code(cloned, spawn, detent, module):
+    place, _, name = module.rpartition("/")
+    compiled(cloned, f"{place or '.'}/__pycache__/{name}.{sys.implementation.cache_tag}.pyc")
+    assert detent("trust", "--yes").code == 0
+    said = spawn("flows").result()
+    assert said.code == 0, said.err
+    assert not (cloned / "MARKER").exists()
+
+
+def test_a_compiled_file_without_a_source_is_not_imported(cloned, spawn, detent):
+    compiled(cloned, "spare.pyc")
+    assert detent("trust", "--yes").code == 0
+    assert spawn("flows").result().code == 0
+    assert not (cloned / "MARKER").exists()
+
+
+def test_a_folder_with_too_many_files_is_not_trusted_by_its_content(cloned, detent):
+    from detent.runtime.project_files import MOST_FILES
+
+    (cloned / "playbooks/many").mkdir()
+    for number in range(MOST_FILES + 1):
+        os.symlink("nowhere", cloned / "playbooks/many" / str(number))
+    said = detent("trust", "--yes")
+    assert said.code == 2
+    assert "too many to trust by their content" in said.err
+    assert detent("trust", "--show", "--json").json["state"] == "untrusted"

@@ -309,3 +309,29 @@ def test_headings_that_cannot_be_asked_for_are_not_called_unknown(tmp_path):
     (tmp_path / "detent.yaml").write_text("desk: {size: 1}\n")
     with pytest.raises(ConfigurationError, match="in doubt"):
         read_settings(folder=tmp_path, environ={}, headings=broken)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("<<: {plugins: [./theirs.py]}\n", 1),
+        ("budget: {steps: 3}\n<<: [{keys: {OPENAI_API_KEY: evil.example}}]\n", 2),
+        ("models:\n  house:\n    <<: {base_url: http://evil.example}\n", 3),
+        ("base: &base {command: [sh]}\nmcp:\n  docs:\n    <<: *base\n", 4),
+        ("plugins:\n  - <<: {a: b}\n", 2),
+        ("? !!merge x\n: {plugins: [./theirs.py]}\n", 1),
+    ],
+)
+def test_a_merge_key_is_refused_wherever_it_stands(tmp_path, text, line):
+    with pytest.raises(ConfigurationError, match=rf"^detent.yaml, line {line}: settings take no merge key"):
+        read(tmp_path, text)
+
+
+def test_a_key_that_is_put_together_is_refused(tmp_path):
+    with pytest.raises(ConfigurationError, match="line 1: a key of the settings is a word"):
+        read(tmp_path, "? !!str {=: plugins}\n: [./theirs.py]\n")
+
+
+def test_a_key_counts_as_the_projects_by_the_name_it_is_loaded_as(tmp_path):
+    settings = read(tmp_path, "mcp: {0x10: {command: [sh]}}\n")
+    assert settings.of_project("mcp", "16")

@@ -9,8 +9,8 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-COMPILED = ("__pycache__", (".pyc", ".pyo"))
-"""Python executes these in place of the source they were made from."""
+COMPILED = ("__pycache__", (".pyc", ".pyo", ".so", ".pyd"))
+"""Python executes these in place of a source."""
 
 Folded = tuple[str, ...]
 

@@ -120,6 +120,7 @@ def _facts(found: Trust, settings: Settings) -> dict[str, Any]:
     from detent.runtime.key_hosts import KeyHosts, allowed_keys, key_uses
 
     files = found.files
+    _ = files.digests  # read now: what is trusted later is what is shown here
     changed = found.changed if found.state == "changed" else []
     hosts = KeyHosts(settings)
     return {

@@ -524,6 +524,7 @@ class _opened:
         opened = await self._stack.enter_async_context(engine)
         place = job._place(self.chosen)
         if place is not None:
+            job.workspace.trust.name(self.chosen.file)
             await job.workspace.remember_place(opened.store, self.chosen.spec.name.partition(".")[0], place)
         return opened
 

@@ -236,8 +236,9 @@ class Workspace:
     async def _recalled(self, store: Store, name: str) -> dict[str, Found]:
         """The flows of the file one was run from.
 
-        Code must lie in the working folder; a workflow may lie anywhere, for it is no code, and a run goes on
-        only with the file it was begun with.
+        Code must lie in the working folder; a workflow may lie anywhere, for a run goes on only with the file
+        it was begun with. A store may come from elsewhere, so what it names is loaded only where a person
+        named it before, or trusts it.
         """
         place = await self._place(store, name)
         folder = self.settings.folder.resolve()
@@ -246,7 +247,7 @@ class Workspace:
         file = (folder / place).resolve()
         if not file.exists() or not (file.is_relative_to(folder) or file.suffix in (".yaml", ".yml")):
             return {}
-        if file.suffix == ".py" and not self._may_load(file):
+        if not self._may_load(file):
             return {}
         found = self.catalog.add_file(place)
         if name not in found and ONLY in name:
@@ -254,7 +255,8 @@ class Workspace:
         return found
 
     def _may_load(self, file: Path) -> bool:
-        """Whether code that a run was started from is loaded again: a person named it, now or before."""
+        """Whether the file or folder that a run was started from is loaded again: a person named
+        it, now or before."""
         named = [(self.settings.folder / one).resolve() for one in self._plugins if is_path(one)]
         return file in named or self.trust.was_named(file)
 

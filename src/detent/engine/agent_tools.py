@@ -52,7 +52,7 @@ class AgentTools:
         self._durable = durable
         self._secrets = secrets
         self._ctx = ctx
-        self._tools = tools
+        self._tools = {name: tool for name, tool in tools.items() if tool.for_agents}
         self.proposed: list[Effect] = []
         """Effects wanted so far, in call order."""
         self.used: UsageMetadata | None = None
@@ -166,6 +166,10 @@ def _spend(usage: UsageMetadata | None) -> Spend:
 
 
 def declared_tools(step: Step, tools: Toolbox, allowed: tuple[str, ...] | None) -> dict[str, Tool]:
-    """The tools a step declares, narrowed to those its configuration allows."""
+    """The tools a step declares, narrowed to those that agents may use and its configuration allows."""
     names = dict.fromkeys([*(step.queries or ()), *(step.effects or ())])
-    return {name: step.offers.get(name, tools[name]) for name in names if allowed is None or name in allowed}
+    return {
+        name: step.offers.get(name, tools[name])
+        for name in names
+        if tools[name].for_agents and (allowed is None or name in allowed)
+    }

@@ -107,6 +107,8 @@ class Tool:
     """Arguments the run itself gives: what nobody who asks, code or agent, has to say or can."""
     refuses: Callable[[Mapping[str, Any]], Iterable[str]] | None = None
     """Effects: what in these arguments is never an agent's to want, at any level; each as `/place: why`."""
+    for_agents: bool = True
+    """Queries: False keeps it from agents, which are neither shown it nor answered: it may change things."""
     in_front_of: Callable[..., Any] | None = None
     """The function whose signature tells the arguments, where `perform` only passes them on."""
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from detent.engine.source_imports import SourceLoader, import_from_source
 from detent.kernel.errors import ConfigurationError, FlowNotFound, nearest
 from detent.runtime.settings import Keys, Settings
 
@@ -341,7 +342,8 @@ class Catalog:
         key = str(file)
         if key not in self._modules:
             name = f"_detent_{file.stem}_{sha256(key.encode()).hexdigest()[:8]}"
-            spec = importlib.util.spec_from_file_location(name, file)
+            loader = SourceLoader(name, str(file)) if file.suffix == ".py" else None
+            spec = importlib.util.spec_from_file_location(name, file, loader=loader)
             if spec is None or spec.loader is None:
                 raise ConfigurationError(f"{shown} is no Python file.")
             module = importlib.util.module_from_spec(spec)
@@ -420,6 +422,7 @@ def _reachable(folder: Path) -> None:
     """Let a file import its neighbours. They come after what is installed, so that a file of a project never
     stands in for a module that Detent itself imports."""
     place = str(folder)
+    import_from_source(folder)
     if place in sys.path:
         return
     first = next((one for one in _REACHABLE if one in sys.path), None)

@@ -1,8 +1,9 @@
 """The files of a project that configure Detent or are executed by it without being named on a command line.
 
-These are the settings file, the workflow files, playbooks and instructions, the plugins with every module
-they import from the project, and the files that settings name: prompts, programs of MCP servers, programs of
-validation stages. A project is trusted by the content of these files, and no agent may write them.
+These are the settings file, the workflow files with the files they name (subworkflows, prompts), playbooks
+and instructions, the plugins with every module and whole package they import from the project, and the files
+that settings name: prompts, programs of MCP servers, programs of validation stages. A project is trusted by
+the content of these files, and no agent may write them.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.machinery import EXTENSION_SUFFIXES
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +30,12 @@ CASES = "evals"
 MANIFEST = "playbook.yaml"
 """In a folder that is itself a playbook."""
 MOST_FILES = 20_000
-"""Files below one of the folders that are read."""
+"""Files below one of the folders that are read; a project with more cannot be trusted by its content."""
+LONGEST_NAME = 1000
+"""Characters of a word that may be a path."""
+CODE = (".py", ".so", ".pyd")
+"""Files that Python imports. Compiled files (`.pyc`) of a project are never loaded."""
+WORKFLOW_SUFFIXES = (".yaml", ".yml")
 _PASSED_OVER = ("__pycache__", ".git")
 
 
@@ -37,6 +46,8 @@ class Imports:
     files: tuple[Path, ...]
     absent: tuple[Path, ...]
     """Paths at which a module would be found and executed if somebody wrote one there."""
+    packages: tuple[Path, ...] = ()
+    """Folders of packages, all of whose code counts."""
 
 
 class ProjectFiles:
@@ -47,14 +58,20 @@ class ProjectFiles:
         self._environ = environ
         self.root = (settings.file.parent if settings.file is not None else settings.folder).resolve()
         self._here = settings.folder.resolve()
+        self.crowded: list[Path] = []
+        """Folders with more files than are read, among those `files` has looked into."""
+
+    def again(self) -> ProjectFiles:
+        """The same project, to be read anew."""
+        return ProjectFiles(self._settings, self._environ)
 
     # -- what there is --------------------------------------------------------------------------------------
 
     @cached_property
     def files(self) -> dict[str, Path]:
         """Every file that counts, by its name from the project's folder; files elsewhere by their path."""
-        found = [*self._settings_files(), *self._in_folders(), *self.imports.files, *self.named]
-        found += self._playbook
+        found = [*self._settings_files(), *self._in_folders, *self.imports.files, *self.named]
+        found += [*self._playbook, *(path for path in self._from_workflows if path.is_file())]
         return {self.shown(file): file for file in sorted(dict.fromkeys(found))}
 
     @property
@@ -78,20 +95,19 @@ class ProjectFiles:
 
     @cached_property
     def imports(self) -> Imports:
-        """The project's plugins, and what they import from the project."""
+        """The project's plugins and other Python code, and what they import from the project."""
         base = self._settings.base("plugins")
-        starts: list[Path] = []
-        absent: list[Path] = []
+        starts = [file for file in (*self.named, *self._in_folders) if file.suffix == ".py"]
+        modules: list[tuple[str, Path]] = []
         for name in self.plugins:
             if name.endswith(".py") or "/" in name or "\\" in name:
                 place = _resolved(base / name)
-                starts += [place] if place.is_file() else _files_below(place)
+                starts += [place] if place.is_file() else self._below(place)
             else:
-                there = _module(name, [base])
-                starts += there
-                absent += [] if there else _candidates(name, [base])
-        found = imported_files(starts, [base, self._here])
-        return Imports(found.files, (*found.absent, *absent))
+                modules.append((name, base))
+        for command in self.programs.values():
+            modules += [(module, self._here) for flag, module in pairwise(command) if flag == "-m"]
+        return imported_files(starts, [base, self._here], modules, self.crowded)
 
     @cached_property
     def named(self) -> tuple[Path, ...]:
@@ -103,14 +119,14 @@ class ProjectFiles:
                     found.append(self._settings.base(heading, name) / entry["prompt_file"])
         for name, command in self.programs.items():
             base = self._settings.base(*name.split("/")[0].split("."))
-            found += [base / word for word in command if len(word) < 1000 and "\0" not in word]
+            found += [base / word for word in command if len(word) < LONGEST_NAME and "\0" not in word]
         said = self._mapping("playbook")
         for key in ("steps_dir", "templates_dir", "scenarios_dir"):
             if isinstance(said.get(key), str):
-                found += _files_below(self.root / said[key])
+                found += self._below(self.root / said[key])
         overlays = said.get("overlays")
         for folder in overlays if isinstance(overlays, list) else ():
-            found += _files_below(self.root / str(folder))
+            found += self._below(self.root / str(folder))
         inside = (_resolved(path) for path in found)
         return tuple(path for path in inside if path.is_relative_to(self.root) and path.is_file())
 
@@ -139,7 +155,8 @@ class ProjectFiles:
         places = [self._here / name for name in (*FILES, *FOLDERS)]
         places += [self.root / name for name in (*FILES, *FOLDERS)]
         home = config_home(self._environ)
-        found = [*places, cases, *self.files.values(), *self.imports.absent, *([home] if home else [])]
+        found = [*places, cases, *self.files.values(), *self.imports.absent, *self.imports.packages]
+        found += [*self._from_workflows, *([home] if home else [])]
         # The names themselves, too: a link may be replaced.
         return tuple(dict.fromkeys(one for place in found for one in (place, _resolved(place))))
 
@@ -152,16 +169,35 @@ class ProjectFiles:
     def _settings_files(self) -> list[Path]:
         return [self._settings.file.resolve()] if self._settings.file is not None else []
 
+    @cached_property
     def _in_folders(self) -> list[Path]:
-        return [file for name in FOLDERS for file in _files_below(self.root / name)]
+        return [file for name in FOLDERS for file in self._below(self.root / name)]
+
+    @cached_property
+    def _from_workflows(self) -> list[Path]:
+        """Paths that workflow files name, and those named in turn: subworkflows and prompts, there or not."""
+        left = [file for file in self._below(self.root / FOLDERS[0]) if file.suffix in WORKFLOW_SUFFIXES]
+        seen = set(left)
+        found: dict[Path, None] = {}
+        while left:
+            file = left.pop()
+            for path in _named_in(file):
+                found[path] = None
+                if path not in seen and path.suffix in WORKFLOW_SUFFIXES and path.is_file():
+                    left.append(path)
+                seen.add(path)
+        return list(found)
+
+    def _below(self, folder: Path) -> list[Path]:
+        return files_below(folder, self.crowded)
 
     @cached_property
     def _playbook(self) -> list[Path]:
         """The files of the project's folder where it is itself a playbook."""
         if not (self.root / MANIFEST).is_file():
             return []
-        texts = [file for name in ("steps", "templates") for file in _files_below(self.root / name)]
-        code = imported_files(sorted(self.root.glob("*.py")), [self.root]).files
+        texts = [file for name in ("steps", "templates") for file in self._below(self.root / name)]
+        code = imported_files(sorted(self.root.glob("*.py")), [self.root], crowded=self.crowded).files
         return [_resolved(self.root / MANIFEST), *texts, *code]
 
     def _mapping(self, heading: str) -> Mapping[str, Any]:
@@ -169,12 +205,33 @@ class ProjectFiles:
         return said if isinstance(said, Mapping) else {}
 
 
-def imported_files(starts: Iterable[Path], roots: Iterable[Path]) -> Imports:
-    """Python files, and the files below `roots` or beside them that they import, as far as text tells."""
+def imported_files(
+    starts: Iterable[Path],
+    roots: Iterable[Path],
+    modules: Iterable[tuple[str, Path]] = (),
+    crowded: list[Path] | None = None,
+) -> Imports:
+    """Python files and modules, and what they import from `roots` or beside them, as far as text tells.
+
+    Of a package, every file of code counts. `modules` are names with the folder they are looked for in;
+    `crowded` takes packages that are too large to be read.
+    """
     found: dict[Path, None] = {}
     absent: dict[Path, None] = {}
-    left = [_resolved(path) for path in starts]
+    packages: dict[Path, None] = {}
     given = [_resolved(root) for root in roots]
+    left = [_resolved(path) for path in starts]
+
+    def look(name: str, folders: Iterable[Path]) -> None:
+        for folder in folders:
+            files, package = _module(name, folder, crowded)
+            left.extend(files)
+            absent.update(dict.fromkeys(_candidates(name, folder)))
+            if package is not None:
+                packages[package] = None
+
+    for name, folder in modules:
+        look(name, [_resolved(folder)])
     while left:
         file = left.pop()
         if file in found:
@@ -182,74 +239,105 @@ def imported_files(starts: Iterable[Path], roots: Iterable[Path]) -> Imports:
         found[file] = None
         if file.suffix != ".py":
             continue
-        for name in _imports_of(file):
-            if name.partition(".")[0] in sys.stdlib_module_names:
-                continue
-            folders = list(dict.fromkeys((file.parent, *given)))
-            there = _module(name, folders)
-            left += there
-            absent |= {} if there else dict.fromkeys(_candidates(name, folders))
-    return Imports(tuple(found), tuple(absent))
+        for name, level in _imports_of(file):
+            if level:
+                look(name, file.parents[level - 1 : level])
+            elif name not in sys.stdlib_module_names:
+                look(name, dict.fromkeys((file.parent, *given)))
+    return Imports(tuple(found), tuple(absent), tuple(packages))
 
 
-def _imports_of(file: Path) -> Iterator[str]:
-    """Names a Python file imports; relative ones as they are found from its own folder."""
+def _imports_of(file: Path) -> set[tuple[str, int]]:
+    """The first parts of the names a Python file imports, and how many folders up they are looked for; 0
+    where they are not relative."""
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return
+        return set()
+    names: set[tuple[str, int]] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (one.name for one in node.names)
+            names |= {(one.name, 0) for one in node.names}
         elif isinstance(node, ast.ImportFrom):
-            if node.level > 1:
-                continue  # of a package above, whose own files import it by its whole name
-            if node.module:
-                yield node.module
-            yield from (f"{node.module}.{one.name}" if node.module else one.name for one in node.names)
+            names |= {(name, node.level) for name in ([node.module] if node.module else _names(node))}
+    return {(name.partition(".")[0], level) for name, level in names}
 
 
-def _module(name: str, folders: Iterable[Path]) -> list[Path]:
-    """The files that importing a module from one of these folders executes; none when it is not there."""
-    parts = name.split(".")
-    if not all(part.isidentifier() for part in parts):
-        return []
-    for folder in folders:
-        found: list[Path] = []
-        place = folder
-        for part in parts:
-            place = place / part
-            if place.with_suffix(".py").is_file():
-                found.append(_resolved(place.with_suffix(".py")))
-                break
-            if not place.is_dir():
-                break
-            if (place / "__init__.py").is_file():
-                found.append(_resolved(place / "__init__.py"))
-        if found:
-            return found
-    return []
+def _names(node: ast.ImportFrom) -> list[str]:
+    return [one.name for one in node.names]
 
 
-def _candidates(name: str, folders: Iterable[Path]) -> list[Path]:
-    """Where a module would be found, were it there."""
+def _module(name: str, folder: Path, crowded: list[Path] | None) -> tuple[list[Path], Path | None]:
+    """Every file that importing a module from a folder may execute, and the module's folder if it is one.
+
+    A package goes before a module of its name; both count, for either may be removed.
+    """
+    first = name.partition(".")[0]
+    if not first.isidentifier():
+        return [], None
+    package = _resolved(folder / first)
+    files = [_resolved(path) for path in _candidates(first, folder) if path.is_file()]
+    if not package.is_dir():
+        return files, None
+    code = [file for file in files_below(package, crowded) if file.suffix in CODE]
+    return [*files, *code], package if code else None
+
+
+def _candidates(name: str, folder: Path) -> list[Path]:
+    """Where a module is looked for in a folder."""
     first = name.partition(".")[0]
     if not first.isidentifier():
         return []
-    return [
-        place
-        for folder in folders
-        for place in (folder / f"{first}.py", folder / first)
-        if not place.exists()
-    ]
+    return [folder / first, *(folder / f"{first}{suffix}" for suffix in (".py", *EXTENSION_SUFFIXES))]
 
 
-def _files_below(folder: Path) -> list[Path]:
+def _named_in(workflow: Path) -> list[Path]:
+    """The files that a workflow file names, with paths that start from its folder."""
+    from yaml import YAMLError
+
+    from detent.engine.yaml_loader import safe_load
+
+    try:
+        left = [safe_load(workflow.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, YAMLError, RecursionError):
+        return []  # nothing runs of a file that cannot be read
     found: list[Path] = []
-    for here, folders, names in os.walk(folder):
+    while left:
+        value = left.pop()
+        if isinstance(value, list):
+            left += value
+        elif isinstance(value, Mapping):
+            left += value.values()
+            for key in ("workflow", "prompt_file"):
+                name = value.get(key)
+                is_file = key == "prompt_file" or (isinstance(name, str) and _is_path(name))
+                if isinstance(name, str) and is_file and len(name) < LONGEST_NAME and "\0" not in name:
+                    found.append(_resolved(workflow.parent / Path(name).expanduser()))
+    return found
+
+
+def _is_path(name: str) -> bool:
+    return "/" in name or "\\" in name or name.endswith(WORKFLOW_SUFFIXES)
+
+
+def files_below(folder: Path, crowded: list[Path] | None = None) -> list[Path]:
+    """The files in a folder and below it, folders behind links included.
+
+    Of more than `MOST_FILES` not all are given, and the folder is added to `crowded`.
+    """
+    found: list[Path] = []
+    seen: set[Path] = set()
+    for here, folders, names in os.walk(folder, followlinks=True):
+        place = _resolved(Path(here))
+        if place in seen:
+            folders.clear()
+            continue
+        seen.add(place)
         folders[:] = sorted(name for name in folders if name not in _PASSED_OVER)
         found += [_resolved(Path(here) / name) for name in sorted(names)]
-        if len(found) > MOST_FILES:
+        if len(found) > MOST_FILES or len(seen) > MOST_FILES:
+            if crowded is not None:
+                crowded.append(folder)
             break
     return found
 
@@ -271,5 +359,8 @@ def _digest(file: Path) -> str:
 
 def _words(command: Any) -> tuple[str, ...]:
     if isinstance(command, str):
-        return tuple(command.split())
+        try:
+            return tuple(shlex.split(command))
+        except ValueError:  # a quotation mark that is not closed; nothing runs
+            return ()
     return tuple(str(word) for word in command) if isinstance(command, list) else ()

@@ -96,6 +96,7 @@ _URL_SECRET = re.compile(r"^[a-z][a-z0-9+.-]*://[^/@\s:]*:([^/@\s]+)@", re.I)
 _HOST = re.compile(r"[^\W_](?:[\w-]*\w)?(?:\.\w(?:[\w-]*\w)?)*\.?")
 NO_HOST = "port, scheme, path or user"
 """What is no part of a host, for messages."""
+_MERGE_TAG = "tag:yaml.org,2002:merge"
 _SECRET_LENGTH = 8
 """Shorter values are too common as ordinary text to be hidden wherever they turn up."""
 
@@ -332,7 +333,7 @@ def _read_file(file: Path, shown: str, places: dict[Way, str], problems: list[st
             node = loader.get_single_node()
             if node is None:
                 return {}
-            _walk(node, (), shown, places, problems)
+            _walk(loader, node, (), shown, places, problems)
             value = loader.construct_document(node)
         finally:
             loader.dispose()
@@ -352,20 +353,33 @@ def _read_file(file: Path, shown: str, places: dict[Way, str], problems: list[st
     return value
 
 
-def _walk(node: Any, way: Way, shown: str, places: dict[Way, str], problems: list[str]) -> None:
-    """Note the line of every key; a key said twice is a problem."""
+def _walk(loader: Any, node: Any, way: Way, shown: str, places: dict[Way, str], problems: list[str]) -> None:
+    """Note the line of every key, by the name it is loaded as; a key said twice is a problem.
+
+    Merge keys and keys that are no plain values are refused: what they bring in would have no place, and a
+    value without a place would not count as the project's.
+    """
+    if node.id == "sequence":
+        for item in node.value:
+            _walk(loader, item, way, shown, {}, problems)
     if node.id != "mapping":
         return
     seen: set[str] = set()
     for key, value in node.value:
-        name = str(key.value)
-        here = (*way, name)
         place = f"{shown}, line {key.start_mark.line + 1}"
+        if key.tag == _MERGE_TAG:
+            raise ConfigurationError(
+                f"{place}: settings take no merge key ('<<'). Write the keys out where they belong."
+            )
+        if key.id != "scalar":
+            raise ConfigurationError(f"{place}: a key of the settings is a word, not a list or a mapping.")
+        name = str(loader.construct_object(key, deep=True))
+        here = (*way, name)
         if name in seen:
             problems.append(f"{place}: '{'.'.join(here)}' is said twice.")
         seen.add(name)
         places[here] = place
-        _walk(value, here, shown, places, problems)
+        _walk(loader, value, here, shown, places, problems)
 
 
 def _environment(environ: Mapping[str, str]) -> Iterator[tuple[Way, Any, str]]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from detent.kernel.errors import ConfigurationError
-from detent.runtime.project_files import ProjectFiles
+from detent.runtime.project_files import MOST_FILES, ProjectFiles, files_below
 from detent.runtime.settings import FILES, Settings, SettingsError, config_home, read_settings
 
 VARIABLE = "DETENT_TRUST"
@@ -43,8 +43,7 @@ class Untrusted(ConfigurationError):
         self.root, self.state, self.changed = root, state, changed
         command = f"detent trust {target}".rstrip()
         if state == "changed":
-            named = ", ".join(changed[:MOST_NAMED]) + (", …" if len(changed) > MOST_NAMED else "")
-            what = f"The project in {root} has changed since it was trusted: {named}."
+            what = f"The project in {root} has changed since it was trusted: {_few(changed)}."
             command = f"{command} (a project of your own: detent trust --always {target}".rstrip() + ")"
         elif state == "suspended":
             what = f"The project in {root} is not trusted any more: {reason}."
@@ -191,7 +190,7 @@ class Trust:
             return "trusted"
         if self.always:
             return "trusted"
-        if "files" in self.record:
+        if "files" in self.record and not self.crowded:
             return "changed" if self.changed else "trusted"
         return "nothing" if self.files.nothing else "untrusted"
 
@@ -205,8 +204,12 @@ class Trust:
     def changed(self) -> list[str]:
         """Files that are not as they were when the project was trusted."""
         then, now = self.record.get("files") or {}, self.files.digests
-        names = set(now) if self.partly else {*then, *now}
-        return sorted(name for name in names if then.get(name) != now.get(name))
+        return _different({name: then[name] for name in now if name in then} if self.partly else then, now)
+
+    @property
+    def crowded(self) -> list[Path]:
+        """Folders with too many files for the project to be trusted by its content."""
+        return self.files.crowded if self.files.files else []
 
     @property
     def ok(self) -> bool:
@@ -248,10 +251,25 @@ class Trust:
     # -- what people decide ---------------------------------------------------------------------------------
 
     def grant(self, *, always: bool = False) -> None:
-        """Remember that a person trusts the project: as it is now, or its folder whatever will be in it."""
+        """Remember that a person trusts the project: as they saw it, or its folder whatever will be in it.
+
+        Raises:
+            ConfigurationError: A file has changed since `files.digests` was read for the person to look at.
+        """
+        if not always and self.crowded:
+            raise ConfigurationError(
+                f"{self.crowded[0]} has more than {MOST_FILES:,} files, too many to trust by their content. "
+                f"A project of your own: detent trust --always {self.target}".rstrip()
+            )
+        seen = {} if always else self.files.digests
+        if not always and (changed := _different(seen, self.files.again().digests)):
+            raise ConfigurationError(
+                f"Nothing was changed: {_few(changed)} changed while you looked. Look again: "
+                f"detent trust {self.target}".rstrip()
+            )
         with TrustFile(self.environ).changing() as record:
             entry: dict[str, Any] = {"at": time.time()}
-            entry |= {"always": True} if always else {"files": dict(self.files.digests)}
+            entry |= {"always": True} if always else {"files": dict(seen)}
             kept = _folders(record).get(str(self.root), {}).get("named")
             record.setdefault("folders", {})[str(self.root)] = entry | ({"named": kept} if kept else {})
 
@@ -266,7 +284,7 @@ class Trust:
             record.setdefault("folders", {}).setdefault(str(self.root), {})["suspended"] = reason
 
     def name(self, file: Path) -> None:
-        """Remember that a person had this Python file or playbook run by naming it."""
+        """Remember that a person had this Python file, workflow file or playbook run by naming it."""
         if self.everything or self.was_named(file):
             return
         # Where nothing can be remembered, the file has to be named again.
@@ -275,10 +293,14 @@ class Trust:
             entry["named"] = sorted({*entry.get("named", ()), str(file.resolve())})
 
     def was_named(self, file: Path) -> bool:
-        """Whether code that a run was started from may be loaded again: a person named it, or trusts it."""
-        if self.everything or self.always or str(file.resolve()) in self.record.get("named", ()):
+        """Whether a file or folder that a run was started from may be loaded again: a person named it, or
+        trusts it."""
+        file = file.resolve()
+        if self.everything or self.always or str(file) in self.record.get("named", ()):
             return True
-        return self.ok and file.resolve() in self.files.files.values()
+        trusted = set(self.files.files.values()) if self.ok else set()
+        parts = files_below(file) if file.is_dir() else [file]
+        return bool(parts) and trusted.issuperset(parts)
 
 
 @contextlib.contextmanager
@@ -305,6 +327,14 @@ def settings_to_look_at(folder: Path | None, config: str | None = None) -> Setti
         if error.settings is None:
             raise
         return error.settings  # what is wrong with them is for other commands to say
+
+
+def _different(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    return sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
 
 
 def _folders(record: Mapping[str, Any]) -> Mapping[str, Any]:

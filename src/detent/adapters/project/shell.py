@@ -130,7 +130,8 @@ def _said(ran: Ran) -> bytes:
 def shell_tools(shell: Shell) -> list[Tool]:
     """The tools for programs."""
     return [
-        Tool("shell.read", shell.read, "query",
+        # Only the author of a workflow can tell that a program does nothing but read.
+        Tool("shell.read", shell.read, "query", for_agents=False,
              description="Run one program that only reads; its exit code and output."),
         # Nobody can tell afterwards whether a program has run, so in doubt a person is asked.
         Tool("shell.run", shell.run, wants_call=True, retry=ONCE,

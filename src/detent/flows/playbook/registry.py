@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
+from detent.engine.source_imports import import_from_source
 from detent.engine.tools import Tool, tools_of
 from detent.flows.playbook.folder import INSTRUCTIONS
 from detent.flows.playbook.playbook import Playbook
@@ -80,6 +81,7 @@ def _written_in(module: ModuleType, value: Any) -> bool:
 
 def reachable(folder: Path) -> None:
     """Let modules beside a playbook be imported; those installed go first."""
+    import_from_source(folder)
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 

@@ -64,13 +64,15 @@ class Home:
         return self.spec.name.partition(".")[0]
 
     def kinds(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Tools by what they are: queries, effects."""
+        """An agent's tools by what they are: queries, effects."""
         queries: list[str] = []
         effects: list[str] = []
         for name in names:
             tool = self.tools.get(name)
             if tool is None:
                 raise ConfigurationError(f"Workflow '{self.spec.name}': there is no tool '{name}'.")
+            if not tool.for_agents:
+                raise ConfigurationError(f"Workflow '{self.spec.name}': the tool '{name}' is not for agents.")
             (queries if tool.kind == "query" else effects).append(name)
         return tuple(queries), tuple(effects)
 

@@ -20,6 +20,19 @@ name: tidy
 steps:
   - {name: write, type: python, action: write_file, kwargs: {path: notes.txt, text: code}}
 """
+CALLING = """
+name: caller
+steps:
+  - {name: below, type: subworkflow, workflow: ../../lib/below.yaml}
+  - {name: kind, type: python, action: log_message, kwargs: {message: hi},
+     config: {prompt_file: ../../prompts/kind.md}}
+"""
+BELOW = """
+version: "1.0"
+name: below
+steps:
+  - {name: later, type: subworkflow, workflow: ./not_yet.yaml}
+"""
 HELPER = "ROOMS = 3\n"
 
 GUARDED = [
@@ -51,6 +64,13 @@ GUARDED = [
     "hard.yaml",
     "optional_extra.py",
     "optional_extra/__init__.py",
+    "optional_extra.abi3.so",
+    "helper/__init__.py",
+    "helper.so",
+    "rooms/fast.pyd",
+    "lib/below.yaml",
+    "lib/not_yet.yaml",
+    "prompts/kind.md",
 ]
 FREE = ["notes.txt", "rooms/detent.yaml", "src/app.py", "my-config.yaml", "rooms/list.csv", "detent.yaml.bak"]
 
@@ -63,6 +83,9 @@ def hotel(project):
     (project.folder / "acts.py").write_text(f"{acts}\n{lines}")
     (project.folder / "helper.py").write_text(HELPER)
     project.workflow(WRITE)
+    project.workflow(CALLING)
+    (project.folder / "lib").mkdir()
+    (project.folder / "lib/below.yaml").write_text(BELOW)
     (project.folder / "rooms").mkdir()
     (project.folder / "linked").symlink_to(project.folder / ".detent/workflows")
     (project.folder / "link.yaml").symlink_to("detent.yaml")
@@ -194,20 +217,50 @@ async def test_an_agent_does_not_switch_to_a_branch_with_other_configuration(hot
 
 
 @pytest.mark.parametrize("by", ["agent", "handler"])
-async def test_a_program_an_agent_wanted_that_changes_configuration_ends_the_trust(hotel, monkeypatch, by):
+@pytest.mark.parametrize(
+    "file", ["helper.py", "helper.abi3.so", "helper/__init__.py", "lib/below.yaml", "lib/not_yet.yaml"]
+)
+async def test_a_program_an_agent_wanted_that_changes_configuration_ends_the_trust(
+    hotel, monkeypatch, by, file
+):
     monkeypatch.setenv("DETENT_CONFIG_HOME", str(hotel.folder.parent / "config-of-ada"))
     configured(hotel, "approver")
     workflows = hotel.open()
     trust = Trust.of(workflows.settings)
     trust.grant(always=True)
     run = next(tool for tool in workflows.tools if tool.name == "shell.run").perform
-    await run(EffectCall("r", "k", 1, by=by), argv=["sh", "-c", "echo '# more' >> helper.py"])
+    program = f"mkdir -p $(dirname {file}); echo '# more' >> {file}"
+    await run(EffectCall("r", "k", 1, by=by), argv=["sh", "-c", program])
     after = Trust.of(workflows.settings)
     assert after.ok == (by == "handler")
     if by == "agent":
-        assert "changed helper.py" in str(after.record["suspended"])
+        assert f"changed {os.path.basename(file)}" in str(after.record["suspended"])
 
 
 def test_tools_made_without_settings_guard_nothing(tmp_path):
     (write,) = (one for one in project_tools(tmp_path, tmp_path / ".detent") if one.name == "files.write")
     assert write.misfits({"path": "detent.yaml", "text": "x"}) == []
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_an_agent_starts_no_program_while_it_is_asked(hotel, level):
+    hotel.workflow(
+        """
+name: look
+steps:
+  - {name: write, type: python, action: run_command, kwargs: {argv: ["true"], read_only: true}}
+"""
+    )
+    before = configured(hotel, level)
+    program = ["sh", "-c", "echo '#evil' >> detent.yaml; touch started"]
+    answer = {"exit_code": 0, "stdout": "", "stderr": "", "duration_ms": 1.0}
+    reply = {
+        "calls": [{"tool": "shell.read", "args": {"argv": program}}],
+        "output": {"output": answer, "effects": []},
+        "repeat": True,
+    }
+    ran = await hotel.run("look", script={"write": [reply]})
+    assert ran.run.status is Status.SUCCEEDED
+    assert (hotel.folder / "detent.yaml").read_bytes() == before
+    assert not (hotel.folder / "started").exists()
+    assert ran.dispatch("write").fallback_reason is FallbackReason.SCHEMA_VIOLATION

@@ -1,0 +1,47 @@
+"""Imports of a project's code from its source alone.
+
+A project is trusted by the content of its files. Compiled files (`.pyc`) would stand in for its sources
+unseen, so they are neither read nor written for the folders named here.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
+from pathlib import Path
+from types import CodeType
+
+_FOLDERS: set[Path] = set()
+"""Folders of projects that code is imported from."""
+
+
+class SourceLoader(SourceFileLoader):
+    """Loads a Python file from its text, whatever compiled files lie beside it."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
+def import_from_source(folder: Path) -> None:
+    """Have modules in a folder, and packages below it, imported from their source alone."""
+    folder = folder.resolve()
+    if folder in _FOLDERS:
+        return
+    if not _FOLDERS:
+        sys.path_hooks.insert(0, _finder)
+    _FOLDERS.add(folder)
+    for place in [place for place in sys.path_importer_cache if Path(place).resolve() == folder]:
+        del sys.path_importer_cache[place]
+
+
+def _finder(place: str) -> FileFinder:
+    """A path hook: finds modules for folders of projects, and leaves others to Python."""
+    here = Path(place or ".").resolve()
+    # What is installed into an environment inside a project is not the project's.
+    roots = {Path(one or ".").resolve() for one in sys.path} | _FOLDERS
+    nearest = next((one for one in (here, *here.parents) if one in roots), None)
+    if nearest not in _FOLDERS:
+        raise ImportError(f"{place} is no folder of a project")
+    return FileFinder(str(here), (ExtensionFileLoader, EXTENSION_SUFFIXES), (SourceLoader, [".py"]))

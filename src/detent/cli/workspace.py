@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from detent.kernel.errors import ConfigurationError, FlowNotFound, RunNotFound
 from detent.runtime.catalog import ONLY, Catalog, Found, is_path
 from detent.runtime.settings import Settings, read_settings
-from detent.runtime.wiring import shown_url, store_for
+from detent.runtime.wiring import shown_url, store_for, store_url
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
@@ -127,6 +127,8 @@ class Workspace:
         would show it the user's credentials."""
         if self.trust.ok or not self.settings.of_project("store"):
             return
+        if "://" in store_url(self.settings):
+            self.trust.require()
         place = getattr(store_for(self.settings, create=False), "path", None)
         if not isinstance(place, Path) or not place.resolve().is_relative_to(self.trust.root):
             self.trust.require()

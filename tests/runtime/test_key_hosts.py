@@ -7,6 +7,7 @@ import pytest
 from detent.runtime.key_hosts import KeyHosts, KeyRefused, KeyUse, allow_key, key_uses
 from detent.runtime.mcp import mcp_servers
 from detent.runtime.settings import SettingsError, read_settings
+from detent.runtime.wiring import store_for
 
 USES = """
 models:
@@ -109,3 +110,51 @@ async def test_a_server_of_tools_does_not_get_a_key_for_another_host(tmp_path, e
     server = mcp_servers(settings_of(tmp_path, USES, environ))["docs"]
     with pytest.raises(KeyRefused, match=r"mcp\.docs: DOCS_KEY would be sent to docs\.example"):
         await server.open()
+
+
+STORE = 'store: {url: "postgresql://ada@db.evil.example:15432/runs"}\n'
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts"),
+    [
+        ("postgresql://ada@db.example:15432/runs", ["db.example"]),
+        ("postgres://ada@one.example,two.example:5433/runs", ["one.example", "two.example"]),
+        ("postgresql://ada@/runs?host=db.example", ["db.example"]),
+        ("postgresql://ada@localhost/runs?hostaddr=192.0.2.7", ["localhost", "192.0.2.7"]),
+        ("postgresql:///runs?host=/var/run/postgresql", []),
+        ("postgresql://localhost#@db.example/runs?schema=own", ["db.example"]),
+        ("postgresql://localhost%2Cdb.example/runs", ["localhost", "db.example"]),
+        ("runs.db", []),
+    ],
+)
+def test_the_password_of_a_database_is_a_key_that_goes_to_its_host(tmp_path, environ, url, hosts):
+    settings = settings_of(tmp_path, f"store: '{url}'\n", environ)
+    assert key_uses(settings) == [KeyUse("PGPASSWORD", host, "store", True) for host in hosts]
+
+
+def test_a_projects_store_is_not_sent_the_users_password(tmp_path, environ, monkeypatch):
+    settings = settings_of(tmp_path, STORE, environ)
+    for name, value in {**environ, "PGPASSWORD": "secret"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("DETENT_TRUST", raising=False)
+    with pytest.raises(KeyRefused, match="--allow-key PGPASSWORD=db.evil.example"):
+        store_for(settings)
+    allow_key("PGPASSWORD", "db.evil.example")
+    assert store_for(settings) is not None
+
+
+def test_a_password_file_for_any_host_counts_as_a_password(tmp_path, environ):
+    settings = settings_of(tmp_path, STORE, environ)
+    (use,) = key_uses(settings)
+    (tmp_path / ".pgpass").write_text("db.evil.example:*:*:ada:meant-for-it\n")
+    KeyHosts(settings, environ).check(use)
+    (tmp_path / ".pgpass").write_text("*:*:*:ada:meant-for-all\n")
+    with pytest.raises(KeyRefused):
+        KeyHosts(settings, environ).check(use)
+
+
+def test_a_store_that_the_environment_names_is_the_users_own_choice(tmp_path, environ):
+    settings = settings_of(tmp_path, STORE, {**environ, "DETENT_STORE": "postgresql://ada@db.example/runs"})
+    (use,) = key_uses(settings)
+    assert not use.project

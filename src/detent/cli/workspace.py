@@ -138,16 +138,18 @@ class Workspace:
             StoreOutside: an untrusted project chose a store outside its folder. To open a file may change it
                 and its rights; to ask a server shows it the user's credentials.
         """
-        store = store_for(self.settings, create=False)
+        from detent.runtime.trust import StoreOutside
+
         chosen = self.settings.of_project("store")
         if self.trust.ok or not (chosen or self.settings.get("store") is None):
-            return store
+            return store_for(self.settings, create=False)
+        if "://" in store_url(self.settings):
+            raise StoreOutside(shown_url(store_url(self.settings)), self.trust)
+        store = store_for(self.settings, create=False)
         folder = self.trust.root if chosen else self.settings.folder.resolve()
         place = getattr(store, "path", None)
         if isinstance(place, Path) and place.resolve().is_relative_to(folder):
             return store
-        from detent.runtime.trust import StoreOutside
-
         shown = str(place.resolve()) if isinstance(place, Path) else shown_url(store_url(self.settings))
         raise StoreOutside(shown, self.trust)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -35,6 +36,8 @@ DEFAULTS: Mapping[str, tuple[str, str]] = {
 OWN_SETTINGS, REMEMBERED = "your own settings", "detent trust"
 """Where the user allows a host for a key."""
 SECRET_INPUTS = "DETENT_INPUT_"
+PASSWORD = "PGPASSWORD"
+"""What PostgreSQL's own library sends to any server that asks for a password."""
 SHORTEST = 4
 """Characters of a secret input that is looked for in requests; shorter ones are no secrets."""
 
@@ -86,7 +89,9 @@ class KeyHosts:
 
     def check(self, use: KeyUse) -> None:
         """Raise `KeyRefused` when a key that is set would go where it may not."""
-        if use.project and self._environ.get(use.variable) and not self.allowed(use.variable, use.host):
+        is_set = bool(self._environ.get(use.variable))
+        is_set = is_set or (use.variable == PASSWORD and _password_file(self._environ))
+        if use.project and is_set and not self.allowed(use.variable, use.host):
             raise KeyRefused(use.variable, use.host, use.where)
 
     def check_all(self, *headings: str) -> None:
@@ -140,7 +145,11 @@ def allowed_keys(settings: Settings, environ: Mapping[str, str] | None = None) -
 
 def key_uses(settings: Settings) -> list[KeyUse]:
     """Every key that settings have sent to some host, as far as the settings tell."""
-    return list(dict.fromkeys([*_models(settings), *_mcp(settings), *_mail(settings), *_crm(settings)]))
+    return list(
+        dict.fromkeys(
+            [*_models(settings), *_mcp(settings), *_mail(settings), *_crm(settings), *store_keys(settings)]
+        )
+    )
 
 
 def provider_key(settings: Settings, provider: Provider) -> KeyUse | None:
@@ -196,6 +205,42 @@ def _crm(settings: Settings) -> Iterator[KeyUse]:
     for key in ("user", "password") if host and said.get("auth") != "none" else ():
         variable = str(said.get(f"{key}_env") or f"WARRANTY_CRM_{key}".upper())
         yield KeyUse(variable, host, "tools.crm", settings.of_project("tools", "crm"))
+
+
+def store_keys(settings: Settings) -> Iterator[KeyUse]:
+    """The password that a PostgreSQL store without one in its URL takes from the user's environment.
+
+    Read by the library that connects, so that both mean the same host; without it nothing is sent.
+    """
+    from detent.runtime.wiring import postgres_address, store_url
+
+    url = store_url(settings)
+    if url.partition(":")[0].lower() not in ("postgresql", "postgres"):
+        return
+    try:
+        from psycopg import ProgrammingError
+        from psycopg.conninfo import conninfo_to_dict
+    except ImportError:
+        return
+    try:
+        said = conninfo_to_dict(postgres_address(url)[0])
+    except ProgrammingError:
+        return
+    named = [one for key in ("host", "hostaddr") for one in str(said.get(key) or "").split(",")]
+    for host in dict.fromkeys(named) if not said.get("password") else ():
+        if host and not host.startswith(("/", "@")):  # a socket of this machine
+            yield KeyUse(PASSWORD, host, "store", settings.of_project("store"))
+
+
+def _password_file(environ: Mapping[str, str]) -> bool:
+    """Whether the user's file of PostgreSQL passwords has one for any host whatever."""
+    home = environ.get("HOME") or environ.get("USERPROFILE")
+    place = environ.get("PGPASSFILE") or (f"{home}/.pgpass" if home else "")
+    try:
+        lines = Path(place).read_text(encoding="utf-8", errors="replace").splitlines() if place else []
+    except OSError:
+        return False
+    return any(line.startswith("*:") for line in lines)
 
 
 def guarded_fetch(tool: Tool, hosts: KeyHosts, environ: Mapping[str, str]) -> Tool:

@@ -35,7 +35,15 @@ def shown_url(url: str) -> str:
 
 
 def store_for(settings: Settings, *, create: bool = True) -> Store:
-    """The store the settings name, not yet open. Without `create`, one that is not there is an error."""
+    """The store the settings name, not yet open. Without `create`, one that is not there is an error.
+
+    Raises:
+        KeyRefused: A project's store would be sent the user's password.
+    """
+    from detent.runtime.key_hosts import KeyHosts, store_keys
+
+    for use in store_keys(settings):
+        KeyHosts(settings).check(use)
     said = settings.get("store")
     options: dict[str, str] = {}
     if isinstance(said, Mapping):
@@ -103,17 +111,24 @@ def _postgres(url: str, options: Mapping[str, str]) -> Store:
             f"A PostgreSQL store needs the package '{error.name or 'psycopg'}', which is not installed. "
             f"Get it with: pip install 'detent[postgres]'"
         ) from error
-    address, _, query = url.partition("?")
-    said = dict(parse_qsl(query, keep_blank_values=True))
-    if "schema" in said:  # ours, not the server's
-        options = {**options, "schema": said.pop("schema")}
-        url = f"{address}?{urlencode(said)}" if said else address
+    url, own = postgres_address(url)
+    options = {**options, **own}
     known = ("schema",)
     for name in options:
         if name not in known:
             raise ConfigurationError(f"A PostgreSQL store has no option '{name}'.{nearest(name, known)}")
     schema = options.get("schema")
     return PostgresStore(url, schema=schema) if schema else PostgresStore(url)
+
+
+def postgres_address(url: str) -> tuple[str, dict[str, str]]:
+    """The URL as the server's library takes it, and the options in it that are ours."""
+    address, _, query = url.partition("?")
+    said = dict(parse_qsl(query, keep_blank_values=True))
+    if "schema" not in said:
+        return url, {}
+    own = {"schema": said.pop("schema")}
+    return f"{address}?{urlencode(said)}" if said else address, own
 
 
 def engine_for(

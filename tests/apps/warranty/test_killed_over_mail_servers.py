@@ -185,8 +185,9 @@ class World:
             run = str(matter["run"])
             known = self._message_id_of(run)
             took = any(known in (one.original_content or b"") for one in self.smtp.taken)
-            token = str(list(matter["command"])[-1])  # type: ignore[call-overload]
-            code = await self.work(None, "resolve", run, "happened" if took else "again", "--hold", token)
+            printed = [str(word) for word in matter["command"]]  # type: ignore[attr-defined]
+            answer = "happened" if took else "again"
+            code = await self.work(None, *(answer if word == "happened" else word for word in printed[1:]))
             assert code == 0, (self.folder / "said.txt").read_text()
         return len(matters)
 

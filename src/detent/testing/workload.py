@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -130,8 +131,8 @@ def _journey(world: World, tools: Sequence[Any]) -> Flow:
     @flow.step("ask")
     async def ask(ctx: StepContext) -> Outcome:
         """Two answers that cost."""
-        first = await ctx.once("model", lambda: world.pay("model", f"{ctx.run_id}:model"), spend=_price)
-        second = await ctx.once("judge", lambda: world.pay("judge", f"{ctx.run_id}:judge"), spend=_price)
+        first = await ctx.once("model", partial(world.paying, "model", f"{ctx.run_id}:model"), spend=_price)
+        second = await ctx.once("judge", partial(world.paying, "judge", f"{ctx.run_id}:judge"), spend=_price)
         return Outcome(set={"answers": [first["answer"], second["answer"]]})
 
     async def flaky(ctx: StepContext) -> Outcome:
@@ -182,7 +183,7 @@ def _part(world: World, tools: Sequence[Any]) -> Flow:
     @flow.step("cut")
     async def cut(ctx: StepContext) -> Outcome:
         """An answer that costs."""
-        said = await ctx.once("scribe", lambda: world.pay("scribe", f"{ctx.run_id}:scribe"), spend=_price)
+        said = await ctx.once("scribe", partial(world.paying, "scribe", f"{ctx.run_id}:scribe"), spend=_price)
         return Outcome(append={"cuts": [said["answer"]]})
 
     @flow.step("stamp")
@@ -206,7 +207,7 @@ def _meter(world: World) -> Flow:
     async def draw(ctx: StepContext) -> Outcome:
         """Pay ten tokens."""
         key = f"{ctx.run_id}:{ctx.visit}"
-        said = await ctx.once("tariff", lambda: world.pay("tariff", key), spend=_price)
+        said = await ctx.once("tariff", partial(world.paying, "tariff", key), spend=_price)
         return Outcome(append={"notes": [said["answer"]]})
 
     def read(ctx: StepContext) -> Outcome:

@@ -121,6 +121,10 @@ class World:
             self._write(what, key, {}, receipt)
             return receipt
 
+    async def paying(self, what: str, key: str) -> dict[str, Any]:
+        """As `pay`, on the event loop: a worker that stops itself between two turns never does so within it."""
+        return self.pay(what, key)
+
     def tools(self, name: str = "world", **options: Any) -> list[Tool]:
         """One tool of each kind: `world.probed`, `world.keyed` (idempotent) and `world.blind` (neither)."""
         options = {"retry": QUICK, "wants_call": True, **options}

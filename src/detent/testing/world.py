@@ -122,7 +122,7 @@ class World:
             return receipt
 
     async def paying(self, what: str, key: str) -> dict[str, Any]:
-        """As `pay`, on the event loop: a worker that stops itself between two turns never does so within it."""
+        """As `pay`, on the event loop: a worker that stops itself between two turns is never within it."""
         return self.pay(what, key)
 
     def tools(self, name: str = "world", **options: Any) -> list[Tool]:

@@ -29,10 +29,11 @@ import yaml
 
 from detent.adapters.stores.memory import MemoryStore
 from detent.adapters.stores.sqlite import SQLiteStore
+from detent.dispatch.config import StepConfig
+from detent.dispatch.executor import Availability, ExecutorResult, OutputSchemaValidationError
+from detent.dispatch.settings import DispatchSettings
 from detent.engine.context import StepContext
-from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.engine import Engine
-from detent.engine.executor import Availability, ExecutorResult, OutputSchemaValidationError
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
@@ -44,7 +45,6 @@ from detent.kernel.machine import Machine, Move
 from detent.kernel.plain import to_plain
 from detent.kernel.run import Run
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 from detent.testing.scripted import ScriptedSource
 
 SECRET = "s3cr3t-of-the-environment"

@@ -18,7 +18,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from detent.kernel.equivalence import (
+from detent.dispatch.equivalence import (
     MOST_KEPT,
     CompareRules,
     Discrepancy,

@@ -14,10 +14,10 @@ from detent.cli.autonomy import demotions, known_step, means, places_of, resolve
 if TYPE_CHECKING:
     from detent.cli.editing import Change
     from detent.cli.workspace import Workspace
+    from detent.dispatch.agreement import Difference, StepFigures
+    from detent.dispatch.autonomy import AutonomyLevel
     from detent.engine.flow import Flow
     from detent.engine.step import Step
-    from detent.insight.agreement import Difference, StepFigures
-    from detent.kernel.autonomy import AutonomyLevel
 
 PAGE = 200
 """Runs listed at a time."""
@@ -149,9 +149,9 @@ class _Advice:
 
 
 async def _report(workspace: Workspace, wanted: _Wanted) -> tuple[list[StepFigures], list[_Advice]]:
+    from detent.dispatch.agreement import Agreement
     from detent.engine.journals import read
     from detent.engine.ports import RunQuery
-    from detent.insight.agreement import Agreement
     from detent.kernel.errors import FlowNotFound
     from detent.runtime.dispatching import dispatch_settings
 
@@ -201,7 +201,7 @@ def _advise(
     workspace: Workspace, row: StepFigures, level: AutonomyLevel, places: Mapping[str, tuple[Flow, Step]]
 ) -> _Advice:
     """How the step would be raised."""
-    from detent.kernel.autonomy import AutonomyLevel, StepMode
+    from detent.dispatch.autonomy import AutonomyLevel, StepMode
 
     advice = _Advice(row.step, level)
     there = resolved(workspace, *places[row.step]) if row.step in places else None

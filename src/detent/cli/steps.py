@@ -14,8 +14,8 @@ from detent.cli import options
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
-    from detent.engine.dispatch import Plan
-    from detent.engine.dispatch_settings import DispatchSettings
+    from detent.dispatch.plan import Plan
+    from detent.dispatch.settings import DispatchSettings
     from detent.engine.flow import Flow
     from detent.engine.step import Step
     from detent.runtime.catalog import Catalog
@@ -130,8 +130,8 @@ class _Book:
     """The steps that are known here, with what the settings make of them."""
 
     def __init__(self, workspace: Workspace, flow: str | None = None) -> None:
-        from detent.engine.dispatch import Dispatcher
-        from detent.engine.executor import DISPATCH_AGENT
+        from detent.dispatch.executor import DISPATCH_AGENT
+        from detent.dispatch.plan import Dispatcher
         from detent.runtime.dispatching import dispatch_settings
         from detent.runtime.executors import ConfiguredExecutors
 
@@ -209,9 +209,9 @@ class _Book:
 
     def detail(self, one: _Named) -> dict[str, Any]:
         """Everything about a step."""
-        from detent.engine.agent_tools import declared_tools
+        from detent.dispatch.agent_tools import declared_tools
+        from detent.dispatch.config import FIELDS
         from detent.kernel.plain import to_plain
-        from detent.kernel.step_config import FIELDS
         from detent.runtime.dispatching import place_of
 
         plan = self.plan(one)
@@ -258,7 +258,7 @@ class _Book:
 
 def _has_a_choice(step: Step) -> bool:
     """Whether handler or agent may perform a step, as the settings say."""
-    from detent.kernel.autonomy import StepMode
+    from detent.dispatch.autonomy import StepMode
 
     return step.step_type.natural_mode is StepMode.DETERMINISTIC
 

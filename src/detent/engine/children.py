@@ -7,10 +7,10 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from detent.engine.beside import NOTHING, Beside
-from detent.engine.deciding import UNDOES, undoing_now
-from detent.engine.dispatch import STEPS
+from detent.dispatch.plan import STEPS
 from detent.engine.lineage import child_of, children
+from detent.engine.moves import UNDOES, undoing_now
+from detent.engine.offloaded import NOTHING, Beside
 from detent.engine.raised import ChildrenWaiting
 from detent.kernel.budget import Budget
 from detent.kernel.entries import ChildEnded

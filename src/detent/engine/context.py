@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from detent.dispatch.plan import PATH
 from detent.engine.calls import TimeLimit, call
-from detent.engine.dispatch import PATH
 from detent.engine.outcome import Effect, Receipt
 from detent.engine.ports import Blob, Clock, TapeCall, TapeError
 from detent.engine.raised import located
@@ -25,10 +25,10 @@ from detent.kernel.plain import canonical, copied, decode, digest, encode, to_pl
 from detent.kernel.view import View, view
 
 if TYPE_CHECKING:
+    from detent.dispatch.autonomy import FallbackReason
     from detent.engine.children import Child
     from detent.engine.driver import Driver
     from detent.engine.lineage import Past
-    from detent.kernel.autonomy import FallbackReason
     from detent.kernel.run import Run
 
 OUTPUT = "output"
@@ -360,7 +360,7 @@ class StepContext:
 
     async def whole(self, past: Past) -> Mapping[str, Any]:
         """The data of a run below this one, with what lies beside its journal; not kept at hand."""
-        from detent.engine.beside import looked_beside
+        from detent.engine.offloaded import looked_beside
 
         found = await looked_beside(past.flow.beside, past.run, self._driver.engine.store.blob)
         return {**past.run.data, **found}

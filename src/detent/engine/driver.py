@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from detent.engine import deciding, effects
+from detent.dispatch.plan import facts_of, no_agent_side
+from detent.engine import effects, moves
 from detent.engine.calls import TimeLimit, call
 from detent.engine.concluding import concluded
 from detent.engine.context import StepContext
-from detent.engine.dispatch import facts_of, no_agent_side
 from detent.engine.journals import load
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.ports import Blob, Commit, EdgeCount, Lease, LedgerLine
@@ -50,11 +50,11 @@ from detent.kernel.run import ORIGIN, Run
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
-    from detent.engine.afterwards import Afterwards
-    from detent.engine.dispatch import Plan
+    from detent.dispatch.execution import Performed
+    from detent.dispatch.executor import StepExecutor
+    from detent.dispatch.plan import Plan
+    from detent.dispatch.shadow import Afterwards
     from detent.engine.engine import Engine
-    from detent.engine.execution import Performed
-    from detent.engine.executor import StepExecutor
     from detent.engine.flow import Flow
 
 FOLD_EVERY = 256
@@ -126,7 +126,7 @@ class Driver:
         """Go on until the run ends, waits, or the engine is stopping."""
         run = self.run
         if self.flow.beside in run.data and not run.beside:
-            from detent.engine.beside import looked_beside
+            from detent.engine.offloaded import looked_beside
 
             run.beside = await looked_beside(self.flow.beside, run, self.engine.store.blob)
         while run.status is Status.RUNNING:
@@ -137,7 +137,7 @@ class Driver:
                 continue
             if run.retry_at is not None and not await self._wait_until(run.retry_at):
                 continue
-            if self.halting is not None and not deciding.unsettled(self.flow, run):
+            if self.halting is not None and not moves.unsettled(self.flow, run):
                 continue  # it was told to end while it waited
             if not self.in_slot:  # given up for a wait that was cut short
                 await self.engine.slots.back(self)
@@ -152,16 +152,16 @@ class Driver:
     async def _cut_short(self) -> bool:
         """End the run or have it undo what it did, where that is asked for and nothing is left to settle."""
         flow, run = self.flow, self.run
-        if deciding.unsettled(flow, run):
+        if moves.unsettled(flow, run):
             return False
         if self.halting is not None:
-            await self.commit(deciding.cancelled(flow, run, self.halting, "engine"))
+            await self.commit(moves.cancelled(flow, run, self.halting, "engine"))
             return True
-        if flow.undoing is None or deciding.undoing_now(flow, run):
+        if flow.undoing is None or moves.undoing_now(flow, run):
             return False
         assert run.called_off is not None
         await self.commit(
-            deciding.cancelled(flow, run, run.called_off["reason"], run.called_off["by"], undo=True)
+            moves.cancelled(flow, run, run.called_off["reason"], run.called_off["by"], undo=True)
         )
         return True
 
@@ -207,9 +207,7 @@ class Driver:
                     outcome = value if type(value) is Outcome else Outcome.of(value)
                 if telling:
                     self._completed(plan, self.clock.elapsed() - began)
-            bodies, proposes = deciding.decided(
-                self.flow, run, step, ctx, outcome, self.clock.elapsed() - began
-            )
+            bodies, proposes = moves.decided(self.flow, run, step, ctx, outcome, self.clock.elapsed() - began)
         except ChildrenWaiting as waiting:
             self._began = None
             if self.engine.stopping:
@@ -255,9 +253,9 @@ class Driver:
 
     async def _dispatch(self, plan: Plan, ctx: StepContext) -> Performed:
         """Have the dispatcher find out who performs the step, and what counts."""
-        from detent.engine.afterwards import Afterwards
-        from detent.engine.execution import Execution
-        from detent.engine.executor import DispatchError
+        from detent.dispatch.execution import Execution
+        from detent.dispatch.executor import DispatchError
+        from detent.dispatch.shadow import Afterwards
 
         execution = Execution(self, plan, ctx)
         try:
@@ -315,7 +313,7 @@ class Driver:
         else:
             reason, said = f"{step.name} failed: {kind}", f"{kind}: {message}"[:2000]
             detail = getattr(error, "detail", None) if isinstance(error, DetentError) else None
-            ending = deciding.failing(self.flow, self.run, reason, said, seconds=duration, detail=detail)
+            ending = moves.failing(self.flow, self.run, reason, said, seconds=duration, detail=detail)
             await self.commit(*ctx.emitted, failed, ending)
 
     async def _out_of_budget(self) -> bool:
@@ -430,7 +428,7 @@ class Driver:
                 spend=self.run.visit_spend, by="engine", status=machine.ends.get(to),
             )  # fmt: skip
         else:
-            body = deciding.failing(self.flow, self.run, reason, "", Status.BUDGET_EXHAUSTED, seconds=seconds)
+            body = moves.failing(self.flow, self.run, reason, "", Status.BUDGET_EXHAUSTED, seconds=seconds)
         log.warning(
             "budget.exhausted", run_id=self.run.id, limit=limit, spent=driver.used()[limit], of=driver.run.id
         )
@@ -551,7 +549,7 @@ class Driver:
             if type(bodies[0]) is CalledOff and not self._can_be_called_off():
                 return  # what was written while this waited for its turn has made it needless
             if self.run.called_off is not None:
-                bodies = tuple(deciding.diverted(self.flow, self.run, bodies))
+                bodies = tuple(moves.diverted(self.flow, self.run, bodies))
             await self._commit(bodies)
         except StoreError:
             raise  # another drives the run, or the store is away: nothing more is written here
@@ -572,7 +570,7 @@ class Driver:
 
     def _can_be_called_off(self) -> bool:
         run = self.run
-        return not run.status.is_end and run.called_off is None and not deciding.undoing_now(self.flow, run)
+        return not run.status.is_end and run.called_off is None and not moves.undoing_now(self.flow, run)
 
     def _pass_turn(self) -> None:
         """Let the next in the queue commit."""

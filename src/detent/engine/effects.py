@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from detent.engine import deciding
+from detent.engine import moves
 from detent.engine.calls import TimeLimit, call, over, watched
 from detent.engine.context import StepContext, brief, kept_answer
+from detent.engine.placeholders import fill, receipts_in
 from detent.engine.ports import LedgerLine, TapeCall, TapeError
 from detent.engine.raised import failure, message_of
-from detent.engine.receipts import fill, receipts_in
 from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
 from detent.kernel import log
 from detent.kernel.budget import NOTHING
@@ -84,14 +84,14 @@ async def _perform(driver: Driver, opening: Sequence[Body]) -> None:
     try:
         if proposal.by == "agent":
             await _check_filled(driver, proposal, _receipts(driver, pending))
-        ending: Body = deciding.moving_from(
+        ending: Body = moves.moving_from(
             driver.flow, run, proposal, _receipts(driver, pending), seconds, spend
         )
     except BaseException as raised:
         if (error := failure(raised)) is None:
             raise
         kind, message = type(error).__name__, writable(message_of(error))
-        ending = deciding.failing(
+        ending = moves.failing(
             driver.flow,
             run,
             f"{proposal.step} failed: {kind}",
@@ -109,7 +109,7 @@ async def _check_filled(driver: Driver, proposal: Proposed, receipts: dict[str, 
     way = step.lands or ((step.into,) if step.into is not None else ())
     if step.output_schema is None or (step.conclude is not None and not way) or not receipts_in(changes):
         return
-    from detent.engine.executor import OutputSchemaValidationError
+    from detent.dispatch.executor import OutputSchemaValidationError
     from detent.engine.schemas import misfits
 
     output = fill(changes, receipts)

@@ -12,24 +12,25 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from detent.dispatch.evidence import REPLAYED
+from detent.dispatch.evidence_log import Tallies
+from detent.dispatch.plan import FORCE, Dispatcher
+from detent.dispatch.settings import DispatchSettings
 from detent.engine import forking, interventions, lineage, recovery
-from detent.engine.beside import Beside
 from detent.engine.breaker import Breakers
 from detent.engine.calls import watch_threads_of
 from detent.engine.clock import SystemClock
 from detent.engine.context import blob_of
-from detent.engine.dispatch import FORCE, Dispatcher
-from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.driver import Driver
 from detent.engine.flow import Flow
 from detent.engine.journals import load
 from detent.engine.leases import LeaseLost, Leases
 from detent.engine.observers import Observers
+from detent.engine.offloaded import Beside
 from detent.engine.ports import USUAL_LEASE, Blob, Clock, NewRun, Resource, Store, Tape
 from detent.engine.raised import failure, message_of
 from detent.engine.slots import Slots
 from detent.engine.standing import row_of
-from detent.engine.tallies import Tallies
 from detent.engine.timekeeper import Timekeeper
 from detent.kernel import checks, log
 from detent.kernel.budget import Budget
@@ -43,7 +44,6 @@ from detent.kernel.errors import (
     RunStateError,
     StoreError,
 )
-from detent.kernel.evidence import REPLAYED
 from detent.kernel.ids import ROOT, check_key, check_run_id, child_ids
 from detent.kernel.plain import to_plain, writable
 from detent.kernel.run import Run

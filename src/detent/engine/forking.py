@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine import recovery
 from detent.engine.context import step_path
-from detent.engine.deciding import UNDOES, undoing_now
 from detent.engine.journals import read
 from detent.engine.lineage import Past, ancestors, children
+from detent.engine.moves import UNDOES, undoing_now
 from detent.engine.ports import LedgerLine, NewRun
 from detent.engine.standing import row_of
 from detent.kernel.budget import Budget

@@ -11,20 +11,20 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from detent.dispatch.autonomy import AutonomyLevel, StepType
 from detent.engine.calls import Pace, in_thread, pace_of, paced
 from detent.engine.raised import failure
 from detent.kernel import checks
-from detent.kernel.autonomy import AutonomyLevel, StepType
 from detent.kernel.errors import ConfigurationError, DetentError
 from detent.kernel.policy import ONCE, BreakerPolicy, RetryPolicy
 
 if TYPE_CHECKING:
+    from detent.dispatch.config import StepConfig
+    from detent.dispatch.equivalence import CompareRules
+    from detent.dispatch.format import Dialect
     from detent.engine.context import StepContext
-    from detent.engine.dialect import Dialect
     from detent.engine.outcome import Effect
     from detent.engine.tools import Tool
-    from detent.kernel.equivalence import CompareRules
-    from detent.kernel.step_config import StepConfig
 
 Handler = Callable[["StepContext"], Any]
 
@@ -191,7 +191,7 @@ class Step:
             if isinstance(said := getattr(self, name), list):
                 put(self, name, tuple(said))
         if isinstance(self.config, Mapping):
-            from detent.kernel.step_config import StepConfig
+            from detent.dispatch.config import StepConfig
 
             put(self, "config", StepConfig.read(self.config, where=f"step '{self.name}'"))
         if isinstance(self.max_autonomy, str):

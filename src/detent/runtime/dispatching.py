@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from detent.engine.dispatch_settings import DispatchSettings
-from detent.engine.executor import DISPATCH_AGENT
-from detent.kernel.autonomy import AutonomyLevel
+from detent.dispatch.autonomy import AutonomyLevel
+from detent.dispatch.config import EVERYWHERE, UNSAID, StepConfig, StepConfigError, out_of_place
+from detent.dispatch.evidence import EvidenceRules
+from detent.dispatch.executor import DISPATCH_AGENT
+from detent.dispatch.settings import DispatchSettings
 from detent.kernel.errors import ConfigurationError, nearest
-from detent.kernel.evidence import EvidenceRules
-from detent.kernel.step_config import EVERYWHERE, UNSAID, StepConfig, StepConfigError, out_of_place
 from detent.runtime.executors import NOBODY, ConfiguredExecutors
 from detent.runtime.settings import PREFIX, Settings, SettingsError, alike, known_secrets
 
 if TYPE_CHECKING:
-    from detent.engine.dispatch import Plan
+    from detent.dispatch.plan import Plan
     from detent.engine.flow import Flow
 
 
@@ -238,7 +238,7 @@ class _Reading:
 
     def check_steps(self, read: DispatchSettings, connect: bool) -> None:
         """The layers of every configured step must add up, as far as they could be read."""
-        from detent.engine.dispatch import Dispatcher, point_out
+        from detent.dispatch.plan import Dispatcher, point_out
 
         # The layers of agents and model have been checked by themselves.
         dispatcher = Dispatcher(replace(read, agents={}, model=UNSAID))

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from detent.dispatch.autonomy import StepType
+from detent.dispatch.config import StepConfig
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool, ToolError
-from detent.kernel.autonomy import StepType
 from detent.kernel.budget import Budget
 from detent.kernel.policy import RetryPolicy
-from detent.kernel.step_config import StepConfig
 from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.dispatching.samples import (
     FAULT,

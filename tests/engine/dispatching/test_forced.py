@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from detent.dispatch.autonomy import StepMode, StepType
+from detent.dispatch.config import StepConfig
 from detent.engine.step import Step
-from detent.kernel.autonomy import StepMode, StepType
 from detent.kernel.entries import Started
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 from detent.testing.scripted import ScriptedSource
 from tests.engine.conftest import flow_of, journal
 from tests.engine.dispatching.samples import (

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from detent.dispatch.autonomy import AutonomyLevel, StepMode, StepType
+from detent.dispatch.config import StepConfig
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.schemas import misfits
 from detent.engine.step import Step
 from detent.engine.tools import Tool
-from detent.kernel.autonomy import AutonomyLevel, StepMode, StepType
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 from detent.testing.scripted import ScriptedSource
 from tests.engine.conftest import flow_of, journal
 from tests.engine.dispatching.samples import (
@@ -166,7 +166,7 @@ class TestAgent:
 
     def test_nothing_said_is_deterministic_and_operator(self):
         """D-06."""
-        from detent.engine.dispatch import Dispatcher
+        from detent.dispatch.plan import Dispatcher
 
         flow = forms()
         plan = Dispatcher().plan_for(flow, flow.steps["work"])

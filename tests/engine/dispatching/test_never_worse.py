@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from detent.engine.executor import Availability, ExecutorResult, UsageMetadata
+from detent.dispatch.autonomy import FallbackReason
+from detent.dispatch.executor import Availability, ExecutorResult, UsageMetadata
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool
-from detent.kernel.autonomy import FallbackReason
 from detent.kernel.status import Status
 from tests.engine.dispatching.samples import (
     FAULT,

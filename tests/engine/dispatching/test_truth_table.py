@@ -14,17 +14,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.config import StepConfig
+from detent.dispatch.result import DispatchResult
+from detent.dispatch.settings import DispatchSettings
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool
 from detent.kernel.budget import Budget
-from detent.kernel.dispatch import DispatchResult
 from detent.kernel.guards import when
 from detent.kernel.machine import Machine, Move
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.dispatching.samples import (
     FAULT,

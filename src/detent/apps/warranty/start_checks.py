@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from detent.dispatch.autonomy import AutonomyLevel
 from detent.engine.tools import ToolError
-from detent.kernel.autonomy import AutonomyLevel
 from detent.kernel.errors import IntegrationMissing
 
 if TYPE_CHECKING:
     from detent.apps.warranty.office import Office
     from detent.apps.warranty.settings import WarrantySettings
-    from detent.engine.dispatch import Plan
+    from detent.dispatch.plan import Plan
     from detent.engine.engine import Engine
 
 NOBODY = "SN00000"

@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from detent.dispatch.autonomy import FallbackReason
+from detent.dispatch.config import StepConfig
+from detent.dispatch.executor import OutputSchemaValidationError
 from detent.engine.calls import call
 from detent.engine.context import BesideContext, StepContext
-from detent.engine.executor import OutputSchemaValidationError
 from detent.engine.outcome import Effect, Outcome, Receipt, additions
 from detent.engine.step import Handler, Proposal, Step, Validator
 from detent.engine.tools import Tool
@@ -29,12 +31,10 @@ from detent.flows.playbook.prompting import LineDialect, Said, Show
 from detent.flows.playbook.protocol import BODY, Reply
 from detent.flows.playbook.templates import filled, placeholders, values_of
 from detent.kernel import log
-from detent.kernel.autonomy import FallbackReason
 from detent.kernel.errors import DetentError, InvalidTransitionError, name_of
 from detent.kernel.guards import dig, when
 from detent.kernel.plain import copied, decode
 from detent.kernel.policy import RetryPolicy
-from detent.kernel.step_config import StepConfig
 
 INVALID_ROUTE = "invalid_route"
 STEP_FAILED = "step_failed"

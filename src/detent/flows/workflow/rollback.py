@@ -10,12 +10,12 @@ import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from detent.dispatch.plan import FORCE, PATH
 from detent.engine.context import StepContext
-from detent.engine.deciding import UNDOING
-from detent.engine.dispatch import FORCE, PATH
 from detent.engine.forking import UNDONE
 from detent.engine.journals import read
 from detent.engine.lineage import children
+from detent.engine.moves import UNDOING
 from detent.engine.outcome import Outcome
 from detent.flows.workflow.expressions import EvaluationError, Prepared
 from detent.flows.workflow.order import completed

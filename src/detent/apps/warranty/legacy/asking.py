@@ -9,11 +9,11 @@ from typing import Any
 from detent.apps.warranty.legacy.detecting import CHOICES, Answer, Ask
 from detent.apps.warranty.legacy.scenarios import Scenarios
 from detent.apps.warranty.mail_data import MailView
+from detent.dispatch.config import StepConfig
+from detent.dispatch.executor import DISPATCH_AGENT, StepExecutor
+from detent.dispatch.prompt import cut
 from detent.engine.engine import Engine
-from detent.engine.executor import DISPATCH_AGENT, StepExecutor
-from detent.engine.prompting import cut
 from detent.kernel.budget import NOTHING
-from detent.kernel.step_config import StepConfig
 
 DETECT = "detect-scenario"
 LONGEST_ANSWER = 200

@@ -24,8 +24,8 @@ from detent.apps.warranty.legacy.detecting import (
 )
 from detent.apps.warranty.mail_data import MailView, mail_of, with_flags
 from detent.apps.warranty.settings import WarrantySettings
+from detent.dispatch.plan import FORCE
 from detent.engine.context import StepContext
-from detent.engine.dispatch import FORCE
 from detent.engine.outcome import Outcome, Receipt, Text
 from detent.flows.playbook import instruction
 from detent.flows.playbook.functions import look_up

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from detent.dispatch.autonomy import StepType
+from detent.dispatch.config import UNSAID
 from detent.engine.calls import call
 from detent.engine.context import StepContext
 from detent.engine.step import Step
@@ -17,10 +19,8 @@ from detent.flows.workflow.scope import GIVEN, OUTPUT, key_of
 from detent.flows.workflow.spec import AgentStep, GenerateStep
 from detent.flows.workflow.steps.common import conclusion, gate, metadata, resolved
 from detent.flows.workflow.steps.contracts import declared
-from detent.kernel.autonomy import StepType
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import to_plain
-from detent.kernel.step_config import UNSAID
 
 Context = Prepared | ContextBuilder | None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from detent.dispatch.autonomy import StepType
+from detent.dispatch.config import UNSAID
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
 from detent.engine.step import Step
@@ -12,8 +14,6 @@ from detent.flows.workflow.home import Home, Seat
 from detent.flows.workflow.scope import finished, key_of, scope_of
 from detent.flows.workflow.spec import BranchStep, StepSpec
 from detent.flows.workflow.steps.common import gate, metadata
-from detent.kernel.autonomy import StepType
-from detent.kernel.step_config import UNSAID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from detent.dispatch.config import UNSAID
 from detent.engine.calls import call
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
@@ -20,7 +21,6 @@ from detent.flows.workflow.spec import PythonStep
 from detent.flows.workflow.steps.common import conclusion, gate, metadata, resolved
 from detent.flows.workflow.steps.contracts import declared
 from detent.kernel.plain import to_plain
-from detent.kernel.step_config import UNSAID
 
 
 def bound(action: Action, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from detent.dispatch.equivalence import Discrepancy, pointer_to
+from detent.dispatch.executor import OutputSchemaValidationError
 from detent.engine import schemas
-from detent.engine.executor import OutputSchemaValidationError
 from detent.engine.outcome import Effect, Hold, Outcome, Receipt
-from detent.engine.receipts import STAND_IN
+from detent.engine.placeholders import STAND_IN
 from detent.engine.step import Proposal, Step
-from detent.kernel.equivalence import Discrepancy, pointer_to
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import to_plain
 
@@ -120,9 +120,9 @@ class Contract:
     @cached_property
     def told(self) -> tuple[str, str | None]:
         """What an agent is told of it: its shape, and what is allowed."""
-        from detent.engine import prompting
+        from detent.dispatch import prompt
 
-        return prompting.contract_block(self), prompting.allowed_block(self)
+        return prompt.contract_block(self), prompt.allowed_block(self)
 
     def read(self, answer: Any, proposed: Iterable[Effect] = ()) -> Proposal:
         """A parsed answer as a proposal; `OutputSchemaValidationError` when it breaks the hard contract.

@@ -11,15 +11,15 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from detent.dispatch.evidence import DEMOTIONS, Demotion, Tally, Verdict, below
 from detent.kernel import log
 from detent.kernel.entries import Noted
 from detent.kernel.errors import Fenced, StoreError
-from detent.kernel.evidence import DEMOTIONS, Demotion, Tally, Verdict, below
 from detent.kernel.plain import digest
 
 if TYPE_CHECKING:
+    from detent.dispatch.execution import Execution
     from detent.engine.driver import Driver
-    from detent.engine.execution import Execution
 
 EVIDENCE = "evidence/"
 """Prefix of the marks that hold a step's tally."""

@@ -23,8 +23,8 @@ from pathlib import PurePath
 from typing import Any, Literal, TypeAlias, get_args
 from uuid import UUID
 
+from detent.dispatch.schema_places import SchemasAt, path_of
 from detent.kernel.errors import ConfigurationError, nearest
-from detent.kernel.schema_places import SchemasAt, path_of
 
 Kind: TypeAlias = Literal["type", "value", "missing", "extra", "length"]
 TextRule: TypeAlias = Literal["exact", "whitespace"]

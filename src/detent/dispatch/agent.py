@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from detent.engine import prompting
-from detent.engine.agent_tools import FATAL, AgentTools, declared_tools
-from detent.engine.answers import too_deep
-from detent.engine.calls import over
-from detent.engine.dialect import answer_schema
-from detent.engine.executor import (
+from detent.dispatch import prompt
+from detent.dispatch.agent_tools import FATAL, AgentTools, declared_tools
+from detent.dispatch.answer_text import too_deep
+from detent.dispatch.autonomy import FallbackReason
+from detent.dispatch.config import AGENT_TIMEOUT
+from detent.dispatch.executor import (
     AgentStreamChunk,
     ExecutorError,
     ExecutorTimeoutError,
@@ -24,21 +24,21 @@ from detent.engine.executor import (
     StepExecutor,
     UsageMetadata,
 )
+from detent.dispatch.format import answer_schema
+from detent.engine.calls import over
 from detent.engine.outcome import Effect
 from detent.engine.ports import TapeCall
 from detent.engine.raised import PutDown
 from detent.engine.step import Proposal, StepFailed
 from detent.kernel import log
-from detent.kernel.autonomy import FallbackReason
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Recorded
 from detent.kernel.errors import BudgetExceededError
 from detent.kernel.plain import decode, digest, encode, to_plain, writable
-from detent.kernel.step_config import AGENT_TIMEOUT
 
 if TYPE_CHECKING:
+    from detent.dispatch.plan import Plan
     from detent.engine.context import StepContext
-    from detent.engine.dispatch import Plan
     from detent.engine.driver import Driver
 
 LONGEST_ERROR = 500
@@ -218,7 +218,7 @@ class Asking:
 
     # -- one attempt ----------------------------------------------------------------------------------------
 
-    async def _attempt(self, number: int, prompt: prompting.Prompt) -> tuple[dict[str, Any], bool]:
+    async def _attempt(self, number: int, prompt: prompt.Prompt) -> tuple[dict[str, Any], bool]:
         """What an attempt gave, as the journal keeps it, and whether it was made just now."""
         plan, config, ctx = self.plan, self.plan.config, self.ctx
         tools = AgentTools(
@@ -296,7 +296,7 @@ class Asking:
         return dict(record), fresh
 
     async def _execute(
-        self, prompt: prompting.Prompt, tools: AgentTools, name: str, number: int
+        self, prompt: prompt.Prompt, tools: AgentTools, name: str, number: int
     ) -> dict[str, Any]:
         """Call the executor once; whatever goes wrong is part of what is kept."""
         plan, config, clock = self.plan, self.plan.config, self.driver.clock

@@ -12,21 +12,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from detent.engine import prompting
-from detent.engine.dialect import JSON, Dialect
-from detent.engine.dispatch_settings import DispatchSettings
-from detent.engine.executor import DISPATCH_AGENT
+from detent.dispatch import prompt
+from detent.dispatch.autonomy import AutonomyLevel, StepMode, StepType
+from detent.dispatch.config import UNSAID, Resolved, StepConfig, resolve
+from detent.dispatch.executor import DISPATCH_AGENT
+from detent.dispatch.format import JSON, Dialect
+from detent.dispatch.settings import DispatchSettings
 from detent.engine.step import UNKNOWN_TOOLS, Example
 from detent.kernel import log
-from detent.kernel.autonomy import AutonomyLevel, StepMode, StepType
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import digest
 from detent.kernel.policy import RetryPolicy
-from detent.kernel.step_config import UNSAID, Resolved, StepConfig, resolve
 
 if TYPE_CHECKING:
-    from detent.engine.contract import Contract
-    from detent.engine.executor import StepExecutor
+    from detent.dispatch.contract import Contract
+    from detent.dispatch.executor import StepExecutor
     from detent.engine.flow import Flow
     from detent.engine.step import Step
     from detent.kernel.budget import Budget
@@ -95,8 +95,8 @@ class Plan:
     @cached_property
     def contract(self) -> Contract:
         """What an agent's answer must look like."""
-        from detent.engine.agent_tools import declared_tools
-        from detent.engine.contract import Contract  # reading answers is for those who ask agents
+        from detent.dispatch.agent_tools import declared_tools
+        from detent.dispatch.contract import Contract  # reading answers is for those who ask agents
 
         return Contract.of(self.step, self.flow, declared_tools(self.step, self.flow.tools, self.allowed))
 
@@ -108,7 +108,7 @@ class Plan:
     @cached_property
     def instructions(self) -> str:
         """What an agent is told whatever the inputs are."""
-        return prompting.instructions(
+        return prompt.instructions(
             self.step.intent, self.config.prompt_extra, [Example(*one) for one in self.step.examples]
         )
 

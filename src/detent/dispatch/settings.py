@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from detent.engine.executor import ExecutorSource
-from detent.kernel.evidence import EvidenceRules
-from detent.kernel.step_config import StepConfig
+from detent.dispatch.config import StepConfig
+from detent.dispatch.evidence import EvidenceRules
+from detent.dispatch.executor import ExecutorSource
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine.outcome import Effect, Outcome, additions
-from detent.engine.receipts import fill, receipts_in, written
+from detent.engine.placeholders import fill, receipts_in, written
 from detent.engine.step import Step
 from detent.engine.tools import CALL
 from detent.kernel import checks

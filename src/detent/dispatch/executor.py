@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from detent.kernel.autonomy import FallbackReason
+from detent.dispatch.autonomy import FallbackReason
 from detent.kernel.budget import Spend
 from detent.kernel.errors import DetentError
 
 if TYPE_CHECKING:
-    from detent.engine.agent_tools import AgentTools
-    from detent.kernel.step_config import StepConfig
+    from detent.dispatch.agent_tools import AgentTools
+    from detent.dispatch.config import StepConfig
 
 Schema: TypeAlias = type | Mapping[str, Any]
 """A dataclass, TypedDict or model class, or a JSON Schema."""

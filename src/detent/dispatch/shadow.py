@@ -10,27 +10,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from detent.engine import gate
-from detent.engine.context import BesideContext, CannotCheck, StepContext
-from detent.engine.execution import Execution, Performed
-from detent.engine.outcome import Effect, Outcome
-from detent.engine.step import Step
-from detent.engine.tallies import Counted
-from detent.kernel import log
-from detent.kernel.autonomy import FallbackReason, StepMode
-from detent.kernel.budget import NOTHING, Spend
-from detent.kernel.dispatch import DispatchResult
-from detent.kernel.entries import Noted
-from detent.kernel.errors import Fenced, StoreUnavailable
-from detent.kernel.evidence import (
+from detent.dispatch import gate
+from detent.dispatch.autonomy import FallbackReason, StepMode
+from detent.dispatch.config import AGENT_TIMEOUT
+from detent.dispatch.evidence import (
     REPLAYED,
     Verdict,
     verdict_of,
     verdict_of_shadow,
 )
+from detent.dispatch.evidence_log import Counted
+from detent.dispatch.execution import Execution, Performed
+from detent.dispatch.result import DispatchResult
+from detent.engine.context import BesideContext, CannotCheck, StepContext
+from detent.engine.outcome import Effect, Outcome
+from detent.engine.step import Step
+from detent.kernel import log
+from detent.kernel.budget import NOTHING, Spend
+from detent.kernel.entries import Noted
+from detent.kernel.errors import Fenced, StoreUnavailable
 from detent.kernel.plain import copied
 from detent.kernel.run import Run
-from detent.kernel.step_config import AGENT_TIMEOUT
 
 if TYPE_CHECKING:
     from detent.engine.driver import Driver

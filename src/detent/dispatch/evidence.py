@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from detent.kernel.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
+from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
 from detent.kernel.errors import ConfigurationError
 
 Z95 = 1.959963984540054

@@ -10,30 +10,31 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from detent.engine import deciding, gate
-from detent.engine.asking import Asked, Asking, Failure
-from detent.engine.calls import TimeLimit
-from detent.engine.concluding import concluded
-from detent.engine.context import BesideContext, CannotCheck, StepContext
-from detent.engine.dispatch import Plan, check_price, facts_of, no_agent_side
-from detent.engine.executor import (
+from detent.dispatch import gate
+from detent.dispatch.agent import Asked, Asking, Failure
+from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
+from detent.dispatch.equivalence import Discrepancy
+from detent.dispatch.evidence import DEMOTIONS, Demotion
+from detent.dispatch.executor import (
     Availability,
     DispatchError,
     ExecutorResult,
     OutputSchemaValidationError,
     StepExecutor,
 )
-from detent.engine.gate import Judgement, Side
+from detent.dispatch.gate import Judgement, Side
+from detent.dispatch.plan import Plan, check_price, facts_of, no_agent_side
+from detent.dispatch.result import AgentFailure, DispatchResult
+from detent.engine import moves
+from detent.engine.calls import TimeLimit
+from detent.engine.concluding import concluded
+from detent.engine.context import BesideContext, CannotCheck, StepContext
 from detent.engine.outcome import Effect, Outcome, Receipt
 from detent.engine.step import WAITS, Proposal, StepFailed
 from detent.engine.tools import CALL
 from detent.kernel import log
-from detent.kernel.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
-from detent.kernel.dispatch import AgentFailure, DispatchResult
 from detent.kernel.entries import Body
-from detent.kernel.equivalence import Discrepancy
 from detent.kernel.errors import BudgetExceededError, DetentError, InvalidTransitionError, name_of
-from detent.kernel.evidence import DEMOTIONS, Demotion
 from detent.kernel.patterns import PatternTimeout
 from detent.kernel.plain import digest, to_plain
 
@@ -223,7 +224,7 @@ class Execution:
 
     def _side(self, value: Any, outcome: Outcome, ctx: StepContext) -> Side:
         effects = (*ctx.proposed, *outcome.effects)
-        to = deciding.destination(self.plan.flow, self.run, outcome)
+        to = moves.destination(self.plan.flow, self.run, outcome)
         return Side.of(self.step, value, outcome, to, effects)
 
     async def _timed(self, work: Awaitable[Side]) -> Side:
@@ -296,16 +297,16 @@ class Execution:
         effects = (*proposal.effects, *ctx.proposed, *outcome.effects)
         outcome = outcome._replace(effects=effects, by="agent")
         try:
-            deciding.decided(self.plan.flow, self.run, self.step, self.ctx, outcome, 0.0, dry=True)
-            to = deciding.destination(self.plan.flow, self.run, outcome)
+            moves.decided(self.plan.flow, self.run, self.step, self.ctx, outcome, 0.0, dry=True)
+            to = moves.destination(self.plan.flow, self.run, outcome)
         except InvalidTransitionError as error:
             raise broken(["/next_state: the conditions on the table do not allow it"]) from error
         except (DetentError, TypeError, ValueError, KeyError) as error:
             raise broken([f"/: cannot be carried out ({type(error).__name__})"]) from error
-        moves = to is not None and outcome.end is None
-        if declared is not None and moves and to not in declared:
+        is_move = to is not None and outcome.end is None
+        if declared is not None and is_move and to not in declared:
             raise broken(["/next_state: the facts lead to a state the step does not declare"])
-        if proposal.next is not None and moves and to != proposal.next:
+        if proposal.next is not None and is_move and to != proposal.next:
             # Nobody asked: the conditions on the table choose, and an answer cannot choose past them.
             raise broken(["/next_state: the conditions on the table lead elsewhere"])
         self.agent_side = Side.of(self.step, proposal.output, outcome, to, effects)

@@ -6,20 +6,20 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from detent.dispatch.executor import OutputSchemaValidationError
+from detent.dispatch.prompt import masked, one_line
 from detent.engine.calls import over
 from detent.engine.context import CannotCheck
-from detent.engine.executor import OutputSchemaValidationError
 from detent.engine.outcome import Effect
 from detent.engine.ports import TapeError
-from detent.engine.prompting import masked, one_line
 from detent.engine.tools import ToolError
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.errors import BudgetExceededError, Fenced, StoreUnavailable
 from detent.kernel.plain import decode, digest, encode, to_plain
 
 if TYPE_CHECKING:
+    from detent.dispatch.executor import UsageMetadata
     from detent.engine.context import StepContext
-    from detent.engine.executor import UsageMetadata
     from detent.engine.step import Step
     from detent.engine.tools import Kind, Tool, Toolbox
 
@@ -156,7 +156,7 @@ class AgentTools:
 
 
 def _spend_said(record: Mapping[str, Any]) -> Spend:
-    from detent.engine.executor import UsageMetadata
+    from detent.dispatch.executor import UsageMetadata
 
     return _spend(UsageMetadata.from_plain(record["usage"]))
 

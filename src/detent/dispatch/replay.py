@@ -10,18 +10,18 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from detent.dispatch.autonomy import AutonomyLevel, Check, StepMode, StepType
+from detent.dispatch.execution import Execution, Performed
+from detent.dispatch.gate import Side
+from detent.dispatch.plan import Plan
+from detent.dispatch.result import DispatchResult
+from detent.dispatch.shadow import Afterwards
 from detent.engine import recovery
-from detent.engine.afterwards import Afterwards
-from detent.engine.beside import looked_beside
 from detent.engine.context import BesideContext, CannotCheck, StepContext, brief
-from detent.engine.dispatch import Plan
-from detent.engine.execution import Execution, Performed
-from detent.engine.gate import Side
 from detent.engine.journals import read
+from detent.engine.offloaded import looked_beside
 from detent.engine.outcome import Effect, Outcome
-from detent.kernel.autonomy import AutonomyLevel, Check, StepMode, StepType
 from detent.kernel.budget import NOTHING, Spend
-from detent.kernel.dispatch import DispatchResult
 from detent.kernel.entries import Ended, Entry, Moved, Noted, Proposed
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import canonical, copied, decode, to_plain

@@ -30,6 +30,7 @@ import yaml
 from detent.adapters.stores.memory import MemoryStore
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import dispatcher_of
 from detent.dispatch.executor import Availability, ExecutorResult, OutputSchemaValidationError
 from detent.dispatch.settings import DispatchSettings
 from detent.engine.context import StepContext
@@ -390,7 +391,7 @@ async def ran(level: str, agent: Steadfast, places: Places | None = None, store:
             run = await engine.run(flow, data, run_id="r1")
             journal = await engine.store.entries("r1", 0, 1000)
             marks = [await engine.store.mark(f"autonomy/desk/{step}") for step in flow.steps]
-            plans = {step: engine.dispatcher.plan(flow, step, run) for step in flow.steps}
+            plans = {step: dispatcher_of(engine).plan_for(flow, one) for step, one in flow.steps.items()}
     levels = {step: str(plan.config.to_plain()["autonomy"]) for step, plan in plans.items()}
     return Ran(run, journal, desk, agent, records, marks, levels)
 

@@ -10,6 +10,7 @@ import typer
 
 from detent.cli import options
 from detent.cli.autonomy import demotions, known_step, means, places_of, resolved, told
+from detent.dispatch.agent_side import highest_level
 
 if TYPE_CHECKING:
     from detent.cli.editing import Change
@@ -188,7 +189,7 @@ async def _report(workspace: Workspace, wanted: _Wanted) -> tuple[list[StepFigur
         if not any(row.newest and row.could_be is not None for row in rows):
             return rows, []
         places = places_of(await workspace.known(store))
-        caps = {name: step.cap for name, (_, step) in places.items() if step.cap is not None}
+        caps = {name: cap for name, (_, step) in places.items() if (cap := highest_level(step)) is not None}
         rows = made.figures(held, caps)
         return rows, [
             _advise(workspace, row, row.could_be, places)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from detent.cli import options
+from detent.dispatch.agent_side import agent_side, highest_level, offered
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
@@ -130,8 +131,8 @@ class _Book:
     """The steps that are known here, with what the settings make of them."""
 
     def __init__(self, workspace: Workspace, flow: str | None = None) -> None:
+        from detent.dispatch.dispatcher import Dispatcher
         from detent.dispatch.executor import DISPATCH_AGENT
-        from detent.dispatch.plan import Dispatcher
         from detent.runtime.dispatching import dispatch_settings
         from detent.runtime.executors import ConfiguredExecutors
 
@@ -223,11 +224,15 @@ class _Book:
             **self.row(one),
             "queries": [tool.name for tool in tools.values() if tool.kind == "query"],
             "effects": [tool.name for tool in tools.values() if tool.kind == "effect"],
-            "undeclared": [kind for kind in ("queries", "effects") if getattr(one.step, kind) is None],
+            "undeclared": [
+                kind
+                for kind, names in zip(("queries", "effects"), offered(one.step), strict=True)
+                if names is None
+            ],
             "next": list(contract.next),
             "output": None if contract.output is None else to_plain(contract.output),
             "hard_contract": contract.hard is not None,
-            "max_autonomy": None if one.step.cap is None else one.step.cap.value,
+            "max_autonomy": None if (highest := highest_level(one.step)) is None else highest.value,
             "config": {
                 field: {
                     "value": plain.get(field),
@@ -260,7 +265,7 @@ def _has_a_choice(step: Step) -> bool:
     """Whether handler or agent may perform a step, as the settings say."""
     from detent.dispatch.autonomy import StepMode
 
-    return step.step_type.natural_mode is StepMode.DETERMINISTIC
+    return agent_side(step).step_type.natural_mode is StepMode.DETERMINISTIC
 
 
 def _picked(catalog: Catalog, said: str) -> list[Flow]:

@@ -18,7 +18,6 @@ from detent.dispatch.autonomy import AutonomyLevel, FallbackReason
 from detent.dispatch.evidence import (
     HARD_REASONS,
     LAST,
-    REPLAYED,
     Demotion,
     EvidenceRules,
     Tally,
@@ -28,6 +27,7 @@ from detent.dispatch.evidence import (
     wilson,
 )
 from detent.kernel.entries import Ended, Entry, Forked, Migrated, Moved, Noted, Proposed, Started
+from detent.kernel.run_config import REPLAYED
 
 SHADOW = "shadow"
 """Topic of the remark that holds the outcome of running the other side beside a step."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from detent.dispatch.agent_side import agent_side, is_straight
 from detent.dispatch.equivalence import Discrepancy, pointer_to
 from detent.dispatch.executor import OutputSchemaValidationError
 from detent.engine import schemas
@@ -55,6 +56,7 @@ class Contract:
         machine = flow.machine
         here = machine.state(flow.state_of(step))
         there = tuple(machine.named(state) for state in machine.allowed(here))
+        side = agent_side(step)
         chosen = step.next if step.next is not None else there
         moves = [move for move in machine.moves.get(here, ()) if machine.named(move.to) in chosen]
         decided = all(move.when is not None for move in moves[:-1])
@@ -63,8 +65,8 @@ class Contract:
             step.output_schema,
             _told(step),
             chosen,
-            step.names_next
-            if step.names_next is not None
+            side.names_next
+            if side.names_next is not None
             else len(chosen) > 1 and not decided and step.conclude is None,
             {name: tool for name, tool in tools.items() if tool.kind == "effect"},
             step.conclude is None and step.into is None,
@@ -238,13 +240,13 @@ class Contract:
 
 def _told(step: Step) -> Any:
     """What is said of the handler's output, where that says something an agent could be told."""
-    hint = step.returns if step.returns is not None else schemas.returns_of(step.handler)
+    hint = returns if (returns := agent_side(step).returns) is not None else schemas.returns_of(step.handler)
     if isinstance(hint, Mapping):
         return hint
     if hint is None or (not isinstance(hint, type) and typing.get_origin(hint) is None):
         return None
     parts = typing.get_args(hint) or (hint,)
-    if any(part in (Outcome, Hold) for part in (hint, *parts)) or (hint is str and step.straight):
+    if any(part in (Outcome, Hold) for part in (hint, *parts)) or (hint is str and is_straight(step)):
         return None
     try:
         schemas.schema_of(hint)

@@ -249,6 +249,8 @@ class DispatchError(DetentError):
         self.handler_error = handler_error
         self.detail: dict[str, Any] = {}
         """What the journal keeps about the dispatch."""
+        self.after: Callable[[], Awaitable[None]] | None = None
+        """Called once the failure is committed."""
         super().__init__(
             f"Step '{step_name}' failed twice. Agent ({reason.value}): {agent_error}. "
             f"Handler: {type(handler_error).__name__}: {handler_error}"

@@ -36,7 +36,8 @@ from detent.kernel.entries import (
 from detent.kernel.errors import ConfigurationError, RunExists, RunStateError
 from detent.kernel.ids import ROOT, guessed_root
 from detent.kernel.plain import to_plain
-from detent.kernel.run import ORIGIN, Run
+from detent.kernel.run import Run
+from detent.kernel.run_config import ORIGIN
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine

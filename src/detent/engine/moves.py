@@ -74,7 +74,6 @@ def decided(
     for effect in wanted:
         item = Effect.of(effect)
         own = step.opaque and item.tool == f"{CALL}{step.name}"
-        own = own or item.tool in step.reserve
         if step.effects is not None and item.tool not in step.effects and not own:
             raise ConfigurationError(
                 f"Step '{step.name}' may not propose '{item.tool}'. "

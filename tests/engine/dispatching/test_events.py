@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.autonomy import StepType
 from detent.dispatch.config import StepConfig
 from detent.engine.flow import Flow
@@ -89,7 +90,7 @@ MATRIX: dict[str, tuple[Flow, Any, Any]] = {
     "violated": (forms(output_schema=KIND_ONLY), scripted(again({"kind": 1})), agent()),
     "operator": (forms(), scripted(again(FAULT)), agent("operator")),
     "no intent": (forms(intent=""), scripted(again(FAULT)), agent()),
-    "control": (forms(step_type=StepType.BRANCH), scripted(again(FAULT)), agent()),
+    "control": (forms(agent=AgentSide(StepType.BRANCH)), scripted(again(FAULT)), agent()),
     "no executor": (forms(), None, agent()),
     "broke": (
         forms(),
@@ -98,7 +99,7 @@ MATRIX: dict[str, tuple[Flow, Any, Any]] = {
     ),
     "both failed": (forms(broken), scripted({"error": "crash", "repeat": True}), agent("approver")),
     "agent alone": (
-        forms(broken, step_type=StepType.AGENT),
+        forms(broken, agent=AgentSide(StepType.AGENT)),
         scripted({"error": "crash", "repeat": True}),
         agent(),
     ),
@@ -297,7 +298,7 @@ LOUD: dict[str, tuple[Flow, list[dict[str, Any]]]] = {
     "validator": (quiet(validator=lambda inputs, proposal: (False, [f"/kind {S}", S])), [posts("x")]),
     "validator fails": (quiet(validator=lambda inputs, proposal: inputs[S]), [posts("x")]),
     "agent alone": (
-        quiet(failing, step_type=StepType.AGENT),
+        quiet(failing, agent=AgentSide(StepType.AGENT)),
         [{"error": {"type": "permanent", "message": S}}],
     ),
 }

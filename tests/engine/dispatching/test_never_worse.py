@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.autonomy import FallbackReason
 from detent.dispatch.executor import Availability, ExecutorResult, UsageMetadata
 from detent.engine.outcome import Effect, Outcome
@@ -180,7 +181,7 @@ class TestOddSteps:
             return Outcome(set={"n": 1}, effects=[Effect("post", {"what": "handler"})])
 
         flow = single(
-            Step("work", work, INTENT, effects=("post",), returns=dict[str, int]),
+            Step("work", work, INTENT, effects=("post",), agent=AgentSide(returns=dict[str, int])),
             tools=[Tool("post", lambda what: posted.append(what))],
         )
         answer = {"output": {"n": {"$receipt": "nowhere.number"}}, "effects": []}

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from detent.apps.warranty.handlers import ASK
 from detent.apps.warranty.settings import Arm, Experiment, WarrantySettings
 from detent.dispatch.autonomy import FallbackReason
-from detent.dispatch.plan import STEPS
 from detent.engine.journals import read
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.evals.compare import TOO_FEW, Gap, newcombe
@@ -27,6 +26,7 @@ from detent.insight.words import columns, money
 from detent.kernel.entries import Started
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.run import Run
+from detent.kernel.run_config import STEPS
 from detent.kernel.status import Status
 
 DATA = "experiment"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from detent.dispatch.answer_text import parse_answer
 from detent.dispatch.executor import SchemaHint
 from detent.engine.calls import call
-from detent.engine.context import BesideContext
+from detent.engine.context import TrialContext
 from detent.engine.step import Proposal
 from detent.flows.playbook import forms
 from detent.flows.playbook.instruction import FormField
@@ -74,7 +74,7 @@ class FormDialect(LineDialect):
         if self.own is None or not self.drafted:
             return {}
         try:
-            effects = await self.own(BesideContext(ctx))
+            effects = await self.own(TrialContext(ctx))
         except Exception:  # what is wrong with the handler is for the handler to tell
             return {}
         drafts: dict[str, str] = {}

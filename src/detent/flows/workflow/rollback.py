@@ -10,7 +10,6 @@ import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from detent.dispatch.plan import FORCE, PATH
 from detent.engine.context import StepContext
 from detent.engine.forking import UNDONE
 from detent.engine.journals import read
@@ -35,6 +34,7 @@ from detent.kernel.entries import Entry, Moved, Recorded
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.ids import child_ids
 from detent.kernel.plain import to_plain
+from detent.kernel.run_config import FORCE, PATH
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:

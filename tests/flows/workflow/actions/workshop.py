@@ -34,7 +34,8 @@ from detent.kernel.entries import EffectDone, Ended, Moved, Proposed
 from detent.kernel.machine import Machine
 from detent.kernel.plain import decode, to_plain
 from detent.kernel.policy import RetryPolicy
-from detent.kernel.run import ORIGIN, Run
+from detent.kernel.run import Run
+from detent.kernel.run_config import ORIGIN
 from detent.kernel.status import Status
 from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 

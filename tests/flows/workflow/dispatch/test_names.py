@@ -8,7 +8,7 @@ import pytest
 
 from detent.cli.main import run as detent
 from detent.dispatch.autonomy import StepMode
-from detent.dispatch.plan import Dispatcher
+from detent.dispatch.dispatcher import Dispatcher
 from detent.dispatch.settings import DispatchSettings
 from detent.flows.workflow.problems import WorkflowFileError
 from detent.kernel.status import Status

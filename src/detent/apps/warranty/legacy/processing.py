@@ -24,7 +24,6 @@ from detent.apps.warranty.legacy.detecting import (
 )
 from detent.apps.warranty.mail_data import MailView, mail_of, with_flags
 from detent.apps.warranty.settings import WarrantySettings
-from detent.dispatch.plan import FORCE
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome, Receipt, Text
 from detent.flows.playbook import instruction
@@ -34,6 +33,7 @@ from detent.flows.playbook.templates import TemplateSet, Values
 from detent.kernel import log
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.plain import encode
+from detent.kernel.run_config import FORCE
 
 DETECT, PROCESS = "detect-scenario", "process-scenario"
 REDIRECTED = instruction.DEGRADED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.autonomy import StepType
 from detent.dispatch.config import UNSAID
 from detent.engine.context import StepContext
@@ -59,7 +60,7 @@ def branch_step(seat: Seat, home: Home, make: Callable[[Seat, Home], Step]) -> S
         raise AssertionError("one of its options is performed in its place")
 
     return Step(
-        spec.name, handler, step_type=StepType.BRANCH, before=before, instead=options, effects=(),
+        spec.name, handler, agent=AgentSide(StepType.BRANCH), before=before, instead=options, effects=(),
         config=spec.config if spec.config is not UNSAID else None,
         metadata=metadata(seat, home, action="branch"),
     )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.autonomy import StepType
 from detent.dispatch.config import UNSAID
 from detent.engine.context import StepContext
@@ -67,8 +68,8 @@ def control(
 ) -> Step:
     """A step of control flow: code alone, whatever its mode."""
     return Step(
-        seat.spec.name, handler, step_type=kind, before=gate(seat), conclude=conclusion(seat), effects=(),
-        config=seat.spec.config if seat.spec.config is not UNSAID else None,
+        seat.spec.name, handler, agent=AgentSide(kind), before=gate(seat), conclude=conclusion(seat),
+        effects=(), config=seat.spec.config if seat.spec.config is not UNSAID else None,
         metadata=metadata(seat, home, action=action or kind.value), **options,
     )  # fmt: skip
 

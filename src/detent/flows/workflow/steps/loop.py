@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.autonomy import StepType
-from detent.dispatch.plan import PATH, STEPS
 from detent.engine.children import Child
 from detent.engine.context import StepContext
 from detent.engine.offloaded import Beside
@@ -19,6 +18,7 @@ from detent.flows.workflow.scope import FAILURE, INDEX, ITEM, STEP, TOTAL, hande
 from detent.flows.workflow.spec import LoopStep
 from detent.flows.workflow.steps.common import control, own_steps, resolved
 from detent.kernel.plain import to_plain
+from detent.kernel.run_config import PATH, STEPS
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.config import UNSAID
 from detent.engine.calls import call
 from detent.engine.context import StepContext
@@ -115,6 +116,7 @@ def action_step(
     inputs: Callable[[StepContext], Mapping[str, Any]],
     *,
     tools: Mapping[str, Tool] | None = None,
+    lands: tuple[str, ...] = (),
     **options: Any,
 ) -> Step:
     """A step that performs an action on what `inputs` gives.
@@ -136,6 +138,8 @@ def action_step(
         # What waits for a person or the clock cannot be an agent's to answer.
         intent="" if action.holds else action.intent,
         timeout=action.timeout, effects=action.effects, queries=action.queries or None, inputs=inputs,
-        returns=returns_of(action.handler), validator=action.validator, compare=action.compare,
-        max_autonomy=action.max_autonomy, opaque=action.opaque, repeatable=action.repeatable, **options,
+        agent=AgentSide(returns=returns_of(action.handler), lands=lands), validator=action.validator,
+        compare=action.compare, max_autonomy=action.max_autonomy, opaque=action.opaque,
+        repeatable=action.repeatable,
+        **options,
     )  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from detent.dispatch.autonomy import StepType
-from detent.dispatch.plan import FORCE, PATH, STEPS
 from detent.engine.context import StepContext
 from detent.engine.offloaded import set_aside
 from detent.engine.step import Step
@@ -18,6 +17,7 @@ from detent.flows.workflow.secrets import marked, marks_for
 from detent.flows.workflow.spec import SubworkflowStep
 from detent.flows.workflow.steps.common import control, own_steps, resolved
 from detent.kernel.plain import to_plain
+from detent.kernel.run_config import FORCE, PATH, STEPS
 
 
 def subworkflow_step(seat: Seat, home: Home, names: frozenset[str]) -> Step:

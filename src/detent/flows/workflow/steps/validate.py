@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.autonomy import StepType
-from detent.dispatch.plan import PATH, STEPS
 from detent.engine.context import StepContext
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.step import Step
@@ -18,6 +17,7 @@ from detent.flows.workflow.secrets import hidden
 from detent.flows.workflow.spec import ValidateStep
 from detent.flows.workflow.steps.common import control, own_steps, resolved
 from detent.kernel.policy import RetryPolicy
+from detent.kernel.run_config import PATH, STEPS
 
 if TYPE_CHECKING:
     from detent.flows.workflow.bodies import Body

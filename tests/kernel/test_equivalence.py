@@ -25,9 +25,9 @@ from detent.dispatch.equivalence import (
     canonical_value,
     differences,
     equal,
-    pointer_to,
 )
 from detent.kernel.errors import ConfigurationError
+from detent.kernel.plain import pointer_to
 from detent.kernel.view import view
 from tests.examples import examples
 

@@ -14,14 +14,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.agent_side import agent_side, is_straight
-from detent.dispatch.equivalence import Discrepancy, pointer_to
+from detent.dispatch.equivalence import Discrepancy
 from detent.dispatch.executor import OutputSchemaValidationError
 from detent.engine import schemas
 from detent.engine.outcome import Effect, Hold, Outcome, Receipt
 from detent.engine.placeholders import STAND_IN
 from detent.engine.step import Proposal, Step
 from detent.kernel.errors import ConfigurationError
-from detent.kernel.plain import to_plain
+from detent.kernel.plain import pointer_to, to_plain
 
 if TYPE_CHECKING:
     from detent.engine.flow import Flow

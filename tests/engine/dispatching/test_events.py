@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -253,7 +254,8 @@ async def declining(ctx: Any) -> dict[str, Any]:
 
 
 def quiet(handler: Any = handling, **options: Any) -> Flow:
-    options.setdefault("returns", Form)
+    side = options.pop("agent", AgentSide())
+    options["agent"] = replace(side, returns=Form)
     step = Step("work", handler, INTENT, queries=("find",), effects=("post",), **options)
     return single(step, tools=quiet_tools())
 

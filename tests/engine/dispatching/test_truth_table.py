@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.config import StepConfig
 from detent.dispatch.result import DispatchResult
 from detent.dispatch.settings import DispatchSettings
@@ -119,11 +120,11 @@ KINDS = {
     "pure": KindOfStep(triage, {}, ["left"], bare),
     "queries": KindOfStep(with_query, {"queries": ("device.find",)}, ["left"], bare, LOOK),
     "effects": KindOfStep(
-        with_effect, {"effects": ("ledger.post",), "returns": Form}, ["left"], posting,
+        with_effect, {"effects": ("ledger.post",), "agent": AgentSide(returns=Form)}, ["left"], posting,
         wrong_next={**posting(FAULT), "next_state": "right"},
     ),
     "choice": KindOfStep(
-        with_choice, {"returns": Form}, ["left", "right"], choosing,
+        with_choice, {"agent": AgentSide(returns=Form)}, ["left", "right"], choosing,
         wrong_next={"output": FAULT, "next_state": "pay"},
     ),
     "guards": KindOfStep(

@@ -46,6 +46,7 @@ from detent.kernel.run import Run
 from detent.kernel.status import Status
 from detent.kernel.step_config import StepConfig
 from detent.testing.scripted import ScriptedSource
+from tests.examples import covering
 
 SECRET = "s3cr3t-of-the-environment"
 CUSTOMER = "ada@customer.example"
@@ -76,7 +77,7 @@ def _texts() -> list[Steering]:
 
 
 TEXTS = _texts()
-each_text = pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.id)
+BY_ID = {text.id: text for text in TEXTS}
 
 
 def test_there_are_many_texts_and_no_two_are_called_the_same():
@@ -500,10 +501,10 @@ async def test_with_harmless_texts_the_desk_answers(level):
     assert len(one.agent.asked) == (0 if level == "operator" else len(AGENTS))
 
 
-@pytest.mark.parametrize("place", PLACES)
-@each_text
-async def test_a_text_is_data_wherever_it_stands(text, place):
+@pytest.mark.parametrize(("name", "place"), covering(BY_ID, PLACES, together=1))
+async def test_a_text_is_data_wherever_it_stands(name, place):
     """I9: in the input, a query's answer, a receipt, a tool's description it changes nothing at all."""
+    text = BY_ID[name]
     for level in ("collaborator", "approver"):
         usual = await quiet(level)
         one = await ran(level, Steadfast(), Places(**{place: text.text}))
@@ -542,10 +543,10 @@ async def test_a_text_reaches_the_agent_as_it_is():
 # -- texts that are obeyed ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@each_text
-async def test_an_agent_that_obeys_can_do_only_what_the_contract_allows(text, level):
+@pytest.mark.parametrize(("name", "level"), covering(BY_ID, LEVELS, together=1))
+async def test_an_agent_that_obeys_can_do_only_what_the_contract_allows(name, level):
     """I9, I10, D-34: no undeclared state, tool, effect, key; no other level; and the run still ends well."""
+    text = BY_ID[name]
     one = await ran(level, Obedient(text), Places(input=text.text))
     holds_whatever_is_said(one, level)
     for words in (longest_word(text.text), *forged_keys(text)):

@@ -35,6 +35,7 @@ def covering(*columns: Iterable[str], rows: Iterable[tuple[str, ...]] = (), toge
     value, or for two values at once, breaks in the sample too.
     """
     matrix = list(rows or product(*columns))
+    assert len(matrix[0]) >= together
     missing = {row: set(combinations(enumerate(row), together)) for row in matrix}
     sample: set[tuple[str, ...]] = set()
     # Where rows add equally much, the values used least so far go first, so that short columns rotate.
@@ -49,6 +50,14 @@ def covering(*columns: Iterable[str], rows: Iterable[tuple[str, ...]] = (), toge
         for row in candidates:
             missing[row] -= covered
     return [pytest.param(*row, marks=() if row in sample else pytest.mark.exhaustive) for row in matrix]
+
+
+def one_in(stride: int, cases: Iterable[Any]) -> list[Any]:
+    """The cases as parameters: every so-many-th in the sample, the others marked `exhaustive`."""
+    return [
+        pytest.param(case, marks=pytest.mark.exhaustive if number % stride else ())
+        for number, case in enumerate(cases)
+    ]
 
 
 # How long an example takes says how busy the machine is, not whether the property holds.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,12 @@ __all__ = ["examples", "postgres_schema", "postgres_server"]
 
 LEFT = pytest.StashKey[int]()
 """How many exhaustive cases were left out; in a run of several workers each says so to the one in charge."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let Ctrl-C reach this process and those it starts: what a shell runs in the background ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)

@@ -137,7 +137,7 @@ class Foreign:
         self.said = said
         self._server = HTTPServer(("127.0.0.2", 0), Handler)
         self.port = self._server.server_port
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def close(self) -> None:
         self._server.shutdown()

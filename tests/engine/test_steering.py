@@ -579,8 +579,9 @@ async def test_a_recipient_that_is_free_text_is_the_agents_to_write(level):
     assert [args["to"] for tool, args in careful.desk.done if tool == "mail.forward"] == [CHIEF]
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("family", ["unicode", "control", "long", "forged-reference"])
+@pytest.mark.parametrize(
+    ("family", "level"), covering(["unicode", "control", "long", "forged-reference"], LEVELS, together=1)
+)
 async def test_what_is_hard_to_write_down_is_written_down(tmp_path, family, level):
     """Texts no encoding likes pass through a file as they pass through memory."""
     for number, text in enumerate(one for one in TEXTS if one.family == family):
@@ -589,9 +590,8 @@ async def test_what_is_hard_to_write_down_is_written_down(tmp_path, family, leve
         holds_whatever_is_said(one, level)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("depth", [50, 300, 900, 5000])
-async def test_an_answer_that_is_nothing_but_depth_does_no_harm(level, depth):
+@pytest.mark.parametrize(("depth", "level"), covering([50, 300, 900, 5000], LEVELS, together=1))
+async def test_an_answer_that_is_nothing_but_depth_does_no_harm(depth, level):
     """D-34: what cannot be walked to its end is no answer, and the handler's counts."""
     for start, end in (('{"kind":', "}"), ("[", "]"), ('{"output":', "}"), ('{"$receipt":', "}")):
         text = start * depth + "1" + end * depth

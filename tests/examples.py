@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from itertools import combinations, product
 from typing import Any
 
@@ -27,7 +27,9 @@ def examples(wanted: int) -> int:
     return max(FEWEST, round(wanted * TIMES * (1 if ALL else 1 / 4)))
 
 
-def covering(*columns: Iterable[str], rows: Iterable[tuple[str, ...]] = (), together: int = 2) -> list[Any]:
+def covering(
+    *columns: Iterable[Hashable], rows: Iterable[tuple[Hashable, ...]] = (), together: int = 2
+) -> list[Any]:
     """The rows of a matrix as parameters, those beyond a sample marked `exhaustive`.
 
     The matrix is every combination of the columns, or the rows given. The sample holds every combination of
@@ -37,9 +39,9 @@ def covering(*columns: Iterable[str], rows: Iterable[tuple[str, ...]] = (), toge
     matrix = list(rows or product(*columns))
     assert len(matrix[0]) >= together
     missing = {row: set(combinations(enumerate(row), together)) for row in matrix}
-    sample: set[tuple[str, ...]] = set()
+    sample: set[tuple[Hashable, ...]] = set()
     # Where rows add equally much, the values used least so far go first, so that short columns rotate.
-    used: Counter[tuple[int, str]] = Counter()
+    used: Counter[tuple[int, Hashable]] = Counter()
     while candidates := [row for row in matrix if missing[row]]:
         most = max(len(missing[row]) for row in candidates)
         equals = (row for row in candidates if len(missing[row]) == most)

@@ -26,7 +26,7 @@ def test_any_values_that_meet_in_the_matrix_meet_in_the_sample(together):
 
     sample = sampled(parameters)
     assert met(sample) == met(rows)
-    assert len(sample) < len(rows) / 2
+    assert len(sample) < len(rows)
 
 
 def test_a_short_column_rotates():

@@ -295,7 +295,7 @@ def test_lines_must_follow_one_another():
         run.apply(Entry(3, 0.0, 1, Noted("n")))
 
 
-EFFECTS = [{"key": key, "tool": "post", "args": {}} for key in ("a", "b", "c")]
+EFFECTS: list[dict[str, Any]] = [{"key": key, "tool": "post", "args": {}} for key in ("a", "b", "c")]
 EVERY_KIND: list[Body] = [
     Started(
         "f",

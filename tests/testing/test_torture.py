@@ -27,6 +27,11 @@ KILLS = 120 if ALL else 40
 pytestmark = [pytest.mark.torture, pytest.mark.slow, pytest.mark.xdist_group("torture")]
 
 
+@pytest.mark.parametrize(
+    "store_url",
+    ["sqlite", pytest.param("postgresql", marks=[pytest.mark.postgres, pytest.mark.exhaustive])],
+    indirect=True,
+)
 async def test_killed_at_every_boundary_a_run_ends_as_if_undisturbed(store_url):
     report = await torture(store_url, kills=0, pauses=0, stops=0, jumps=0, cuts=0)
     assert report.ok, str(report)

@@ -93,6 +93,7 @@ async def test_a_stream_tells_the_same_text(model):
     assert result.usage.output_tokens > 0
 
 
+@pytest.mark.exhaustive
 async def test_a_tool_in_words_is_called_or_not_but_never_wrongly(model):
     run, prompt = Run(), "Find the device with serial A1, then answer."
     broken = ""

@@ -34,6 +34,7 @@ from tests.engine.dispatching.samples import (
     settings,
     single,
 )
+from tests.examples import covering
 
 COMMON = {"run_id", "flow", "definition", "step_name", "step_path", "action", "timestamp"}
 FIELDS = {
@@ -306,9 +307,9 @@ LOUD: dict[str, tuple[Flow, list[dict[str, Any]]]] = {
 }
 
 
-@pytest.mark.parametrize("shadow", [0.0, 1.0])
-@pytest.mark.parametrize("level", ["none", *LEVELS])
-@pytest.mark.parametrize("name", list(LOUD))
+@pytest.mark.parametrize(
+    ("name", "level", "shadow"), covering(LOUD, ["none", *LEVELS], [0.0, 1.0], together=1)
+)
 async def test_no_value_reaches_the_log_above_debug(quick, name, level, shadow):
     """D-51: inputs, outputs, error messages, tool arguments, customer text."""
     flow, replies = LOUD[name]

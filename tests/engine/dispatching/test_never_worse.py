@@ -31,6 +31,7 @@ from tests.engine.dispatching.samples import (
     settings,
     single,
 )
+from tests.examples import covering
 
 
 class Odd:
@@ -98,8 +99,7 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("name", list(ODD))
+@pytest.mark.parametrize(("name", "level"), covering(ODD, LEVELS, together=1))
 async def test_an_odd_executor_is_as_if_it_were_not_there(bench, name, level):
     """D-34: whatever it gives back or raises."""
     flow = forms(output_schema=Form)

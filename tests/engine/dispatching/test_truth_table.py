@@ -40,6 +40,7 @@ from tests.engine.dispatching.samples import (
     moves,
     triage,
 )
+from tests.examples import covering
 
 # -- the four kinds of step, one of them twice --------------------------------------------------------------
 
@@ -302,20 +303,14 @@ OUTCOMES = {"compare": "accepted", "validator": "accepted", "contract": "verifie
 """How an accepted answer is told, by check."""
 
 
-def rows() -> list[Any]:
-    return [
-        pytest.param(level, case, kind, id=f"{level}-{case}-{kind}")
-        for level in TABLE
-        for case in CASES
-        for kind in CASES[case].only
-    ]
+ROWS = [(level, case, kind) for level in TABLE for case in CASES for kind in CASES[case].only]
 
 
 def is_about_a_fault(inputs: Any, proposal: Any) -> bool:
     return bool(proposal.plain["kind"] == "fault")
 
 
-@pytest.mark.parametrize(("level", "name", "kind_name"), rows())
+@pytest.mark.parametrize(("level", "name", "kind_name"), covering(rows=ROWS))
 async def test_every_row_of_the_table_holds(quick, level, name, kind_name):
     """D-25, D-34: output, shape, events and effects of every combination; never worse than no agent."""
     case, kind, row = CASES[name], KINDS[kind_name], TABLE[level][name]

@@ -94,7 +94,8 @@ async def dispatcher_alone(steps: int) -> float:
 
 async def whole_engine(steps: int) -> float:
     """Take the steps in one run of the whole engine in memory."""
-    from detent import Engine, MemoryStore
+    from detent import Engine
+    from detent.stores import MemoryStore
 
     async with Engine(MemoryStore(), [cycle_flow(counting(steps))]) as engine:
         begin = time.perf_counter()
@@ -141,10 +142,11 @@ def run_code(param: Param) -> Result:
 
 def run_agent(param: Param) -> Result:
     """Have the step performed by an agent that answers after a while: asked, checked, recorded."""
-    from detent import Engine, MemoryStore, SQLiteStore
+    from detent import Engine
     from detent.dispatch.config import StepConfig
     from detent.dispatch.dispatcher import DispatchSettings
     from detent.kernel.entries import Moved
+    from detent.stores import MemoryStore, SQLiteStore
     from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 
     path, runs = database(param), param["runs"]

@@ -63,7 +63,8 @@ async def check_sync(store: Any) -> None:
 
 def run_object(param: Param) -> Result:
     """Walk the cycle with the bare object: every move validated and recorded with its time."""
-    from detent import InvalidTransitionError, Machine, StateMachine, Status
+    from detent import Machine, Status
+    from detent.machines import InvalidTransitionError, StateMachine
 
     moves = {state: [succ(state), END] for state in STATES}
     machine = StateMachine(Machine("cycle", start=STATES[0], moves=moves, ends={END: Status.SUCCEEDED}))
@@ -82,7 +83,8 @@ def run_object(param: Param) -> Result:
 
 def run_engine(param: Param) -> Result:
     """Take steps around the cycle in one run of the whole engine: driver, journal in memory, an observer."""
-    from detent import Engine, MemoryStore, Outcome
+    from detent import Engine, Outcome
+    from detent.stores import MemoryStore
 
     steps = param["steps"]
 
@@ -117,7 +119,8 @@ def run_engine(param: Param) -> Result:
 
 def run_durable(param: Param) -> Result:
     """Take runs one after another on SQLite at full sync."""
-    from detent import Engine, Outcome, SQLiteStore
+    from detent import Engine, Outcome
+    from detent.stores import SQLiteStore
 
     path, runs, steps = database(param), param["runs"], param["steps"]
 
@@ -140,7 +143,8 @@ def run_durable(param: Param) -> Result:
 
 def run_fanout(param: Param) -> Result:
     """Take concurrent runs whose steps each wait, at full sync."""
-    from detent import Engine, Outcome, SQLiteStore
+    from detent import Engine, Outcome
+    from detent.stores import SQLiteStore
 
     path, runs, steps = database(param), param["runs"], param["steps"]
 
@@ -163,7 +167,8 @@ def run_fanout(param: Param) -> Result:
 
 def run_growth(param: Param) -> Result:
     """Take one run whose data grows at every step, at full sync."""
-    from detent import Engine, Outcome, SQLiteStore
+    from detent import Engine, Outcome
+    from detent.stores import SQLiteStore
 
     path, steps, marks = database(param), param["steps"], Marks()
     body = "x" * param["bytes"]
@@ -188,7 +193,8 @@ def run_growth(param: Param) -> Result:
 
 def run_resume(param: Param) -> Result:
     """Resume a run with a long journal of growing data, from a store opened afresh, up to its next step."""
-    from detent import Engine, Outcome, SQLiteStore
+    from detent import Engine, Outcome
+    from detent.stores import SQLiteStore
 
     path, entries = database(param), param["entries"]
     reached = asyncio.Event()
@@ -227,10 +233,11 @@ def run_resume(param: Param) -> Result:
 
 def run_scale(param: Param) -> Result:
     """Ask a store of many runs what people ask: the list, its last page, one run, a flow's metrics."""
-    from detent import Engine, Outcome, SQLiteStore
+    from detent import Engine, Outcome
     from detent.engine.journals import read
     from detent.engine.ports import RunQuery
     from detent.insight.metrics import flow_metrics
+    from detent.stores import SQLiteStore
 
     path, runs, entries = database(param), param["runs"], param["entries"]
     steps = entries // runs - 1

@@ -103,8 +103,9 @@ def run_steps(param: Param) -> Result:
     """One run of many steps, each committed at full sync (or in memory)."""
 
     async def work() -> Result:
-        from detent import Engine, MemoryStore
+        from detent import Engine
         from detent.adapters.stores.sqlite import SQLiteStore
+        from detent.stores import MemoryStore
 
         store: Any = MemoryStore() if param.get("memory") else SQLiteStore(database(param))
         steps = param["steps"]

@@ -22,7 +22,10 @@ def test_importing_detent_loads_nothing_heavy():
 
 
 def test_importing_the_engine_loads_no_library_of_a_window_or_an_extra():
-    code = "from detent import Engine, SQLiteStore, Machine, Flow; import sys; print(*sys.modules)"
+    code = (
+        "from detent import Engine, Machine, Flow; from detent.stores import SQLiteStore; "
+        "import sys; print(*sys.modules)"
+    )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     tops = {name.split(".")[0] for name in loaded.split()}
     assert not {"typer", "rich", "psycopg", "opentelemetry", "yaml", "pydantic"} & tops
@@ -31,6 +34,12 @@ def test_importing_the_engine_loads_no_library_of_a_window_or_an_extra():
 @pytest.mark.parametrize("name", sorted(detent.__all__))
 def test_every_name_at_the_front_door_opens(name):
     assert getattr(detent, name) is not None
+
+
+@pytest.mark.parametrize("name", [name for names in detent._MOVED.values() for name in names.split()])
+def test_a_name_that_moved_to_another_door_still_opens_here_and_says_where_it_is(name):
+    with pytest.warns(DeprecationWarning, match=r"it is in detent\.\w+ now"):
+        assert getattr(detent, name) is not None
 
 
 def test_an_unknown_name_is_refused_with_those_there_are():

@@ -21,7 +21,7 @@ def longest_module() -> int:
 MOST: dict[str, tuple[Callable[[], int], int]] = {
     "lines of the longest module": (longest_module, 737),
     "fields of Step": (lambda: len(fields(Step)), 38),
-    "names at the front door": (lambda: len(detent.__all__), 65),
+    "names at the front door": (lambda: len(detent.__all__), 24),
 }
 
 

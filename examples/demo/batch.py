@@ -23,11 +23,13 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from detent import Engine, Entry, Flow, SQLiteStore, Status
+from detent import Engine, Flow, Status
 from detent.engine.journals import read
 from detent.engine.ports import RunQuery
 from detent.insight.metrics import flow_metrics
 from detent.insight.timeline import render, timeline
+from detent.observers import Entry
+from detent.stores import SQLiteStore
 
 PARCELS = 60
 GOODS = {"lamp": 4, "book": 1, "stove": 26, "vase": 2, "chair": 6, "rug": 3, "clock": 2}

@@ -33,9 +33,10 @@ async def write(ctx):
 
 
 async def main(topic):
-    from detent import Engine, MemoryStore
+    from detent import Engine
     from detent.runtime.mcp import mcp_for
     from detent.runtime.settings import read_settings
+    from detent.stores import MemoryStore
 
     mcp_for(read_settings(), [handbook])  # attached to the flow; opened and closed by the engine
     async with Engine(MemoryStore(), [handbook]) as engine:

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import TypedDict
 
-from detent import action
+from detent.workflow import action
 
 
 class Words(TypedDict):

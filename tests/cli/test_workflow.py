@@ -662,7 +662,7 @@ def test_what_is_missing_is_told_together_before_the_first_step_and_the_exit_cod
 ACTS = """
 import sys
 
-from detent import action
+from detent.workflow import action
 
 
 @action("leave", intent="End the whole program in the middle of a step.", blocking=True)

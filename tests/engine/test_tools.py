@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from detent import Effect, Engine, Flow, Machine, MemoryStore, Outcome, Status
+from detent import Effect, Engine, Flow, Machine, Outcome, Status
 from detent.engine.tools import EffectCall, Tool, Toolbox, ToolError, query, tool
 from detent.kernel.errors import ConfigurationError
+from detent.stores import MemoryStore
 from tests.engine.conftest import one_step
 
 

@@ -309,7 +309,10 @@ def test_a_projects_own_plugin_stands_in_for_what_ships_and_says_so(tmp_path):
 
 
 def test_a_command_for_a_stage_that_has_none_stands_in_for_nothing(tmp_path):
-    text = "from detent import validation_stage\nlint = validation_stage('lint', command=['ruff', 'check'])\n"
+    text = (
+        "from detent.workflow import validation_stage\n"
+        "lint = validation_stage('lint', command=['ruff', 'check'])\n"
+    )
     (tmp_path / "one.py").write_text(text)
     registry = registry_of(tmp_path, "plugins: [one.py]")
     assert registry.stages.get("lint").command == ("ruff", "check")

@@ -14,12 +14,14 @@ from typing import Any, Literal
 
 import pytest
 
-from detent import DispatchSettings, Engine, Flow, Machine, MemoryStore, Move, Status, Step, StepConfig, when
+from detent import Engine, Flow, Machine, Move, Status, Step, when
 from detent.adapters.models import local, openai
 from detent.adapters.models.executor import ModelStepExecutor
 from detent.adapters.models.prices import PriceTable
+from detent.agents import DispatchSettings, StepConfig
 from detent.dispatch.result import DispatchResult
 from detent.kernel.entries import Moved
+from detent.stores import MemoryStore
 from tests.adapters.models.test_llama_server import llama  # noqa: F401  a fixture
 
 pytestmark = pytest.mark.xdist_group("llama")

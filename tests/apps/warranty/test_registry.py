@@ -7,13 +7,14 @@ from datetime import date
 
 import pytest
 
-from detent import Engine, Flow, Machine, MemoryStore, Outcome, Status
+from detent import Engine, Flow, Machine, Outcome, Status
 from detent.apps.warranty.craft.coverage import Device
 from detent.apps.warranty.tools.crm import CrmRegistry
 from detent.apps.warranty.tools.database import DatabaseError
 from detent.apps.warranty.tools.registry import Imported, Registry, check_warranty_tool
 from detent.engine.tools import ToolError
 from detent.kernel.errors import ConfigurationError, DefinitionError
+from detent.stores import MemoryStore
 from tests.adapters.crm.server import drop
 
 DAY = date(2026, 3, 10)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from detent import Effect, Engine, Flow, Machine, MemoryStore, Outcome, Status
+from detent import Effect, Engine, Flow, Machine, Outcome, Status
 from detent.adapters.crm.faults import CrmFault
 from detent.apps.warranty.tools.crm import CrmTickets
 from detent.apps.warranty.tools.database import Database, DatabaseError
@@ -20,6 +20,7 @@ from detent.apps.warranty.tools.tickets import Tickets, create_ticket_tool, tick
 from detent.engine.tools import NOT_DONE, Tool, ToolError
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.policy import RetryPolicy
+from detent.stores import MemoryStore
 from tests.adapters.crm.server import act_and_drop, drop
 from tests.apps.warranty.conftest import NOW
 

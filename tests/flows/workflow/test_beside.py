@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from detent import SQLiteStore
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.replay import replay
 from detent.engine.offloaded import SHORT
@@ -15,6 +14,7 @@ from detent.flows.workflow.events import WorkflowStarted
 from detent.flows.workflow.registry import Action
 from detent.flows.workflow.scope import BESIDE
 from detent.kernel.status import Status
+from detent.stores import SQLiteStore
 from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.flows.workflow.workshop import INTENT, Workshop, flow
 

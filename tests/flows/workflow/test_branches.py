@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from detent import SQLiteStore
 from detent.flows.workflow.events import CheckpointSaved, LoopConditionChecked, StepCompleted, StepStarted
 from detent.kernel.entries import Moved, Recorded
+from detent.stores import SQLiteStore
 from tests.flows.workflow.workshop import Workshop, flow
 
 HEAD = "inputs: {n: {type: integer}}"

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from detent import SQLiteStore
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.flows.workflow import events
 from detent.flows.workflow.registry import Action, Agent
@@ -15,6 +14,7 @@ from detent.kernel.budget import Budget
 from detent.kernel.entries import Entry
 from detent.kernel.run import Run
 from detent.kernel.status import Status
+from detent.stores import SQLiteStore
 from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.flows.workflow.workshop import INTENT, Ran, Workshop, flow
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from detent import MemoryStore, Tool
 from detent.engine.context import StepContext
 from detent.engine.engine import Engine
 from detent.engine.forking import UNDONE
@@ -14,7 +13,9 @@ from detent.flows.workflow.registry import Action
 from detent.kernel.entries import EffectDone, Moved
 from detent.kernel.errors import RunStateError
 from detent.kernel.status import Status
+from detent.stores import MemoryStore
 from detent.testing.clock import HandClock
+from detent.tools import Tool
 from tests.flows.workflow.workshop import INTENT, Workshop, flow
 
 BREAKS = """

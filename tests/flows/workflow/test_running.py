@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from detent import SQLiteStore
 from detent.flows.workflow.registry import Action
 from detent.flows.workflow.spec import WorkflowSpec
 from detent.kernel.entries import Moved, Started
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.status import Status
+from detent.stores import SQLiteStore
 from tests.flows.workflow.workshop import INTENT, Ran, Workshop, flow
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from detent import SQLiteStore, Tool
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.dispatch.config import StepConfig
 from detent.dispatch.dispatcher import DispatchSettings
@@ -16,7 +15,9 @@ from detent.flows.workflow.events import WorkflowStarted
 from detent.flows.workflow.registry import Action, ValidationStage
 from detent.flows.workflow.secrets import revealing
 from detent.kernel.plain import encode, to_plain
+from detent.stores import SQLiteStore
 from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
+from detent.tools import Tool
 from tests.flows.workflow.workshop import INTENT, Ran, Workshop, flow
 
 VALUE = 'hunter2-"quoted"\\9'

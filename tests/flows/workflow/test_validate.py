@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from detent import SQLiteStore
 from detent.flows.workflow.events import LoopIterationStarted, StepOutput
 from detent.kernel.entries import Held
 from detent.kernel.status import Status
+from detent.stores import SQLiteStore
 from detent.testing.clock import HandClock
 from tests.flows.workflow.workshop import Workshop, flow
 

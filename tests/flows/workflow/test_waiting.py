@@ -125,7 +125,7 @@ async def test_a_validation_in_a_loop_waits_between_its_runs(workshop: Workshop)
 
 
 async def test_an_effect_in_doubt_inside_a_loop_waits_for_a_person(workshop: Workshop) -> None:
-    from detent import Tool
+    from detent.tools import Tool
 
     tries: list[str] = []
 

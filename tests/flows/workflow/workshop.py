@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from detent import Engine, MemoryStore, Tool
+from detent import Engine
 from detent.adapters.project.checkpoints import Checkpoints
 from detent.engine.context import StepContext
 from detent.engine.journals import read
@@ -34,6 +34,8 @@ from detent.flows.workflow.scope import HASH, INPUTS, SECRETS
 from detent.flows.workflow.secrets import hash_of, marked, marks_for
 from detent.flows.workflow.spec import WorkflowSpec
 from detent.kernel.run import Run
+from detent.stores import MemoryStore
+from detent.tools import Tool
 
 INTENT = "Do the one thing that this action is there for."
 

@@ -16,7 +16,8 @@ ACTS = '''
 from dataclasses import dataclass, field
 from datetime import date
 
-from detent import StepContext, action, query, tool
+from detent import StepContext, query, tool
+from detent.workflow import action
 from pathlib import Path
 
 CALLS = []

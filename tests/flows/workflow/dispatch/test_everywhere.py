@@ -228,7 +228,7 @@ async def test_a_subworkflow_alone_can_be_switched_off_by_its_input(project):
 def test_a_step_that_only_agents_can_do_is_refused_before_anything_runs(project, form, monkeypatch, capsys):
     """E022: also below a loop; through the program, in any of the forms."""
     project.plugin(
-        "from detent import agent\n"
+        "from detent.workflow import agent\n"
         '@agent("poet", instructions="You write verse.")\ndef poet(context):\n    return "Write."\n',
         "poets",
     )

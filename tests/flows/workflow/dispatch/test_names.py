@@ -289,7 +289,7 @@ class TestAgreement:
 async def test_the_evidence_about_a_step_is_about_its_own_code(names):
     """1.17: the handler's fingerprint is the action's or the generator's, not that of what calls it."""
     names.plugin(
-        "from detent import generator\n"
+        "from detent.workflow import generator\n"
         '@generator("a", intent="Write the first of the two texts.")\ndef a() -> str:\n    return "a"\n'
         '@generator("b", intent="Write the second of the two texts.")\ndef b() -> str:\n    return "bb"\n',
         "writers",

@@ -27,16 +27,9 @@ import os
 from dataclasses import dataclass
 from typing import TypedDict
 
-from detent import (
-    CompareRules,
-    StepContext,
-    action,
-    agent,
-    context_builder,
-    generator,
-    prerequisite,
-    validation_stage,
-)
+from detent import StepContext
+from detent.agents import CompareRules
+from detent.workflow import action, agent, context_builder, generator, prerequisite, validation_stage
 
 CALLS = []
 
@@ -402,7 +395,8 @@ class TestGenerateSteps:
 class TestContracts:
     ODD = '''
 from typing import Any
-from detent import Hold, action, StepContext
+from detent import Hold, StepContext
+from detent.workflow import action
 
 CALLS = []
 
@@ -468,7 +462,7 @@ def nothing(n: int = 1) -> None:
     async def test_a_dataclass_that_says_it_did_not_succeed_fails_the_step(self, project):
         """D-36: as a mapping would."""
         project.plugin(
-            "from dataclasses import dataclass\nfrom detent import action\nCALLS = []\n"
+            "from dataclasses import dataclass\nfrom detent.workflow import action\nCALLS = []\n"
             "@dataclass\nclass Report:\n    success: bool\n    error: str\n"
             '@action("try_it", intent="Try to do it and report how that went.")\n'
             'def try_it() -> Report:\n    return Report(False, "no luck")\n'
@@ -511,6 +505,6 @@ async def journal(ran, step):
 
 def test_an_agent_without_an_executor_class_is_still_an_executor():
     """D-14: the protocol is what counts."""
-    from detent import StepExecutor
+    from detent.agents import StepExecutor
 
     assert isinstance(ScriptedStepExecutor([{"output": 1}]), StepExecutor)

@@ -218,7 +218,7 @@ class TestFallback:
     async def test_the_error_of_a_pure_agent_step_propagates(self, project):
         """US3.4, D-29."""
         project.plugin(
-            'from detent import agent\n@agent("poet", instructions="You write verse.")\n'
+            'from detent.workflow import agent\n@agent("poet", instructions="You write verse.")\n'
             "def poet(context):\n    return 'Write.'\n",
             "poets",
         )
@@ -391,7 +391,7 @@ class TestEdgeCases:
     async def test_mode_agent_on_an_agent_step_is_ignored(self, project):
         """EC1, D-09: it runs as it would without it, and only a debug event says so."""
         project.plugin(
-            'from detent import agent\n@agent("poet", instructions="You write verse.")\n'
+            'from detent.workflow import agent\n@agent("poet", instructions="You write verse.")\n'
             "def poet(context):\n    return 'Write.'\n",
             "poets",
         )
@@ -497,7 +497,7 @@ class TestRequirements:
     async def test_mode_changes_nothing_for_the_other_step_types(self, project):
         """FR-002, D-08: data, effects and requests are the same with and without it."""
         project.plugin(
-            "from detent import agent, generator\n"
+            "from detent.workflow import agent, generator\n"
             '@agent("poet", instructions="You write verse.")\ndef poet(context):\n    return "Write."\n'
             '@generator("note", intent="Write a short note about the day.")\n'
             'def note(day) -> str:\n    return f"It was {day}."\n',

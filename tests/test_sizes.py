@@ -20,7 +20,7 @@ def longest_module() -> int:
 
 MOST: dict[str, tuple[Callable[[], int], int]] = {
     "lines of the longest module": (longest_module, 737),
-    "fields of Step": (lambda: len(fields(Step)), 38),
+    "fields of Step": (lambda: len(fields(Step)), 29),
     "names at the front door": (lambda: len(detent.__all__), 24),
 }
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from detent.engine.derived import row_of
 from detent.engine.lineage import ancestors
 from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.ports import NewRun
-from detent.engine.standing import row_of
 from detent.engine.tools import Tool
 from detent.kernel.entries import Entry, Started
 from detent.kernel.errors import ConfigurationError, RunExists

@@ -202,7 +202,9 @@ class Asking:
             if violation:
                 told, problems = True, failure.problems
             elif fresh and not self._played():
-                wait = max(retry.wait_before(asked.attempts + 1), failure.retry_after or 0.0)
+                wait = max(
+                    retry.wait_before(asked.attempts + 1, self.driver.run.id), failure.retry_after or 0.0
+                )
                 async with self.driver.engine.slots.aside(self.driver):
                     await self.driver.engine.slots.rest(wait)
                 if self.driver.engine.stopping:

@@ -250,7 +250,7 @@ async def _did_not_happen(
 ) -> None:
     """Write down that an effect certainly did not happen; try again later, or have the step think again."""
     again = transient and number < tool.retry.max_attempts
-    retry_at = driver.clock.now() + tool.retry.wait_before(number + 1) if again else None
+    retry_at = driver.clock.now() + tool.retry.wait_before(number + 1, driver.run.id) if again else None
     log.warning(
         "effect.failed", run_id=driver.run.id, tool=tool.name, code=code, attempt=number, will_retry=again
     )
@@ -321,7 +321,7 @@ async def _probe(driver: Driver, tool: Tool, args: dict[str, Any]) -> Any:
     """Ask the outside world, patiently; UNKNOWN when it does not answer."""
     assert tool.probe is not None
     for number in range(1, tool.retry.max_attempts + 1):
-        await driver.clock.sleep(tool.retry.wait_before(number))
+        await driver.clock.sleep(tool.retry.wait_before(number, driver.run.id))
         try:
             async with TimeLimit(tool.timeout):
                 found = await call(tool.probe, tool.off_loop, **args)

@@ -18,6 +18,7 @@ from detent.engine.breaker import Breakers
 from detent.engine.calls import watch_threads_of
 from detent.engine.clock import SystemClock
 from detent.engine.context import blob_of
+from detent.engine.derived import row_of
 from detent.engine.dispatch import FORCE, Dispatcher
 from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.driver import Driver
@@ -28,7 +29,6 @@ from detent.engine.observers import Observers
 from detent.engine.ports import USUAL_LEASE, Blob, Clock, NewRun, Resource, Store, Tape
 from detent.engine.raised import failure, message_of
 from detent.engine.slots import Slots
-from detent.engine.standing import row_of
 from detent.engine.tallies import Tallies
 from detent.engine.timekeeper import Timekeeper
 from detent.kernel import checks, log
@@ -94,6 +94,8 @@ class Engine:
         """Seconds of waiting for a retry above which the run is put down instead of kept at hand."""
         self.stopping = False
         self.slots = Slots(concurrency, self.clock)
+        self.serving: asyncio.Event | None = None
+        """Set while this process serves: that there may be something to take up."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._drivers: dict[str, Driver] = {}
         self._listeners: dict[str, set[asyncio.Event]] = {}
@@ -381,11 +383,12 @@ class Engine:
         config: Mapping[str, Any] | None = None,
         budget: Budget | None = None,
         new_id: str | None = None,
+        by: str = "person",
         drive: bool = True,
     ) -> str:
         """A new run from the first `at` entries of another, with changed data, settings or budget."""
         return await interventions.fork(
-            self, run_id, at, set or {}, config or {}, budget, _new_id(new_id), drive
+            self, run_id, at, set or {}, config or {}, budget, _new_id(new_id), by, drive
         )
 
     async def fork_family(
@@ -395,6 +398,7 @@ class Engine:
         *,
         set: forking.Changes | None = None,
         new_id: str | None = None,
+        by: str = "person",
         drive: bool = True,
     ) -> str:
         """A new run as this one and everything below it stood when one of them wrote an entry.
@@ -402,16 +406,22 @@ class Engine:
         `at` is that run and the entry's number. `set` changes its data, as it says or as it gives from the
         new family.
         """
-        made = await forking.fork_family(self, run_id, at, _new_id(new_id), changes=set)
+        made = await forking.fork_family(self, run_id, at, _new_id(new_id), by=by, changes=set)
         if drive:
             await self.resume(made)
         return made
 
     async def reopen(
-        self, run_id: str, *, budget: Budget | None = None, reason: str = "", drive: bool = True
+        self,
+        run_id: str,
+        *,
+        budget: Budget | None = None,
+        reason: str = "",
+        by: str = "person",
+        drive: bool = True,
     ) -> None:
         """Send a run on that ended failed, degraded, cancelled or out of budget."""
-        await interventions.reopen(self, run_id, budget, reason, drive)
+        await interventions.reopen(self, run_id, budget, reason, by, drive)
 
     # -- what drivers and neighbours use --------------------------------------------------------------------
 
@@ -559,7 +569,6 @@ class Engine:
         run_id = driver.run.id
         result: Run | Exception | None = None
         try:
-            await self.slots.enter(driver)
             await self._drive(driver)
             result = driver.run
             if result.status.is_end and result.parent is None and driver.flow.ended is not None:
@@ -574,7 +583,8 @@ class Engine:
             if failed is not None:
                 await self._put_aside(driver, failed)
             elif isinstance(raised, asyncio.CancelledError) and driver.cancelling is not None:
-                await asyncio.shield(recovery.end(self, run_id, *driver.cancelling))
+                stopped = not driver.unstopped
+                await asyncio.shield(recovery.end(self, run_id, *driver.cancelling, stopped=stopped))
             else:
                 if isinstance(raised, asyncio.CancelledError):
                     with contextlib.suppress(Exception):
@@ -685,9 +695,21 @@ class Engine:
         """Have the clock answer a run's holds when their time has come."""
         self._time.at(when, run_id)
 
-    def _wake(self, run_id: str) -> None:
-        """The clock says that a run's time has come."""
-        self._helper(recovery.wake(self, run_id))
+    def _wake(self, run_ids: list[str]) -> None:
+        """The clock says that the time of runs has come."""
+        if self.serving is None:
+            self._helper(recovery.wake(self, run_ids))
+        else:
+            self.serving.set()
+
+    def patience(self, driver: Driver) -> float | None:
+        """Seconds a run may queue for a slot before it is left to other workers; None for ever."""
+        return recovery.GIVEN_BACK_AFTER if self.serving is not None and driver.parent is None else None
+
+    @property
+    def room(self) -> int:
+        """How many more runs can be at work here."""
+        return self.slots.number - sum(not driver.asides for driver in self._drivers.values())
 
     def under_way(self, run_id: str) -> tuple[Driver, asyncio.Task[None]] | None:
         """The driver of a run in this process and the task it works in."""

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from detent.engine import recovery
 from detent.engine.context import step_path
 from detent.engine.deciding import UNDOES, undoing_now
+from detent.engine.derived import row_of
 from detent.engine.journals import read
 from detent.engine.lineage import Past, ancestors, children
 from detent.engine.ports import LedgerLine, NewRun
-from detent.engine.standing import row_of
+from detent.kernel import checks
 from detent.kernel.budget import Budget
 from detent.kernel.entries import (
     ChildEnded,
@@ -61,6 +62,7 @@ async def fork_family(
     at: tuple[str, int],
     new_id: str,
     *,
+    by: str = "person",
     changes: Changes | None = None,
     config: Mapping[str, Any] | None = None,
     budget: Budget | None = None,
@@ -71,6 +73,7 @@ async def fork_family(
     undone since is known to be: it is neither undone again nor taken for done where a step is done once more.
     It is under way nowhere until resumed.
     """
+    by = checks.name("by", by)
     part_of = frozenset([at[0], *await ancestors(engine.store, at[0])])
     if root not in part_of:
         raise ConfigurationError(f"Run {at[0]} is no part of {root}.")
@@ -99,6 +102,7 @@ async def fork_family(
         to_plain({**known, **(changes or {})}),
         to_plain(dict(config or {})),
         budget.to_plain() if budget else None,
+        by,
     )
     own.append(Entry(len(own) + 1, engine.clock.now(), 1, forked))
     run = Run.fold(new_id, own)

@@ -13,9 +13,10 @@ from detent.engine import deciding, forking, recovery
 from detent.engine.driver import Driver
 from detent.engine.effects import AGAIN, HAPPENED, SKIP
 from detent.engine.journals import load, read
-from detent.engine.ports import RunQuery
+from detent.engine.ports import Request, RunQuery
 from detent.engine.raised import ChildrenWaiting
 from detent.engine.receipts import uses_receipt
+from detent.kernel import checks
 from detent.kernel.budget import Budget
 from detent.kernel.entries import (
     Body,
@@ -194,6 +195,7 @@ async def cancel(
     engine: Engine, run_id: str, reason: str, by: str, undo: bool = False, drive: bool = True
 ) -> None:
     """End a run and everything below it; with `undo`, what it did is undone first."""
+    reason, by = checks.text("reason", reason), checks.name("by", by)
     row = await engine.store.row(run_id)
     if row.now.status.is_end:
         raise RunStateError(f"Run {run_id} has already ended ({row.now.status.value}).")
@@ -231,7 +233,7 @@ async def _stop(engine: Engine, run_id: str, reason: str, by: str, undo: bool = 
         except RunBusy:
             if undo and await _called_off(engine, run_id):
                 return  # whoever has it finishes what it has begun, and then undoes it
-            await engine.store.ask(run_id, recovery.UNDO if undo else "cancel")
+            await engine.store.ask(run_id, Request(reason, by, undo))
             if engine.clock.elapsed() > deadline:
                 raise
             await asyncio.sleep(0.1)
@@ -252,7 +254,7 @@ async def _halt(engine: Engine, run_id: str, reason: str, by: str) -> None:
     try:
         await recovery.end(engine, run_id, reason, by, True)
     except RunBusy:
-        await engine.store.ask(run_id, recovery.UNDO)
+        await engine.store.ask(run_id, Request(reason, by, undo=True))
 
 
 async def wind_up(driver: Driver, runs: Sequence[str], reason: str) -> None:
@@ -287,7 +289,7 @@ async def _wound_up(engine: Engine, run_id: str, reason: str) -> bool:
             else:
                 await engine.resume(run_id)
         except RunBusy:
-            await engine.store.ask(run_id, recovery.UNDO)
+            await engine.store.ask(run_id, Request(reason, "engine", undo=True))
             await asyncio.sleep(0.05)
         except (Fenced, RunStateError):  # somebody else was quicker
             continue
@@ -312,8 +314,11 @@ async def _cancel_children(engine: Engine, run_id: str, reason: str, by: str, un
         cursor = page.next
 
 
-async def reopen(engine: Engine, run_id: str, budget: Budget | None, reason: str, drive: bool) -> None:
+async def reopen(
+    engine: Engine, run_id: str, budget: Budget | None, reason: str, by: str, drive: bool
+) -> None:
     """Send an ended run on, from the working state it was last in."""
+    reason, by = checks.text("reason", reason), checks.name("by", by)
     row = await engine.store.row(run_id)
     if row.now.status not in REOPENABLE:
         raise RunStateError(f"Run {run_id} is {row.now.status.value} and cannot be reopened.")
@@ -333,7 +338,7 @@ async def reopen(engine: Engine, run_id: str, budget: Budget | None, reason: str
                 f"Run {run_id} has used up its {run.budget.exceeded(run.used())} budget; "
                 f"give it a larger one."
             )
-        await driver.commit(Reopened(state, "person", reason, budget.to_plain() if budget else None))
+        await driver.commit(Reopened(state, by, reason, budget.to_plain() if budget else None))
         _go_on(engine, driver, drive)
 
 
@@ -354,6 +359,7 @@ async def fork(
     config: Mapping[str, Any],
     budget: Budget | None,
     new_id: str,
+    by: str,
     drive: bool,
 ) -> str:
     """A new run from the first `at` entries of another, with what was below it by then."""
@@ -375,7 +381,7 @@ async def fork(
             f"Run {run_id} has ended at entry {at}; it can be forked at {keep}, or earlier."
         )
     await forking.fork_family(
-        engine, run_id, (run_id, keep), new_id, changes=changes, config=config, budget=budget
+        engine, run_id, (run_id, keep), new_id, by=by, changes=changes, config=config, budget=budget
     )
     if drive:
         await engine.resume(new_id)

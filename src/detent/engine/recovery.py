@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from detent.engine import deciding
 from detent.engine.driver import Driver
 from detent.engine.flow import Flow
-from detent.engine.journals import load
-from detent.engine.ports import Lease, RunQuery, RunRow
+from detent.engine.journals import load, load_taken
+from detent.engine.ports import Lease, RunQuery, RunRow, Taken, Worker
 from detent.engine.raised import failure, message_of
 from detent.kernel import checks, log
-from detent.kernel.entries import Claimed, Held, Migrated, Released
+from detent.kernel.entries import Body, Claimed, EffectBegun, Held, Migrated, Released
 from detent.kernel.errors import (
     ConfigurationError,
     DefinitionChanged,
     Fenced,
     RunBusy,
+    RunDamaged,
     RunNotFound,
     RunStateError,
     StoreError,
@@ -33,6 +34,16 @@ from detent.kernel.status import Status
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
 
+BATCH = 32
+"""Runs claimed at a time: few enough to leave some to other workers, enough to cost next to nothing each."""
+GATHERED = 0.01
+"""Seconds for which room is left to grow before more is claimed."""
+GIVEN_BACK_AFTER = 1.0
+"""Seconds a run queues for a slot before a serving worker leaves it to others."""
+TRIED_AGAIN_AFTER = 60.0
+"""Seconds after which runs that could not be taken up are tried again."""
+OF_ONE_RUN = (Fenced, RunBusy, RunDamaged, RunNotFound)
+"""Errors of the store that say nothing about other runs."""
 HEED_EVERY = 0.5
 """Seconds between looks at what other processes ask of runs under way here."""
 
@@ -67,13 +78,30 @@ async def take(engine: Engine, run_id: str, parent: Driver | None = None) -> Dri
     row = await engine.store.row(run_id)
     flow = engine.flow(row.flow)
     if flow.needs and not row.now.status.is_end:
-        await engine.prepare(flow)
+        await engine.prepare(flow)  # before it is claimed: nobody else should wait for that
     await engine.register()
     lease = await engine.store.claim(run_id, engine.leases.me.id, await engine.leases.dead())
+    return await _stand(engine, row.flow, lease, load(engine.store, run_id), parent)
+
+
+async def _stand(
+    engine: Engine,
+    flow_name: str,
+    lease: Lease,
+    reading: Awaitable[Run],
+    parent: Driver | None = None,
+    adopted: bool = False,
+) -> Driver:
+    """A driver that stands where the journal of a claimed run stands; the run is put down if it cannot."""
     try:
-        run = await load(engine.store, run_id)
+        run = await reading
+        flow = engine.flow(flow_name)
+        if flow.needs and not run.status.is_end:
+            await engine.prepare(flow)
         if run.seq != lease.seq:
-            raise Fenced(run_id, lease.epoch, lease.seq)
+            raise Fenced(run.id, lease.epoch, lease.seq)
+        if adopted and run.parent is not None and run.status is Status.RUNNING:
+            parent = engine.driver_of(run.parent)  # so that its budget covers the child as before
         carried = await migration(engine, run, flow)
         driver = Driver(engine, flow, run, lease, parent)
         if carried is not None:
@@ -138,7 +166,9 @@ async def resume(engine: Engine, run_id: str, parent: Driver | None = None) -> s
         )
     if row.now.status is Status.WAITING:
         if row.now.wake_at is not None and row.now.wake_at <= engine.clock.now():
-            await wake(engine, run_id)
+            engine.flow(row.flow)
+            await engine.register()
+            await wake(engine, [run_id])
             return run_id
         waits = row.now.waits or ()
         if any(wait["why"] == "children" for wait in waits):
@@ -154,15 +184,9 @@ async def resume(engine: Engine, run_id: str, parent: Driver | None = None) -> s
     if engine.under_way(run_id) is not None:
         return run_id
     if parent is None and row.parent is not None:
-        parent = engine.driver_of(row.parent)  # so that its budget covers the child as before
+        parent = engine.driver_of(row.parent)
     async with taken(engine, run_id, parent) as driver:
-        # It may have come to a wait or an end since its row was read.
-        if driver.run.status is Status.RUNNING and driver.lease.lost is not None:
-            await _taken_over(engine, driver, driver.lease)
-        if driver.run.status is Status.RUNNING:
-            if parent is not None:
-                parent.count_in(driver.run.used())
-            engine.launch(driver)
+        await _launch(engine, driver)
     return run_id
 
 
@@ -186,30 +210,93 @@ async def _taken_over(engine: Engine, driver: Driver, lease: Lease) -> None:
 
 
 async def resume_all(engine: Engine, flows: Iterable[str] | None = None) -> list[str]:
-    """Take up all that is loose or due and belongs to a known flow."""
-    wanted = set(flows) if flows is not None else set(engine.flows)
-    resumed: list[str] = []
-    passed: set[str] = set()
+    """Take up what is loose or due and belongs to a known flow, as much as there is room for."""
+    return await _take_up(engine, flows, await _look_around(engine), set())
+
+
+async def _look_around(engine: Engine) -> list[Worker]:
+    """The workers that are dead; wakes parents that may have missed the end of a child because of it."""
+    await engine.register()
     dead = await engine.leases.dead()
     gone = {worker.id for worker in dead}
     if engine.swept is None or not gone <= engine.swept:
         await _sweep(engine)
         engine.swept = gone
-    while True:
-        now = engine.clock.now()
-        limit = 500 + len(passed) - len(resumed)  # those that could not be resumed are still in the way
-        loose = [*engine.dropped, *await engine.store.loose(dead, limit)]
-        found = [run_id for run_id in [*loose, *await engine.store.due(now, limit)] if run_id not in passed]
-        if not found:
-            return resumed
-        for run_id in found:
-            if run_id in passed:
-                continue
-            passed.add(run_id)
-            if await take_up(engine, run_id, wanted):
-                engine.dropped.discard(run_id)
-                resumed.append(run_id)
-        dead = await engine.leases.dead()
+    return dead
+
+
+async def _take_up(
+    engine: Engine, flows: Iterable[str] | None, dead: Collection[Worker], skip: set[str]
+) -> list[str]:
+    """Claim runs batch by batch while there is room; `skip` comes to hold those that cannot go on here."""
+    resumed: list[str] = []
+    for run_id in [*engine.dropped]:
+        engine.dropped.discard(run_id)
+        with contextlib.suppress(RunBusy, RunStateError, RunNotFound, Fenced):
+            resumed.append(await resume(engine, run_id))
+    while (room := engine.room) > 0:
+        taken = await engine.store.take(
+            engine.leases.me.id, min(room, BATCH), now=engine.clock.now(), dead=dead,
+            flows=engine.flows if flows is None else [*flows],
+            skip=[*skip, *resumed, *engine.taking],
+        )  # fmt: skip
+        if not taken:
+            break
+        errors = await asyncio.gather(*(_tried(engine, one) for one in taken))
+        resumed += [one.lease.run_id for one, error in zip(taken, errors, strict=True) if error is None]
+        skip.update(one.lease.run_id for one, error in zip(taken, errors, strict=True) if error is not None)
+        for error in errors:
+            if isinstance(error, StoreError) and not isinstance(error, OF_ONE_RUN):
+                raise error
+    return resumed
+
+
+async def _tried(engine: Engine, taken: Taken) -> Exception | None:
+    """Go on with a claimed run; gives why that cannot be. It is logged, not fatal to the others."""
+    try:
+        await _go_on(engine, taken)
+    except BaseException as raised:  # what a flow needs open, say, may raise anything
+        error = failure(raised)
+        if error is None:
+            raise
+        if isinstance(error, RunDamaged) or not isinstance(error, RunStateError | StoreError):
+            run_id = taken.lease.run_id
+            engine.tell_once("run.not_resumed", run_id, run_id=run_id, error=message_of(error))
+        return error
+    return None
+
+
+async def _go_on(engine: Engine, taken: Taken) -> None:
+    """Have a run driven that was claimed with others; the clock's answer is given to what it waited for."""
+    run_id, lease = taken.lease.run_id, taken.lease
+    if run_id in engine.taking or engine.under_way(run_id) is not None:
+        await engine.store.park(lease)
+        raise RunBusy(run_id, engine.leases.me.id)
+    engine.taking.add(run_id)
+    try:
+        driver = await _stand(engine, taken.flow, lease, load_taken(engine.store, taken), adopted=True)
+        try:
+            now, run = engine.clock.now(), driver.run
+            due = [hold for hold in run.holds.values() if hold.wake_at is not None and hold.wake_at <= now]
+            if due:
+                await driver.commit(*(Released(hold.name, hold.default, "clock") for hold in due))
+            await _launch(engine, driver)
+        finally:
+            if engine.under_way(run_id) is None:
+                await engine.let_go(driver)
+    finally:
+        engine.taking.discard(run_id)
+
+
+async def _launch(engine: Engine, driver: Driver) -> None:
+    """Have a claimed run driven, if it can go on."""
+    # It may have come to a wait or an end since its row was read.
+    if driver.run.status is Status.RUNNING and driver.lease.lost is not None:
+        await _taken_over(engine, driver, driver.lease)
+    if driver.run.status is Status.RUNNING:
+        if driver.parent is not None:
+            driver.parent.count_in(driver.run.used())
+        engine.launch(driver)
 
 
 async def _sweep(engine: Engine) -> None:
@@ -225,56 +312,66 @@ async def _sweep(engine: Engine) -> None:
         cursor = page.next
 
 
-async def take_up(engine: Engine, run_id: str, wanted: set[str]) -> bool:
-    """Resume one run if it is of a wanted flow; what cannot be resumed is logged, not fatal."""
-    try:
-        row = await engine.store.row(run_id)
-        if row.flow not in wanted or engine.under_way(run_id) is not None:
-            return False
-        if row.parent is not None:
-            await engine.store.row(row.parent)  # without one it belongs to a fork that never came to be
-        await resume(engine, run_id)
-    except (RunBusy, RunStateError, RunNotFound, Fenced):
-        return False
-    except StoreError:
-        raise
-    except BaseException as raised:  # what a flow needs open, say, may raise anything
-        if (error := failure(raised)) is None:
-            raise
-        engine.tell_once("run.not_resumed", run_id, run_id=run_id, error=message_of(error))
-        return False
-    return True
-
-
 async def serve(engine: Engine, poll: float) -> None:
     """Keep taking up what is left lying or due."""
-    while not engine.stopping:
-        try:
-            await engine.register()
-            await resume_all(engine)
-        except StoreLost:
-            raise
-        except StoreError as error:  # away for a moment: the runs are still there when it is back
-            log.warning("engine.store_away", error=str(error))
-        await engine.clock.sleep(poll)
+    engine.serving = asyncio.Event()
+    refused: set[str] = set()
+    dead: Collection[Worker] = ()
+    looked = refused_since = float("-inf")
+    try:
+        while not engine.stopping:
+            engine.serving.clear()
+            try:
+                now = engine.clock.elapsed()
+                if now - refused_since >= TRIED_AGAIN_AFTER:
+                    refused, refused_since = set(), now
+                if now - looked >= poll:
+                    dead, looked = await _look_around(engine), now
+                await _take_up(engine, None, dead, refused)
+            except StoreLost:
+                raise
+            except StoreError as error:  # away for a moment: the runs are still there when it is back
+                log.warning("engine.store_away", error=str(error))
+                await engine.clock.sleep(poll)
+                continue
+            await _until_work(engine, poll)
+    finally:
+        engine.serving = None
 
 
-async def wake(engine: Engine, run_id: str) -> None:
-    """Give the clock's answer to the holds whose time has come."""
-    row = await engine.store.row(run_id)
-    wake_at = row.now.wake_at
-    if row.now.status is not Status.WAITING or wake_at is None or wake_at > engine.clock.now():
-        return  # answered, or ended, before its time
-    with contextlib.suppress(RunBusy, Fenced):
-        async with taken(engine, run_id) as driver:
-            now = engine.clock.now()
-            due = [
-                hold for hold in driver.run.holds.values() if hold.wake_at is not None and hold.wake_at <= now
-            ]
-            if due:
-                await driver.commit(*(Released(hold.name, hold.default, "clock") for hold in due))
-                if driver.run.status is Status.RUNNING:
-                    engine.launch(driver)
+async def _until_work(engine: Engine, poll: float) -> None:
+    """Wait until it is time to look again, or until there may be something to take up, and room for it."""
+    assert engine.serving is not None
+    if engine.room > 0:
+        waits = [engine.clock.sleep(poll), engine.serving.wait(), engine.store.changed()]
+    else:
+        waits = [engine.clock.sleep(poll), _room(engine)]
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _room(engine: Engine) -> None:
+    """Wait for room: for much of it, or a moment after the first, so that runs are claimed together."""
+    while engine.room <= 0:
+        await engine.slots.left()
+    if engine.room < engine.slots.number // 4:
+        await asyncio.sleep(GATHERED)
+
+
+async def wake(engine: Engine, run_ids: list[str]) -> None:
+    """Have runs go on whose time has come; those that another has taken are passed over."""
+    taken = await engine.store.take(
+        engine.leases.me.id, len(run_ids), now=engine.clock.now(), flows=engine.flows, only=run_ids,
+        dead=await engine.leases.dead(), skip=engine.taking,
+    )  # fmt: skip
+    for error in await asyncio.gather(*(_tried(engine, one) for one in taken)):
+        if error is not None and not isinstance(error, RunBusy | Fenced):
+            raise error
 
 
 async def outlook(engine: Engine, row: RunRow) -> float | None:
@@ -353,10 +450,10 @@ async def heed(engine: Engine) -> None:
         except StoreError as error:
             log.warning("engine.store_away", error=str(error))
             continue
-        for run_id, what in asked:
-            if what in ("cancel", UNDO) and engine.under_way(run_id) is not None:
+        for run_id, request in asked:
+            if engine.under_way(run_id) is not None:
                 try:
-                    await cancel_here(engine, run_id, "cancelled", "person", what == UNDO)
+                    await cancel_here(engine, run_id, *request)
                 except StoreError as error:  # asked again at the next look
                     log.warning("run.not_cancelled", run_id=run_id, error=str(error))
 
@@ -389,8 +486,6 @@ def _unstopped(engine: Engine, run_id: str) -> bool:
     return driver is not None
 
 
-UNDO = "undo"
-"""What another process asks for: settle what the step has begun, then cancel, so that it can be undone."""
 UNDONE_WITH = "what it is part of is being undone"
 """Why a run ended whose root undoes what it did."""
 
@@ -429,11 +524,15 @@ async def _finishes(driver: Driver, reason: str, by: str) -> bool:
     return driver.performing or deciding.unsettled(flow, run) or deciding.undoing_now(flow, run)
 
 
-async def end(engine: Engine, run_id: str, reason: str, by: str, undo: bool = False) -> bool:
+async def end(
+    engine: Engine, run_id: str, reason: str, by: str, undo: bool = False, stopped: bool = False
+) -> bool:
     """Claim an open run and end it as cancelled; False when it had ended.
 
     With `undo` it is left in the state in which it undoes what it did, for whoever takes it up; one whose
     step has begun something is left to settle that first, and one below another for that one to undo.
+    `stopped` says that the call of an effect in doubt is known to be over: the journal says so, too, so that
+    nobody who reopens the run elsewhere waits for it.
     """
     driver = await take_ended(engine, run_id)
     if driver is None:
@@ -448,7 +547,11 @@ async def end(engine: Engine, run_id: str, reason: str, by: str, undo: bool = Fa
             await driver.call_off(reason, by)
         await engine.store.park(driver.lease)
         return True
-    await driver.commit(deciding.cancelled(flow, run, reason, by, undo=itself))
+    over: list[Body] = []
+    if stopped and run.begun is not None:
+        line = await engine.store.effect(run_id, run.begun)
+        over = [EffectBegun(line.key, line.tool)] if line is not None else []
+    await driver.commit(*over, deciding.cancelled(flow, run, reason, by, undo=itself))
     if itself:
         await engine.store.park(driver.lease)
     return True

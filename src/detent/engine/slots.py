@@ -17,7 +17,9 @@ class Slots:
     """A bounded number of places to work in."""
 
     def __init__(self, number: int, clock: Clock) -> None:
+        self.number = number
         self._free = asyncio.Semaphore(number)
+        self._left = asyncio.Event()
         self._clock = clock
         self._resting: set[asyncio.Future[None]] = set()
 
@@ -26,16 +28,30 @@ class Slots:
         """Places nobody works in."""
         return self._free._value
 
-    async def enter(self, driver: Driver) -> None:
-        """Queue for a place."""
-        await self._free.acquire()
+    async def enter(self, driver: Driver, patience: float | None = None) -> bool:
+        """Queue for a place, at most so many seconds; False when none came free in that time."""
+        if self._free.locked():
+            try:
+                async with asyncio.timeout(patience):
+                    await self._free.acquire()
+            except TimeoutError:
+                return False
+        else:
+            await self._free.acquire()
         driver.in_slot = True
+        return True
 
     def leave(self, driver: Driver) -> None:
         """Give the place up, if the driver has one."""
         if driver.in_slot:
             driver.in_slot = False
             self._free.release()
+            self._left.set()
+
+    async def left(self) -> None:
+        """Wait until a place is given up."""
+        self._left.clear()
+        await self._left.wait()
 
     @contextlib.asynccontextmanager
     async def aside(self, driver: Driver) -> AsyncIterator[None]:

@@ -145,9 +145,9 @@ def run_code(param: Param) -> Result:
 def run_agent(param: Param) -> Result:
     """Have the step performed by an agent that answers after a while: asked, checked, recorded."""
     from detent import Engine, MemoryStore, SQLiteStore
-    from detent.engine.dispatch_settings import DispatchSettings
+    from detent.dispatch.config import StepConfig
+    from detent.dispatch.settings import DispatchSettings
     from detent.kernel.entries import Moved
-    from detent.kernel.step_config import StepConfig
     from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 
     path, runs = database(param), param["runs"]

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detent.engine.executor import (
+from detent.dispatch.autonomy import FallbackReason
+from detent.dispatch.executor import (
     AgentStreamChunk,
     Availability,
     BudgetExhaustedError,
@@ -24,7 +25,6 @@ from detent.engine.executor import (
     StepExecutor,
     UsageMetadata,
 )
-from detent.kernel.autonomy import FallbackReason
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.errors import DetentError
 
@@ -216,7 +216,7 @@ def test_an_error_after_both_failed_names_both():
 
 
 @pytest.mark.parametrize(
-    "module", ["detent.engine.executor", "detent.kernel.dispatch", "detent.engine.schemas"]
+    "module", ["detent.dispatch.executor", "detent.dispatch.result", "detent.engine.schemas"]
 )
 def test_the_port_imports_no_provider(module):
     """D-13"""

@@ -29,10 +29,12 @@ import yaml
 
 from detent.adapters.stores.memory import MemoryStore
 from detent.adapters.stores.sqlite import SQLiteStore
+from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import dispatcher_of
+from detent.dispatch.executor import Availability, ExecutorResult, OutputSchemaValidationError
+from detent.dispatch.settings import DispatchSettings
 from detent.engine.context import StepContext
-from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.engine import Engine
-from detent.engine.executor import Availability, ExecutorResult, OutputSchemaValidationError
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
@@ -44,7 +46,6 @@ from detent.kernel.machine import Machine, Move
 from detent.kernel.plain import to_plain
 from detent.kernel.run import Run
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 from detent.testing.scripted import ScriptedSource
 
 SECRET = "s3cr3t-of-the-environment"
@@ -390,7 +391,7 @@ async def ran(level: str, agent: Steadfast, places: Places | None = None, store:
             run = await engine.run(flow, data, run_id="r1")
             journal = await engine.store.entries("r1", 0, 1000)
             marks = [await engine.store.mark(f"autonomy/desk/{step}") for step in flow.steps]
-            plans = {step: engine.dispatcher.plan(flow, step, run) for step in flow.steps}
+            plans = {step: dispatcher_of(engine).plan_for(flow, one) for step, one in flow.steps.items()}
     levels = {step: str(plan.config.to_plain()["autonomy"]) for step, plan in plans.items()}
     return Ran(run, journal, desk, agent, records, marks, levels)
 

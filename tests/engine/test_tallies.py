@@ -2,7 +2,7 @@
 
 import asyncio
 
-from detent.kernel.evidence import Tally
+from detent.dispatch.evidence import Tally
 from tests.engine.dispatching.samples import MAIL, agent, forms, scripted, settings
 
 

@@ -225,8 +225,7 @@ class Flow:
             elif machine.is_end(names[name]):
                 found.append(Problem("F03", f"'{name}'", "is an end, so its step would never be done."))
         for step in self.every_step():
-            uses = (("effect", (*(step.effects or ()), *step.reserve)), ("query", step.queries))
-            for kind, wanted in uses:
+            for kind, wanted in (("effect", step.effects), ("query", step.queries)):
                 for tool_name in wanted or ():
                     try:
                         self.tools.get(tool_name, kind)  # type: ignore[arg-type]

@@ -16,8 +16,8 @@ import pytest
 from detent.adapters.models import openai
 from detent.adapters.models.executor import ModelStepExecutor
 from detent.adapters.models.model import Message, ModelRequest
-from detent.engine.executor import ExecutorError, OutputSchemaValidationError
-from detent.kernel.step_config import StepConfig
+from detent.dispatch.config import StepConfig
+from detent.dispatch.executor import ExecutorError, OutputSchemaValidationError
 from tests.adapters.models.test_executor import Run
 
 pytestmark = pytest.mark.xdist_group("llama")

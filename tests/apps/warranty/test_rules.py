@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from detent.apps.warranty.flow import shipped
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.config import StepConfig
+from detent.dispatch.settings import DispatchSettings
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 from tests.apps.warranty.correspondence import (
     ASK,
     CHECK,

@@ -7,14 +7,14 @@ import logging
 
 import pytest
 
+from detent.dispatch.autonomy import FallbackReason, StepMode
+from detent.dispatch.execution import Execution
+from detent.dispatch.executor import Availability, DispatchError
+from detent.dispatch.settings import DispatchSettings
 from detent.engine.context import StepContext
-from detent.engine.dispatch_settings import DispatchSettings
-from detent.engine.execution import Execution
-from detent.engine.executor import Availability, DispatchError
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step, StepFailed, Transient
 from detent.engine.tools import Tool, ToolError
-from detent.kernel.autonomy import FallbackReason, StepMode
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
 from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor

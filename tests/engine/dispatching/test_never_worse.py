@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from detent.engine.executor import Availability, ExecutorResult, UsageMetadata
+from detent.dispatch.agent_side import AgentSide
+from detent.dispatch.autonomy import FallbackReason
+from detent.dispatch.executor import Availability, ExecutorResult, UsageMetadata
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool
-from detent.kernel.autonomy import FallbackReason
 from detent.kernel.status import Status
 from tests.engine.dispatching.samples import (
     FAULT,
@@ -180,7 +181,7 @@ class TestOddSteps:
             return Outcome(set={"n": 1}, effects=[Effect("post", {"what": "handler"})])
 
         flow = single(
-            Step("work", work, INTENT, effects=("post",), returns=dict[str, int]),
+            Step("work", work, INTENT, effects=("post",), agent=AgentSide(returns=dict[str, int])),
             tools=[Tool("post", lambda what: posted.append(what))],
         )
         answer = {"output": {"n": {"$receipt": "nowhere.number"}}, "effects": []}

@@ -14,17 +14,18 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.agent_side import AgentSide
+from detent.dispatch.config import StepConfig
+from detent.dispatch.result import DispatchResult
+from detent.dispatch.settings import DispatchSettings
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool
 from detent.kernel.budget import Budget
-from detent.kernel.dispatch import DispatchResult
 from detent.kernel.guards import when
 from detent.kernel.machine import Machine, Move
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.dispatching.samples import (
     FAULT,
@@ -119,11 +120,11 @@ KINDS = {
     "pure": KindOfStep(triage, {}, ["left"], bare),
     "queries": KindOfStep(with_query, {"queries": ("device.find",)}, ["left"], bare, LOOK),
     "effects": KindOfStep(
-        with_effect, {"effects": ("ledger.post",), "returns": Form}, ["left"], posting,
+        with_effect, {"effects": ("ledger.post",), "agent": AgentSide(returns=Form)}, ["left"], posting,
         wrong_next={**posting(FAULT), "next_state": "right"},
     ),
     "choice": KindOfStep(
-        with_choice, {"returns": Form}, ["left", "right"], choosing,
+        with_choice, {"agent": AgentSide(returns=Form)}, ["left", "right"], choosing,
         wrong_next={"output": FAULT, "next_state": "pay"},
     ),
     "guards": KindOfStep(

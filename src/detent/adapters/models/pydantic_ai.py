@@ -16,7 +16,7 @@ from detent.adapters.http_body import limiting_hooks, too_large
 from detent.adapters.models import wire
 from detent.adapters.models.model import Message, ModelAnswer, ModelRequest, OnText, ToolCall
 from detent.adapters.models.prices import PriceTable
-from detent.engine.executor import (
+from detent.dispatch.executor import (
     Availability,
     ExecutorError,
     OutputSchemaValidationError,

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from detent.dispatch.autonomy import StepType
 from detent.engine.context import StepContext
 from detent.engine.flow import Detour, Flow
 from detent.engine.outcome import Hold, Outcome
@@ -45,7 +46,6 @@ from detent.flows.workflow.steps.loop import loop_step
 from detent.flows.workflow.steps.python import action_step, bound, python_step, usual
 from detent.flows.workflow.steps.subworkflow import subworkflow_step
 from detent.flows.workflow.steps.validate import validate_step
-from detent.kernel.autonomy import StepType
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.machine import Machine, changes
 from detent.kernel.plain import digest, to_plain

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from detent.kernel.autonomy import FallbackReason, StepMode
+from detent.dispatch.autonomy import FallbackReason, StepMode
 from tests.flows.workflow.actions.workshop import REGISTRY, WHEN, Done, Site, Workshop, fits
 
 Prepare = Callable[[Workshop, Site], Awaitable[dict[str, Any]]]

@@ -20,10 +20,12 @@ from detent.apps.warranty.office import Office
 from detent.apps.warranty.processor import EmailProcessor, StepOrchestrator
 from detent.apps.warranty.router import StepRouter
 from detent.cli.main import run as detent
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.config import StepConfig
+from detent.dispatch.executor import Availability, ExecutorResult
+from detent.dispatch.settings import DispatchSettings
 from detent.engine.context import StepContext
-from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.engine import Engine
-from detent.engine.executor import Availability, ExecutorResult
 from detent.engine.flow import Flow
 from detent.engine.lineage import lineage
 from detent.engine.tools import NOT_DONE, Tool
@@ -33,11 +35,9 @@ from detent.flows.workflow.inputs import InputsError
 from detent.flows.workflow.problems import WorkflowFileError
 from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.registry import Action, Registry
-from detent.kernel.autonomy import AutonomyLevel, StepMode
 from detent.kernel.entries import Started
 from detent.kernel.errors import StoreUnavailable
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 from detent.runtime.dispatching import dispatch_settings
 from detent.runtime.warranty import warranty_settings
 from detent.testing.crash import CrashPoint, CrashPoints

@@ -17,8 +17,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from detent.adapters.stores.memory import MemoryStore
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.config import StepConfig
+from detent.dispatch.result import DispatchResult
+from detent.dispatch.settings import DispatchSettings
 from detent.engine.context import StepContext
-from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.lineage import lineage
@@ -29,13 +32,10 @@ from detent.flows.workflow.home import Ports
 from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.registry import Action, Registry, ValidationStage
 from detent.flows.workflow.spec import WorkflowSpec
-from detent.kernel.autonomy import AutonomyLevel, StepMode
 from detent.kernel.budget import Budget
-from detent.kernel.dispatch import DispatchResult
 from detent.kernel.entries import Moved
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.dispatching.samples import Heard, capture
 

@@ -16,10 +16,10 @@ import pytest
 
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.cli.main import run as detent
+from detent.dispatch.autonomy import StepMode
 from detent.engine.lineage import lineage
-from detent.engine.receipts import receipts_in
+from detent.engine.placeholders import receipts_in
 from detent.flows.workflow.spec import PythonStep, WorkflowSpec
-from detent.kernel.autonomy import StepMode
 from detent.kernel.entries import EffectDone, Moved, Proposed
 from detent.kernel.plain import decode
 from detent.kernel.status import Status

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from detent.kernel.autonomy import FallbackReason
+from detent.dispatch.autonomy import FallbackReason
 from detent.kernel.budget import Spend
 from detent.kernel.errors import DetentError
 
 if TYPE_CHECKING:
-    from detent.engine.agent_tools import AgentTools
-    from detent.kernel.step_config import StepConfig
+    from detent.dispatch.agent_tools import AgentTools
+    from detent.dispatch.config import StepConfig
 
 Schema: TypeAlias = type | Mapping[str, Any]
 """A dataclass, TypedDict or model class, or a JSON Schema."""
@@ -249,6 +249,8 @@ class DispatchError(DetentError):
         self.handler_error = handler_error
         self.detail: dict[str, Any] = {}
         """What the journal keeps about the dispatch."""
+        self.after: Callable[[], Awaitable[None]] | None = None
+        """Called once the failure is committed."""
         super().__init__(
             f"Step '{step_name}' failed twice. Agent ({reason.value}): {agent_error}. "
             f"Handler: {type(handler_error).__name__}: {handler_error}"

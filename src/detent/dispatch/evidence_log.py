@@ -11,15 +11,15 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from detent.dispatch.evidence import DEMOTIONS, Demotion, EvidenceRules, Tally, Verdict, below
 from detent.kernel import log
 from detent.kernel.entries import Noted
 from detent.kernel.errors import Fenced, StoreError
-from detent.kernel.evidence import DEMOTIONS, Demotion, Tally, Verdict, below
 from detent.kernel.plain import digest
 
 if TYPE_CHECKING:
+    from detent.dispatch.execution import Execution
     from detent.engine.driver import Driver
-    from detent.engine.execution import Execution
 
 EVIDENCE = "evidence/"
 """Prefix of the marks that hold a step's tally."""
@@ -37,10 +37,11 @@ class Counted:
     series: dict[str, Any]
 
 
-class Tallies:
+class EvidenceLog:
     """The tallies of every series under way in this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: EvidenceRules) -> None:
+        self._rules = rules
         self._waiting: dict[str, list[Counted]] = {}
         self._writers: dict[str, asyncio.Task[None]] = {}
         self._clean: set[str] = set()
@@ -73,8 +74,7 @@ class Tallies:
             del self._writers[key]
 
     async def _add(self, key: str, several: list[Counted]) -> None:
-        engine = several[0].driver.engine
-        rules, store = engine.dispatcher.settings.evidence, engine.store
+        rules, store = self._rules, several[0].driver.engine.store
         for attempt in range(TRIES):
             said, version = await store.mark(key)
             tally = before = Tally.from_plain(said)
@@ -105,7 +105,7 @@ class Tallies:
     async def _lower(self, one: Counted, why: str) -> None:
         """Hold the step at the next level down, and say so: to the store, the log and the journal."""
         execution, driver = one.execution, one.driver
-        rules, store = driver.engine.dispatcher.settings.evidence, driver.engine.store
+        rules, store = self._rules, driver.engine.store
         lower = below(execution.level, rules)
         name = execution.plan.qualified
         if lower is None:

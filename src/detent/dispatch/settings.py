@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from detent.engine.executor import ExecutorSource
-from detent.kernel.evidence import EvidenceRules
-from detent.kernel.step_config import StepConfig
+from detent.dispatch.config import StepConfig
+from detent.dispatch.evidence import EvidenceRules
+from detent.dispatch.executor import ExecutorSource
+
+if TYPE_CHECKING:
+    from detent.dispatch.dispatcher import Dispatcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +33,9 @@ class DispatchSettings:
     """What is doubtful about them was said when they were read."""
     cwd: Path | None = None
     """The project's folder, given to executors."""
+
+    def performer(self) -> Dispatcher:
+        """A dispatcher under these settings."""
+        from detent.dispatch.dispatcher import Dispatcher
+
+        return Dispatcher(self)

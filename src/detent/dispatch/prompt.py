@@ -15,7 +15,7 @@ from unicodedata import category
 from detent.kernel.plain import to_plain
 
 if TYPE_CHECKING:
-    from detent.engine.contract import Contract
+    from detent.dispatch.contract import Contract
     from detent.engine.step import Example
 
 LEAD_IN = (

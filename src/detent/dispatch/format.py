@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from detent.engine import prompting
-from detent.engine.executor import SchemaHint
+from detent.dispatch import prompt
+from detent.dispatch.executor import SchemaHint
 from detent.kernel.plain import digest
 
 if TYPE_CHECKING:
-    from detent.engine.dispatch import Plan
+    from detent.dispatch.plan import Plan
+    from detent.dispatch.prompt import Prompt
     from detent.engine.outcome import Effect
-    from detent.engine.prompting import Prompt
     from detent.engine.step import Proposal
 
 
@@ -53,14 +53,14 @@ class JsonDialect:
 
     def fingerprint(self, plan: Plan) -> str:
         """Instructions, contract and what is allowed."""
-        allowed = prompting.allowed_block(plan.contract)
-        return digest([plan.instructions, prompting.contract_block(plan.contract), allowed], 12)
+        allowed = prompt.allowed_block(plan.contract)
+        return digest([plan.instructions, prompt.contract_block(plan.contract), allowed], 12)
 
     def build(
         self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str], problems: Sequence[str]
     ) -> Prompt:
         """Fixed instructions, then labelled blocks."""
-        return prompting.build(plan.instructions, inputs, plan.contract, secrets=secrets, problems=problems)
+        return prompt.build(plan.instructions, inputs, plan.contract, secrets=secrets, problems=problems)
 
     def schema(self, plan: Plan) -> Mapping[str, Any] | None:
         """To judge by where the step declares one, else only to decode under."""
@@ -73,7 +73,7 @@ class JsonDialect:
         self, plan: Plan, answer: Any, proposed: Iterable[Effect], inputs: Mapping[str, Any]
     ) -> Proposal:
         """Parse what came as text, and hold it to the contract."""
-        from detent.engine.answers import parse_answer
+        from detent.dispatch.answer_text import parse_answer
 
         contract = plan.contract
         if isinstance(answer, str):

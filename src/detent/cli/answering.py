@@ -104,7 +104,7 @@ def resolve(
     from detent.cli.driving import see_through
     from detent.cli.values import read_json
     from detent.cli.workspace import Workspace, run_async
-    from detent.engine.interventions import UNSAID
+    from detent.engine.commands import UNSAID
 
     given = UNSAID if receipt is None else read_json(receipt, "--receipt")
     workspace = Workspace(store, config, plugin)
@@ -293,7 +293,7 @@ def fork(
     from detent.cli.standing import warn_of_undone
     from detent.cli.values import read_budget, read_sets
     from detent.cli.workspace import Workspace, run_async
-    from detent.engine.forking import UNDONE
+    from detent.engine.fork import UNDONE
 
     workspace = Workspace(store, config, plugin)
     workspace.log(verbose, log_level)

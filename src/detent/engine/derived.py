@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from detent.engine.context import brief
 from detent.engine.ports import EdgeCount, LedgerLine, RowState
 from detent.kernel.entries import EffectBegun, EffectDone, EffectFailed, EffectSkipped, Entry, Moved, Tagged
+from detent.kernel.plain import brief
 from detent.kernel.run import Run
 
 LEDGER_STATE: dict[type, str] = {

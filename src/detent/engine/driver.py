@@ -66,9 +66,32 @@ class Driver:
     """One run under way in this process."""
 
     __slots__ = (
-        "_after", "_assignments", "_began", "_blobs", "_lapses", "_next_fold", "_turns",
-        "_waiters", "_writing", "asides", "budgeted", "calls", "cancelling", "clock", "door", "engine",
-        "family", "flow", "halting", "in_slot", "lease", "live", "parent", "performing", "run", "telling",
+        "_after",
+        "_assignments",
+        "_began",
+        "_blobs",
+        "_lapses",
+        "_next_fold",
+        "_turns",
+        "_waiters",
+        "_writing",
+        "budgeted",
+        "calls",
+        "cancelling",
+        "clock",
+        "engine",
+        "family",
+        "flow",
+        "halting",
+        "in_slot",
+        "lease",
+        "live",
+        "parent",
+        "performing",
+        "run",
+        "slot_lock",
+        "telling",
+        "waiting_calls",
     )  # fmt: skip
 
     def __init__(
@@ -101,9 +124,9 @@ class Driver:
         """What the effect under way has running in threads."""
         self.in_slot = False
         """True while this run counts against the engine's concurrency."""
-        self.asides = 0
+        self.waiting_calls = 0
         """How many of the step's calls wait aside just now."""
-        self.door: asyncio.Lock | None = None
+        self.slot_lock: asyncio.Lock | None = None
         self.family: dict[str, Any] = {} if parent is None else parent.family
         """What the performer keeps for this run and its children while they are under way."""
         self.telling = True
@@ -133,7 +156,7 @@ class Driver:
                 continue
             if self.halting is not None and not moves.unsettled(self.flow, run):
                 continue  # it was told to end while it waited
-            if not self.in_slot and not await self.engine.slots.enter(self, self.engine.patience(self)):
+            if not self.in_slot and not await self.engine.slots.acquire(self, self.engine.patience(self)):
                 await self.engine.store.park(self.lease)  # others may have room for it
                 return
             if run.proposal is not None:
@@ -424,12 +447,12 @@ class Driver:
         if wait > self.engine.park_after:
             await self.commit(Held("retry", "timer", wake_at=when))
             return False
-        self.asides += 1
-        self.engine.slots.leave(self)
+        self.waiting_calls += 1
+        self.engine.slots.release(self)
         try:
-            await self.engine.slots.rest(wait)
+            await self.engine.slots.sleep(wait)
         finally:
-            self.asides -= 1
+            self.waiting_calls -= 1
         return not self.engine.stopping
 
     def put_down(self) -> asyncio.Future[Run | None]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from detent.engine.ports import Clock
 
 
-class Timekeeper:
+class Timers:
     """Calls `wake(run_ids)` with all whose time has come."""
 
     def __init__(self, clock: Clock, wake: Callable[[list[str]], None]) -> None:
@@ -29,7 +29,7 @@ class Timekeeper:
         self._known.add(item)
         heapq.heappush(self._heap, item)
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._keep(), name="timekeeper")
+            self._task = asyncio.create_task(self._keep(), name="timers")
         elif self._heap[0] == item:
             self._sooner.set()
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from detent.engine import recovery
+from detent.engine import claims
 from detent.engine.context import step_path
 from detent.engine.derived import row_of
+from detent.engine.family import Past, ancestors, children
 from detent.engine.journals import read
-from detent.engine.lineage import Past, ancestors, children
 from detent.engine.moves import UNDOES, undoing_now
 from detent.engine.ports import LedgerLine, NewRun
 from detent.kernel import checks
@@ -55,6 +55,43 @@ class _Copy(NamedTuple):
     old: str
     new: str
     entries: list[Entry]
+
+
+async def fork_run(
+    engine: Engine,
+    run_id: str,
+    at: int | None,
+    changes: Mapping[str, Any],
+    config: Mapping[str, Any],
+    budget: Budget | None,
+    new_id: str,
+    by: str,
+    drive: bool,
+) -> str:
+    """A new run from the first `at` entries of another, with what was below it by then."""
+    row = await engine.store.row(run_id)
+    if at is not None and not 1 <= at <= row.seq:
+        raise ConfigurationError(f"Run {run_id} has entries 1 to {row.seq}; it cannot be forked at {at}.")
+    run = Run(new_id)
+    flow = engine.flow(row.flow)
+    keep = 0
+    async for entry in read(engine.store, run_id):
+        if entry.seq > (at or row.seq):
+            break
+        run.apply(entry)
+        # Without a place it is one before the end, and before what was done was undone.
+        if not run.status.is_end and (at is not None or not undoing_now(flow, run)):
+            keep = entry.seq
+    if at is not None and keep < at:
+        raise ConfigurationError(
+            f"Run {run_id} has ended at entry {at}; it can be forked at {keep}, or earlier."
+        )
+    await fork_family(
+        engine, run_id, (run_id, keep), new_id, by=by, changes=changes, config=config, budget=budget
+    )
+    if drive:
+        await engine.resume(new_id)
+    return new_id
 
 
 async def fork_family(
@@ -107,7 +144,7 @@ async def fork_family(
     )
     own.append(Entry(len(own) + 1, engine.clock.now(), 1, forked))
     run = Run.fold(new_id, own)
-    await recovery.migration(engine, run, engine.flow(row.flow))  # refused before anything is written
+    await claims.migration(engine, run, engine.flow(row.flow))  # refused before anything is written
     for copy in reversed(copies):  # the root last: what it refers to is there before it is
         await _create(engine, copy, undone)
     return new_id

@@ -23,15 +23,15 @@ _WHERE = {
     "CompareRules": "detent.dispatch.equivalence",
     "context_builder": "detent.flows.workflow.registry",
     "DetentError": "detent.kernel.errors",
-    "DispatchError": "detent.dispatch.executor",
+    "DispatchError": "detent.dispatch.executor_errors",
     "DispatchResult": "detent.dispatch.result",
-    "DispatchSettings": "detent.dispatch.settings",
+    "DispatchSettings": "detent.dispatch.dispatcher",
     "Effect": "detent.engine.outcome",
     "EffectCall": "detent.engine.tools",
     "Engine": "detent.engine.engine",
     "Entry": "detent.kernel.entries",
     "Example": "detent.engine.step",
-    "ExecutorError": "detent.dispatch.executor",
+    "ExecutorError": "detent.dispatch.executor_errors",
     "ExecutorResult": "detent.dispatch.executor",
     "FallbackReason": "detent.dispatch.autonomy",
     "Flow": "detent.engine.flow",
@@ -72,7 +72,7 @@ _WHERE = {
     "ToolError": "detent.engine.tools",
     "Transient": "detent.engine.step",
     "UNKNOWN": "detent.engine.tools",
-    "UsageMetadata": "detent.dispatch.executor",
+    "UsageMetadata": "detent.dispatch.usage",
     "validation_stage": "detent.flows.workflow.registry",
     "Verdict": "detent.engine.step",
     "when": "detent.kernel.guards",
@@ -89,16 +89,16 @@ if TYPE_CHECKING:
     from detent.dispatch.autonomy import StepMode as StepMode
     from detent.dispatch.autonomy import StepType as StepType
     from detent.dispatch.config import StepConfig as StepConfig
+    from detent.dispatch.dispatcher import DispatchSettings as DispatchSettings
     from detent.dispatch.equivalence import CompareRules as CompareRules
     from detent.dispatch.executor import AgentStreamChunk as AgentStreamChunk
     from detent.dispatch.executor import Availability as Availability
-    from detent.dispatch.executor import DispatchError as DispatchError
-    from detent.dispatch.executor import ExecutorError as ExecutorError
     from detent.dispatch.executor import ExecutorResult as ExecutorResult
     from detent.dispatch.executor import StepExecutor as StepExecutor
-    from detent.dispatch.executor import UsageMetadata as UsageMetadata
+    from detent.dispatch.executor_errors import DispatchError as DispatchError
+    from detent.dispatch.executor_errors import ExecutorError as ExecutorError
     from detent.dispatch.result import DispatchResult as DispatchResult
-    from detent.dispatch.settings import DispatchSettings as DispatchSettings
+    from detent.dispatch.usage import UsageMetadata as UsageMetadata
     from detent.engine.children import Child as Child
     from detent.engine.context import StepContext as StepContext
     from detent.engine.engine import Engine as Engine

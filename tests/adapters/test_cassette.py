@@ -27,7 +27,7 @@ from detent.adapters.cassette import (
 from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.dispatch.config import StepConfig
-from detent.dispatch.settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.outcome import Outcome

@@ -11,8 +11,8 @@ from detent.adapters.stores.sqlite import SQLiteStore
 from detent.cli.agreement import PAGE
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.evidence import DEMOTIONS, Demotion
-from detent.dispatch.settings import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.kernel.machine import Machine

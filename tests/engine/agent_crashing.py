@@ -28,8 +28,8 @@ from detent.adapters.models.executor import ModelStepExecutor
 from detent.adapters.models.prices import PriceTable
 from detent.dispatch import execution, shadow  # noqa: F401
 from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.executor import StepExecutor
-from detent.dispatch.settings import DispatchSettings
 from detent.engine.context import StepContext
 from detent.engine.flow import Flow
 from detent.engine.outcome import Outcome

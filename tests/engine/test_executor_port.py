@@ -12,19 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detent.dispatch.autonomy import FallbackReason
-from detent.dispatch.executor import (
-    AgentStreamChunk,
-    Availability,
+from detent.dispatch.executor import AgentStreamChunk, Availability, ExecutorResult, StepExecutor
+from detent.dispatch.executor_errors import (
     BudgetExhaustedError,
     DispatchError,
     ExecutorError,
-    ExecutorResult,
     ExecutorTimeoutError,
     OutputSchemaValidationError,
     ReferenceResolutionError,
-    StepExecutor,
-    UsageMetadata,
 )
+from detent.dispatch.usage import UsageMetadata
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.errors import DetentError
 

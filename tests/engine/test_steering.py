@@ -30,9 +30,9 @@ import yaml
 from detent.adapters.stores.memory import MemoryStore
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.dispatch.config import StepConfig
-from detent.dispatch.dispatcher import dispatcher_of
-from detent.dispatch.executor import Availability, ExecutorResult, OutputSchemaValidationError
-from detent.dispatch.settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings, dispatcher_of
+from detent.dispatch.executor import Availability, ExecutorResult
+from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.engine.context import StepContext
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow

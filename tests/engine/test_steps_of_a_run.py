@@ -6,7 +6,7 @@ import pytest
 
 from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.config import StepConfig, StepConfigError
-from detent.dispatch.settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.outcome import Outcome

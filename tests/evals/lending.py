@@ -14,7 +14,7 @@ from typing import Any
 
 from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.config import StepConfig
-from detent.dispatch.settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.journals import read

@@ -11,8 +11,8 @@ import pytest
 from detent import Flow, Machine, Outcome, Status, query, tool
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.dispatch.config import UNSAID, StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.evidence import EvidenceRules
-from detent.dispatch.settings import DispatchSettings
 from detent.engine.step import Step
 from detent.runtime.dispatching import dispatch_settings, place_of
 from detent.runtime.settings import SettingsError, read_settings

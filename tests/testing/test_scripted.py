@@ -14,13 +14,9 @@ import pytest
 from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.agent_tools import AgentTools, declared_tools
 from detent.dispatch.autonomy import FallbackReason
-from detent.dispatch.executor import (
-    AgentStreamChunk,
-    ExecutorError,
-    OutputSchemaValidationError,
-    StepExecutor,
-    UsageMetadata,
-)
+from detent.dispatch.executor import AgentStreamChunk, StepExecutor
+from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
+from detent.dispatch.usage import UsageMetadata
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome

@@ -15,8 +15,8 @@ from detent.dispatch.agent_side import agent_side, highest_level, offered
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
+    from detent.dispatch.dispatcher import DispatchSettings
     from detent.dispatch.plan import Plan
-    from detent.dispatch.settings import DispatchSettings
     from detent.engine.flow import Flow
     from detent.engine.step import Step
     from detent.runtime.catalog import Catalog

@@ -18,7 +18,7 @@ from detent.flows.workflow.spec import (
 )
 
 if TYPE_CHECKING:
-    from detent.dispatch.settings import DispatchSettings
+    from detent.dispatch.dispatcher import DispatchSettings
     from detent.flows.workflow.preflight import Find
     from detent.flows.workflow.registry import Action, Registry
     from detent.runtime.settings import Settings

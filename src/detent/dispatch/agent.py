@@ -16,17 +16,12 @@ from detent.dispatch.agent_tools import FATAL, AgentTools, declared_tools
 from detent.dispatch.answer_text import too_deep
 from detent.dispatch.autonomy import FallbackReason
 from detent.dispatch.config import AGENT_TIMEOUT
-from detent.dispatch.executor import (
-    AgentStreamChunk,
-    ExecutorError,
-    ExecutorTimeoutError,
-    OutputSchemaValidationError,
-    StepExecutor,
-    UsageMetadata,
-)
+from detent.dispatch.executor import AgentStreamChunk, StepExecutor
+from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError, OutputSchemaValidationError
 from detent.dispatch.format import answer_schema
+from detent.dispatch.layers import Layers
 from detent.dispatch.prompt import Prompt
-from detent.dispatch.settings import DispatchSettings
+from detent.dispatch.usage import UsageMetadata
 from detent.engine.calls import over
 from detent.engine.outcome import Effect
 from detent.engine.ports import TapeCall
@@ -130,7 +125,7 @@ class Asking:
         inputs: Mapping[str, Any],
         executor: StepExecutor,
         facts: Mapping[str, Any],
-        settings: DispatchSettings,
+        settings: Layers,
         *,
         durable: bool = True,
     ) -> None:

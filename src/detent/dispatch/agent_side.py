@@ -10,8 +10,6 @@ from detent.dispatch.autonomy import AutonomyLevel, StepType
 from detent.dispatch.config import StepConfig
 
 if TYPE_CHECKING:
-    from detent.dispatch.dispatcher import Dispatcher
-    from detent.dispatch.format import Dialect
     from detent.engine.step import Step
     from detent.engine.tools import Tool
 
@@ -30,8 +28,8 @@ class AgentSide:
     receipts are filled in."""
     names_next: bool | None = None
     """Whether an agent names the next state; None: where the conditions on the table do not choose alone."""
-    dialect: Dialect | None = None
-    """How an agent is asked and understood; None asks for JSON."""
+    dialect: Any = None
+    """The `Dialect` in which an agent is asked and understood; None asks for JSON."""
     hints: StepConfig | None = None
     """How the step is performed unless someone says otherwise: weaker than what settings say about it."""
     effects: tuple[str, ...] | None = None
@@ -41,12 +39,6 @@ class AgentSide:
     offers: Mapping[str, Tool] = field(default_factory=dict)
     """Tools in other words, or under a narrower schema, than the flow has them, as agents are told about
     them here. What is performed is the flow's."""
-
-    def performer(self) -> Dispatcher:
-        """The performer of an engine that was given none."""
-        from detent.dispatch.dispatcher import Dispatcher
-
-        return Dispatcher()
 
 
 _USUAL = AgentSide()

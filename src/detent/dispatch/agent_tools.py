@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.dispatch.agent_side import agent_side, offered
-from detent.dispatch.executor import OutputSchemaValidationError
+from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.dispatch.prompt import masked, one_line
 from detent.engine.calls import over
 from detent.engine.context import CannotCheck
@@ -19,7 +19,7 @@ from detent.kernel.errors import BudgetExceededError, Fenced, StoreUnavailable
 from detent.kernel.plain import decode, digest, encode, to_plain
 
 if TYPE_CHECKING:
-    from detent.dispatch.executor import UsageMetadata
+    from detent.dispatch.usage import UsageMetadata
     from detent.engine.context import StepContext
     from detent.engine.step import Step
     from detent.engine.tools import Kind, Tool, Toolbox
@@ -157,7 +157,7 @@ class AgentTools:
 
 
 def _spend_said(record: Mapping[str, Any]) -> Spend:
-    from detent.dispatch.executor import UsageMetadata
+    from detent.dispatch.usage import UsageMetadata
 
     return _spend(UsageMetadata.from_plain(record["usage"]))
 

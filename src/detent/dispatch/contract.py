@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.agent_side import agent_side, is_straight
 from detent.dispatch.equivalence import Discrepancy
-from detent.dispatch.executor import OutputSchemaValidationError
+from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.engine import schemas
 from detent.engine.outcome import Effect, Hold, Outcome, Receipt
 from detent.engine.placeholders import STAND_IN
@@ -118,13 +118,6 @@ class Contract:
     def _closed(self) -> Mapping[str, Any]:
         """The soft contract, with no room for keys it does not name."""
         return schemas.strictly(schemas.schema_of(self.soft))
-
-    @cached_property
-    def told(self) -> tuple[str, str | None]:
-        """What an agent is told of it: its shape, and what is allowed."""
-        from detent.dispatch import prompt
-
-        return prompt.contract_block(self), prompt.allowed_block(self)
 
     def read(self, answer: Any, proposed: Iterable[Effect] = ()) -> Proposal:
         """A parsed answer as a proposal; `OutputSchemaValidationError` when it breaks the hard contract.

@@ -16,13 +16,8 @@ from detent.dispatch.agent_side import agent_side, highest_level, is_straight
 from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
 from detent.dispatch.equivalence import Discrepancy
 from detent.dispatch.evidence import DEMOTIONS, Demotion
-from detent.dispatch.executor import (
-    Availability,
-    DispatchError,
-    ExecutorResult,
-    OutputSchemaValidationError,
-    StepExecutor,
-)
+from detent.dispatch.executor import Availability, ExecutorResult, StepExecutor
+from detent.dispatch.executor_errors import DispatchError, OutputSchemaValidationError
 from detent.dispatch.gate import Judgement, Side
 from detent.dispatch.plan import Plan, check_price, facts_of, no_agent_side
 from detent.dispatch.result import AgentFailure, DispatchResult
@@ -38,7 +33,8 @@ from detent.kernel.patterns import PatternTimeout
 from detent.kernel.plain import digest
 
 if TYPE_CHECKING:
-    from detent.dispatch.dispatcher import Dispatcher
+    from detent.dispatch.evidence_log import EvidenceLog
+    from detent.dispatch.planner import Planner
     from detent.engine.driver import Driver
     from detent.kernel.run import Run
 
@@ -61,8 +57,11 @@ class Answer:
 class Execution:
     """The dispatch of one step, once."""
 
-    def __init__(self, dispatcher: Dispatcher, driver: Driver, plan: Plan, ctx: StepContext) -> None:
-        self.dispatcher = dispatcher
+    def __init__(
+        self, planner: Planner, evidence: EvidenceLog, driver: Driver, plan: Plan, ctx: StepContext
+    ) -> None:
+        self.planner = planner
+        self.evidence = evidence
         self.driver = driver
         self.plan = plan
         self.step = plan.step
@@ -82,7 +81,7 @@ class Execution:
 
     def then(self, run: Run) -> Execution:
         """The same dispatch on the run as it was, with what it worked on and the answers it got."""
-        execution = Execution(self.dispatcher, self.driver, self.plan, self.ctx.then(run))
+        execution = Execution(self.planner, self.evidence, self.driver, self.plan, self.ctx.then(run))
         execution.level, execution._inputs = self.level, self._inputs
         return execution
 
@@ -234,7 +233,7 @@ class Execution:
         tape = self.driver.engine.tape
         if tape is not None and tape.plays:
             return _Played()
-        executor = self.dispatcher.executor(self.plan.config.provider, self.driver.family)
+        executor = self.planner.executor(self.plan.config.provider, self.driver.family)
         if isinstance(executor, str):
             return executor
         try:
@@ -244,7 +243,7 @@ class Execution:
         return executor if available.ok else available.why_not or "it says it is not available"
 
     def _default_provider(self) -> str | None:
-        source = self.dispatcher.settings.executors
+        source = self.planner.settings.executors
         return source.default if source is not None else None
 
     async def ask(self, executor: StepExecutor, *, durable: bool = True) -> Asked:
@@ -257,7 +256,7 @@ class Execution:
             except PatternTimeout as error:  # an attempt that failed before the question was ready
                 return Asked(attempts=1, failure=Failure.of(error))
         asking = Asking(
-            self.driver, self.plan, self.ctx, self.inputs, executor, self.facts, self.dispatcher.settings,
+            self.driver, self.plan, self.ctx, self.inputs, executor, self.facts, self.planner.settings,
             durable=durable,
         )  # fmt: skip
         self.ctx.cap = self.plan.config.budget

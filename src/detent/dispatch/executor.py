@@ -1,18 +1,16 @@
-"""The port through which a step reaches an agent: `StepExecutor`, what it gives back, how it fails.
+"""The port through which a step reaches an agent: `StepExecutor`, and what it gives back.
 
 No provider is named or imported here. An executor decides and proposes; it never performs an effect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from detent.dispatch.autonomy import FallbackReason
-from detent.kernel.budget import Spend
-from detent.kernel.errors import DetentError
+from detent.dispatch.usage import UsageMetadata
 
 if TYPE_CHECKING:
     from detent.dispatch.agent_tools import AgentTools
@@ -36,49 +34,6 @@ class Availability(NamedTuple):
     ok: bool
     why_not: str = ""
     """Names what is missing: "ANTHROPIC_API_KEY is not set"."""
-
-
-@dataclass(frozen=True, slots=True)
-class UsageMetadata:
-    """What an execution used up."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    total_cost_usd: float | None = None
-    """None when the price is not known."""
-
-    def __add__(self, other: UsageMetadata) -> UsageMetadata:
-        known = self.total_cost_usd is not None and other.total_cost_usd is not None
-        return UsageMetadata(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cache_read_tokens + other.cache_read_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
-            (self.total_cost_usd or 0.0) + (other.total_cost_usd or 0.0) if known else None,
-        )
-
-    @property
-    def spend(self) -> Spend:
-        """As the journal counts it; an unknown price counts as nothing there."""
-        return Spend(self.input_tokens, self.output_tokens, self.total_cost_usd or 0.0)
-
-    def to_plain(self) -> dict[str, Any]:
-        """As plain values, zeros left out."""
-        plain: dict[str, Any] = {
-            name: value
-            for name in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-            if (value := getattr(self, name))
-        }
-        if self.total_cost_usd is not None:
-            plain["total_cost_usd"] = self.total_cost_usd
-        return plain
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any] | None) -> UsageMetadata | None:
-        """Read back what `to_plain` wrote."""
-        return None if plain is None else cls(**plain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,115 +99,3 @@ class ExecutorSource(Protocol):
 
     async def close(self) -> None:
         """Let go of connections and loaded models."""
-
-
-class ExecutorError(DetentError):
-    """An execution failed."""
-
-    reason = FallbackReason.EXCEPTION
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        step_name: str = "",
-        attempt: int = 1,
-        transient: bool = False,
-        retry_after: float | None = None,
-        usage: UsageMetadata | None = None,
-    ) -> None:
-        self.step_name = step_name
-        self.attempt = attempt
-        self.transient = transient
-        """Trying again may help: a lost connection, a rate limit."""
-        self.retry_after = retry_after
-        """Seconds to wait at least, when the other side said so."""
-        self.usage = usage
-        """What the failed execution had used up by then."""
-        super().__init__(message)
-
-
-class ExecutorTimeoutError(ExecutorError):
-    """An attempt took too long."""
-
-    reason = FallbackReason.TIMEOUT
-
-    def __init__(
-        self, step_name: str, timeout: float, attempt: int = 1, usage: UsageMetadata | None = None
-    ) -> None:
-        self.timeout = timeout
-        super().__init__(
-            f"'{step_name}' was not answered within {timeout:g} s (attempt {attempt}).",
-            step_name=step_name, attempt=attempt, transient=True, usage=usage,
-        )  # fmt: skip
-
-
-class OutputSchemaValidationError(ExecutorError):
-    """The answer breaks the step's hard contract. Asked once more, with the violations told."""
-
-    reason = FallbackReason.SCHEMA_VIOLATION
-
-    def __init__(
-        self,
-        step_name: str,
-        schema_type: str,
-        validation_errors: Sequence[str],
-        *,
-        attempt: int = 1,
-        usage: UsageMetadata | None = None,
-    ) -> None:
-        self.schema_type = schema_type
-        self.validation_errors = tuple(validation_errors)
-        """Each names a place and what was expected there, never the value that stood there."""
-        super().__init__(
-            f"The answer for '{step_name}' does not fit {schema_type}: {'; '.join(self.validation_errors)}",
-            step_name=step_name, attempt=attempt, usage=usage,
-        )  # fmt: skip
-
-
-class ReferenceResolutionError(ExecutorError):
-    """An execution referred to something that is not there."""
-
-    def __init__(
-        self, reference_type: str, reference_name: str, available_names: Sequence[str], *, step_name: str = ""
-    ) -> None:
-        self.reference_type = reference_type
-        self.reference_name = reference_name
-        self.available_names = tuple(available_names)
-        known = ", ".join(self.available_names) or "none"
-        super().__init__(
-            f"There is no {reference_type} '{reference_name}'. There is: {known}.", step_name=step_name
-        )
-
-
-class BudgetExhaustedError(ExecutorError):
-    """No budget is left for an attempt."""
-
-    reason = FallbackReason.BUDGET
-
-    def __init__(self, limit: str, spent: float, of: float, *, step_name: str = "") -> None:
-        self.limit = limit
-        self.spent = spent
-        self.of = of
-        super().__init__(f"The {limit} budget is used up: {spent:g} of {of:g}.", step_name=step_name)
-
-
-class DispatchError(DetentError):
-    """The agent failed and so did the handler it fell back on."""
-
-    def __init__(
-        self, step_name: str, reason: FallbackReason, agent_error: str, handler_error: BaseException
-    ) -> None:
-        self.step_name = step_name
-        self.reason = reason
-        self.agent_error = agent_error
-        self.handler_error = handler_error
-        self.detail: dict[str, Any] = {}
-        """What the journal keeps about the dispatch."""
-        self.after: Callable[[], Awaitable[None]] | None = None
-        """Called once the failure is committed."""
-        super().__init__(
-            f"Step '{step_name}' failed twice. Agent ({reason.value}): {agent_error}. "
-            f"Handler: {type(handler_error).__name__}: {handler_error}"
-        )
-        self.__cause__ = handler_error

@@ -8,7 +8,7 @@ and is held to the same contract, gate and table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from detent.dispatch import prompt
 from detent.dispatch.executor import SchemaHint
@@ -19,33 +19,6 @@ if TYPE_CHECKING:
     from detent.dispatch.prompt import Prompt
     from detent.engine.outcome import Effect
     from detent.engine.step import Proposal
-
-
-class Dialect(Protocol):
-    """Asks and understands.
-
-    One that has to look something up before it can ask also has `async prepare(plan, ctx, inputs) -> inputs`;
-    one whose answers look different for other inputs, `schema_for(plan, inputs) -> schema`.
-    """
-
-    def fingerprint(self, plan: Plan) -> str:
-        """Changes with anything an agent is told, inputs aside."""
-
-    def build(
-        self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str], problems: Sequence[str]
-    ) -> Prompt:
-        """What an agent is told; `problems` are those of its last answer."""
-
-    def schema(self, plan: Plan) -> Mapping[str, Any] | None:
-        """JSON Schema of the answer; None for an answer in prose."""
-
-    def read(
-        self, plan: Plan, answer: Any, proposed: Iterable[Effect], inputs: Mapping[str, Any]
-    ) -> Proposal:
-        """The proposal an answer amounts to; `OutputSchemaValidationError` where it breaks the contract.
-
-        `proposed` are the effects asked for through the toolbox, in call order.
-        """
 
 
 class JsonDialect:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from detent.dispatch import prompt
 from detent.dispatch.agent_side import agent_side, is_straight
 from detent.dispatch.autonomy import AutonomyLevel, StepMode, StepType
 from detent.dispatch.config import Resolved, StepConfig
 from detent.dispatch.executor import DISPATCH_AGENT
-from detent.dispatch.format import JSON, Dialect
 from detent.engine.step import Example
 from detent.kernel import log
 from detent.kernel.errors import ConfigurationError
@@ -23,14 +23,43 @@ from detent.kernel.run_config import PATH
 if TYPE_CHECKING:
     from detent.dispatch.contract import Contract
     from detent.dispatch.executor import StepExecutor
+    from detent.dispatch.prompt import Prompt
     from detent.engine.flow import Flow
-    from detent.engine.step import Step
+    from detent.engine.outcome import Effect
+    from detent.engine.step import Proposal, Step
     from detent.kernel.run import Run
 
 CONTROL = frozenset(
     {StepType.VALIDATE, StepType.SUBWORKFLOW, StepType.BRANCH, StepType.LOOP, StepType.CHECKPOINT}
 )
 """Kinds of steps that have no intent, so none an agent could be told."""
+
+
+class Dialect(Protocol):
+    """Asks and understands.
+
+    One that has to look something up before it can ask also has `async prepare(plan, ctx, inputs) -> inputs`;
+    one whose answers look different for other inputs, `schema_for(plan, inputs) -> schema`.
+    """
+
+    def fingerprint(self, plan: Plan) -> str:
+        """Changes with anything an agent is told, inputs aside."""
+
+    def build(
+        self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str], problems: Sequence[str]
+    ) -> Prompt:
+        """What an agent is told; `problems` are those of its last answer."""
+
+    def schema(self, plan: Plan) -> Mapping[str, Any] | None:
+        """JSON Schema of the answer; None for an answer in prose."""
+
+    def read(
+        self, plan: Plan, answer: Any, proposed: Iterable[Effect], inputs: Mapping[str, Any]
+    ) -> Proposal:
+        """The proposal an answer amounts to; `OutputSchemaValidationError` where it breaks the contract.
+
+        `proposed` are the effects asked for through the toolbox, in call order.
+        """
 
 
 @dataclass(frozen=True)
@@ -46,6 +75,8 @@ class Plan:
     """Attempts at transient failures of the handler."""
     timeout: float | None
     """Seconds for one call of the handler."""
+    dialect: Dialect
+    """How an agent is asked and understood."""
     ignored: bool = False
     """A mode is said for a step that is an agent's by nature, where it means nothing."""
 
@@ -104,11 +135,6 @@ class Plan:
     def prompt_fingerprint(self) -> str:
         """Changes with anything an agent is told, inputs aside."""
         return self.dialect.fingerprint(self)
-
-    @property
-    def dialect(self) -> Dialect:
-        """How an agent is asked and understood."""
-        return agent_side(self.step).dialect or JSON
 
     @cached_property
     def handler_fingerprint(self) -> str:

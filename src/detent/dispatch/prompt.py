@@ -89,7 +89,7 @@ def build(
 ) -> Prompt:
     """The whole prompt of one attempt."""
     shown, cuts = cut(masked(inputs, secrets))
-    shape, allowed = contract.told
+    shape, allowed = contract_block(contract), allowed_block(contract)
     blocks = ["INPUTS\n" + _json(shown), shape]
     if allowed is not None:
         blocks.append(allowed)

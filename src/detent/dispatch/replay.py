@@ -175,7 +175,7 @@ class _Again:
         self.visit = visit
         home = StepContext(driver, plan.step, visit.body.attempt, visit.before)
         past = _Past(home, visit.body.looked, visit.entry.at)
-        self.execution = Execution(dispatcher, driver, plan, past)
+        self.execution = Execution(dispatcher, dispatcher.evidence, driver, plan, past)
         self.by_agent = visit.body.by == "agent"
 
     def series(self) -> dict[str, Any]:

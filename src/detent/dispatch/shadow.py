@@ -151,7 +151,13 @@ class Shadow:
         """Have a verdict counted; answers from a recording are no evidence."""
         execution = self.execution
         if not execution.driver.run.config.get(REPLAYED):
-            await execution.dispatcher.evidence.count(Counted(verdict, execution.driver, execution, series))
+            plan = execution.plan
+            await execution.evidence.count(
+                Counted(
+                    verdict, plan.qualified, execution.level, plan.agent, series, execution.driver,
+                    execution.say,
+                )
+            )  # fmt: skip
 
 
 def _bare(step: Step, side: gate.Side) -> gate.Side:

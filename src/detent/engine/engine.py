@@ -183,10 +183,8 @@ class Engine:
         if there is not None and there is not flow:
             raise ConfigurationError(f"Two flows are named '{flow.name}'.")
         self.flows[flow.name] = flow
-        if type(self.performer) is HandlerPerformer:
-            declared = (step.agent for step in flow.every_step() if step.agent is not None)
-            if (source := next(declared, None)) is not None:
-                self.performer = source.performer()
+        if flow.performed_by is not None and type(self.performer) is HandlerPerformer:
+            self.performer = flow.performed_by.performer()
 
     def flow(self, name: str) -> Flow:
         """A flow by name, checked."""

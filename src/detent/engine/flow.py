@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from detent.engine.performer import PerformerSource
 from detent.engine.ports import Resource, Store
 from detent.engine.step import Handler, Step
 from detent.engine.tools import Tool, Toolbox, calling
@@ -49,6 +50,8 @@ OnFailure = Callable[[Run, str, str], Detour | None]
 class Flow:
     """One kind of run. Steps are given as a mapping, or added with the `step` decorator."""
 
+    performed_by: PerformerSource | None = None
+    """Brings the performer of an engine that was given none; None: its handlers are called."""
     beside: str | None = None
     """Key under which data of its runs says which of its values lie beside the journal (see `beside`)."""
 

@@ -20,7 +20,6 @@ from detent.kernel.policy import ONCE, BreakerPolicy, RetryPolicy
 if TYPE_CHECKING:
     from detent.engine.context import StepContext
     from detent.engine.outcome import Effect
-    from detent.engine.performer import PerformerSource
 
 Handler = Callable[["StepContext"], Any]
 
@@ -140,7 +139,7 @@ class Step:
     """Advice: how far an agent should be trusted at most."""
     config: Any = None
     """Its own layer of configuration, the strongest: a `StepConfig`, or a mapping of its keys."""
-    agent: PerformerSource | None = None
+    agent: Any = None
     """What its kind of workflow declares beyond that for agents: an `AgentSide` of `detent.dispatch`."""
     opaque: bool = False
     """The handler acts on the world itself: calling it is an effect, performed once through the ledger."""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from detent.dispatch.agent_side import agent_side, own_config
 from detent.dispatch.autonomy import AutonomyLevel
 from detent.dispatch.config import EVERYWHERE, UNSAID, StepConfig, StepConfigError, out_of_place
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.evidence import EvidenceRules
 from detent.dispatch.executor import DISPATCH_AGENT
-from detent.dispatch.settings import DispatchSettings
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.runtime.executors import NOBODY, ConfiguredExecutors
 from detent.runtime.settings import PREFIX, Settings, SettingsError, alike, known_secrets

@@ -11,7 +11,7 @@ from typing import Any
 
 from detent.adapters.general.letters import Letters
 from detent.adapters.stores.memory import MemoryStore
-from detent.dispatch.settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.placeholders import LITERAL, STAND_IN
 from detent.engine.tools import Tool, Toolbox

@@ -20,13 +20,12 @@ from detent.dispatch.executor import (
     AgentStreamChunk,
     Availability,
     EventCallback,
-    ExecutorError,
     ExecutorResult,
-    OutputSchemaValidationError,
     Schema,
     StepExecutor,
-    UsageMetadata,
 )
+from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
+from detent.dispatch.usage import UsageMetadata
 from detent.engine.yaml_loader import safe_load, safe_loader
 from detent.kernel.errors import ConfigurationError, DefinitionError, nearest
 from detent.kernel.plain import copied, decode, encode, to_plain

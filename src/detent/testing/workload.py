@@ -12,7 +12,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from detent.dispatch.settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.context import StepContext
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Hold, Outcome

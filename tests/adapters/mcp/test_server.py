@@ -17,7 +17,7 @@ from detent.adapters.mcp.server import McpServer
 from detent.adapters.stores.memory import MemoryStore
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.dispatch.agent_tools import AgentTools
-from detent.dispatch.executor import OutputSchemaValidationError
+from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome

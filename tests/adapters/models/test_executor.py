@@ -16,14 +16,9 @@ from detent.adapters.models.openai import OpenAIModel
 from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.agent_tools import AgentTool, AgentTools, declared_tools
 from detent.dispatch.config import StepConfig
-from detent.dispatch.executor import (
-    ExecutorError,
-    ExecutorResult,
-    OutputSchemaValidationError,
-    SchemaHint,
-    StepExecutor,
-    UsageMetadata,
-)
+from detent.dispatch.executor import ExecutorResult, SchemaHint, StepExecutor
+from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
+from detent.dispatch.usage import UsageMetadata
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.outcome import Outcome

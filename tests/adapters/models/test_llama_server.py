@@ -17,7 +17,7 @@ from detent.adapters.models import openai
 from detent.adapters.models.executor import ModelStepExecutor
 from detent.adapters.models.model import Message, ModelRequest
 from detent.dispatch.config import StepConfig
-from detent.dispatch.executor import ExecutorError, OutputSchemaValidationError
+from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
 from tests.adapters.models.test_executor import Run
 
 pytestmark = pytest.mark.xdist_group("llama")

@@ -12,14 +12,10 @@ from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.agent_tools import AgentTools, declared_tools
 from detent.dispatch.autonomy import AutonomyLevel, FallbackReason, StepMode
 from detent.dispatch.config import StepConfig
-from detent.dispatch.executor import (
-    ExecutorError,
-    ExecutorTimeoutError,
-    OutputSchemaValidationError,
-    StepExecutor,
-    UsageMetadata,
-)
-from detent.dispatch.settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
+from detent.dispatch.executor import StepExecutor
+from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError, OutputSchemaValidationError
+from detent.dispatch.usage import UsageMetadata
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome

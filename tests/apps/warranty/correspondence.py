@@ -27,7 +27,7 @@ from detent.apps.warranty.router import StepRouter
 from detent.apps.warranty.settings import WarrantySettings, read
 from detent.apps.warranty.tools.tickets import Ticket
 from detent.dispatch.config import StepConfig
-from detent.dispatch.settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.tools import UNKNOWN as NO_ANSWER
 from detent.engine.tools import Tool

@@ -10,7 +10,7 @@ import pytest
 
 from detent.apps.warranty.flow import shipped
 from detent.dispatch.config import StepConfig
-from detent.dispatch.settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.kernel.status import Status
 from tests.apps.warranty.correspondence import (
     ASK,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from detent.dispatch.settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from tests.engine.conftest import Bench

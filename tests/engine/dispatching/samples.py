@@ -10,9 +10,9 @@ from typing import Any
 
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.evidence import EvidenceRules
 from detent.dispatch.result import DispatchResult
-from detent.dispatch.settings import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.step import Step

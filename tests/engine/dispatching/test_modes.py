@@ -167,7 +167,7 @@ class TestAgent:
 
     def test_nothing_said_is_deterministic_and_operator(self):
         """D-06."""
-        from detent.dispatch.plan import Dispatcher
+        from detent.dispatch.dispatcher import Dispatcher
 
         flow = forms()
         plan = Dispatcher().plan_for(flow, flow.steps["work"])

@@ -9,7 +9,8 @@ import pytest
 
 from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.autonomy import FallbackReason
-from detent.dispatch.executor import Availability, ExecutorResult, UsageMetadata
+from detent.dispatch.executor import Availability, ExecutorResult
+from detent.dispatch.usage import UsageMetadata
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool

@@ -16,8 +16,8 @@ import pytest
 
 from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.result import DispatchResult
-from detent.dispatch.settings import DispatchSettings
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step

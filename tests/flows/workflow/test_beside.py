@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from detent import SQLiteStore
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.replay import replay
-from detent.dispatch.settings import DispatchSettings
 from detent.engine.offloaded import SHORT
 from detent.flows.workflow.events import WorkflowStarted
 from detent.flows.workflow.registry import Action

@@ -10,7 +10,7 @@ import pytest
 from detent import SQLiteStore, Tool
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.dispatch.config import StepConfig
-from detent.dispatch.settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.tools import ToolError
 from detent.flows.workflow.events import WorkflowStarted
 from detent.flows.workflow.registry import Action, ValidationStage

@@ -21,13 +21,12 @@ from detent.dispatch.executor import (
     AgentStreamChunk,
     Availability,
     EventCallback,
-    ExecutorError,
     ExecutorResult,
-    OutputSchemaValidationError,
     Schema,
     SchemaHint,
-    UsageMetadata,
 )
+from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
+from detent.dispatch.usage import UsageMetadata
 from detent.engine.calls import over
 from detent.engine.schemas import misfits, schema_of
 from detent.engine.step import Transient

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from detent.dispatch.agent_tools import AgentTool
-from detent.dispatch.executor import Availability, UsageMetadata
+from detent.dispatch.executor import Availability
+from detent.dispatch.usage import UsageMetadata
 
 
 class ToolCall(NamedTuple):

@@ -15,16 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.adapters.cassette import read_cassette
 from detent.dispatch.autonomy import FallbackReason
-from detent.dispatch.executor import (
-    Availability,
-    EventCallback,
-    ExecutorError,
-    ExecutorResult,
-    ExecutorTimeoutError,
-    OutputSchemaValidationError,
-    Schema,
-    UsageMetadata,
-)
+from detent.dispatch.executor import Availability, EventCallback, ExecutorResult, Schema
+from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError, OutputSchemaValidationError
+from detent.dispatch.usage import UsageMetadata
 from detent.kernel.entries import Entry, Migrated, Moved, Recorded, Reopened, Started
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import copied

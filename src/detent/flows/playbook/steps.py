@@ -10,7 +10,7 @@ from typing import Any
 from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.autonomy import FallbackReason
 from detent.dispatch.config import StepConfig
-from detent.dispatch.executor import OutputSchemaValidationError
+from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.engine.calls import call
 from detent.engine.context import StepContext, TrialContext
 from detent.engine.outcome import Effect, Outcome, Receipt, additions

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.autonomy import StepType
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.context import StepContext
 from detent.engine.flow import Detour, Flow
 from detent.engine.outcome import Hold, Outcome
@@ -63,6 +64,8 @@ ENDS = {SUCCEEDED: Status.SUCCEEDED, FAILED: Status.FAILED, CANCELLED: Status.CA
 
 class WorkflowFlow(Flow):
     """The flow of a file, or of a body in one."""
+
+    performed_by = DispatchSettings()
 
     beside = BESIDE
     specs: Mapping[str, StepSpec]

@@ -17,8 +17,8 @@ from detent.adapters.project import project_tools
 from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.result import DispatchResult
-from detent.dispatch.settings import DispatchSettings
 from detent.engine.calls import call
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow

@@ -12,9 +12,9 @@ from typing import Any
 import yaml
 
 from detent.adapters.stores.memory import MemoryStore
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.executor import DISPATCH_AGENT
 from detent.dispatch.result import DispatchResult
-from detent.dispatch.settings import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.family import family_of
 from detent.flows.workflow.results import WorkflowResult, workflow_result

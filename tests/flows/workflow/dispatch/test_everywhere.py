@@ -22,8 +22,8 @@ from detent.apps.warranty.router import StepRouter
 from detent.cli.main import run as detent
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.executor import Availability, ExecutorResult
-from detent.dispatch.settings import DispatchSettings
 from detent.engine.context import StepContext
 from detent.engine.engine import Engine
 from detent.engine.family import family_of

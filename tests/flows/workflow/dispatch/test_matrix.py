@@ -19,8 +19,8 @@ import pytest
 from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.result import DispatchResult
-from detent.dispatch.settings import DispatchSettings
 from detent.engine.context import StepContext
 from detent.engine.engine import Engine
 from detent.engine.family import family_of

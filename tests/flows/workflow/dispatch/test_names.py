@@ -8,8 +8,7 @@ import pytest
 
 from detent.cli.main import run as detent
 from detent.dispatch.autonomy import StepMode
-from detent.dispatch.dispatcher import Dispatcher
-from detent.dispatch.settings import DispatchSettings
+from detent.dispatch.dispatcher import Dispatcher, DispatchSettings
 from detent.flows.workflow.problems import WorkflowFileError
 from detent.kernel.status import Status
 from tests.flows.workflow.dispatch.project import Project

@@ -17,15 +17,13 @@ from detent.dispatch.autonomy import FallbackReason
 from detent.dispatch.executor import (
     Availability,
     EventCallback,
-    ExecutorError,
     ExecutorResult,
     ExecutorSource,
-    ExecutorTimeoutError,
-    OutputSchemaValidationError,
     Schema,
     StepExecutor,
-    UsageMetadata,
 )
+from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError, OutputSchemaValidationError
+from detent.dispatch.usage import UsageMetadata
 from detent.engine.schemas import schema_of
 from detent.evals.playing import PlayFailed
 from detent.kernel.plain import copied, decode, digest, encode, to_plain

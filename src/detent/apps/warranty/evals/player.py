@@ -38,7 +38,7 @@ from detent.apps.warranty.tools.registry import Registry
 from detent.apps.warranty.tools.tickets import Tickets
 from detent.dispatch.autonomy import StepMode
 from detent.dispatch.config import StepConfig
-from detent.dispatch.settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.journals import read as entries_of
 from detent.engine.ports import Store

@@ -1,22 +1,18 @@
-"""What a project says about who performs its steps: handed to the engine once, looked up per step."""
+"""The layers of configuration below a step's own: what a project says about who performs its steps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from detent.dispatch.config import StepConfig
 from detent.dispatch.evidence import EvidenceRules
 from detent.dispatch.executor import ExecutorSource
 
-if TYPE_CHECKING:
-    from detent.dispatch.dispatcher import Dispatcher
-
 
 @dataclass(frozen=True, slots=True)
-class DispatchSettings:
+class Layers:
     """The layers below a step's own configuration, and where executors come from."""
 
     steps: Mapping[str, StepConfig] = field(default_factory=dict)
@@ -33,9 +29,3 @@ class DispatchSettings:
     """What is doubtful about them was said when they were read."""
     cwd: Path | None = None
     """The project's folder, given to executors."""
-
-    def performer(self) -> Dispatcher:
-        """A dispatcher under these settings."""
-        from detent.dispatch.dispatcher import Dispatcher
-
-        return Dispatcher(self)

@@ -27,7 +27,7 @@ from detent.engine.leases import LeaseLost, Leases
 from detent.engine.observers import Observers
 from detent.engine.offloaded import Beside
 from detent.engine.performer import HandlerPerformer, Performer, PerformerSource
-from detent.engine.ports import USUAL_LEASE, Blob, Clock, NewRun, Resource, Store, Tape
+from detent.engine.ports import USUAL_LEASE, Blob, Clock, Lease, NewRun, Resource, Store, Tape
 from detent.engine.raised import failure, message_of
 from detent.engine.timers import Timers
 from detent.kernel import checks, log
@@ -102,7 +102,7 @@ class Engine:
         """Runs being claimed by some task of this process."""
         self.unstopped: dict[str, Driver] = {}
         """Runs put down here while a thread still performs an effect of theirs; they stay this worker's."""
-        self.dropped: set[str] = set()
+        self.dropped: dict[str, Lease] = {}
         """Runs put down without the store knowing it."""
         self.swept: set[str] | None = None
         """Workers known to be dead when parents that may have missed a child's end were last looked for."""
@@ -628,7 +628,7 @@ class Engine:
         try:
             await self.store.park(driver.lease)
         except StoreError:
-            self.dropped.add(driver.run.id)
+            self.dropped[driver.run.id] = driver.lease
 
     def forget(self, driver: Driver, result: Run | Exception | None = None) -> None:
         """A run is no longer under way here."""

@@ -124,10 +124,9 @@ async def _take_up(
 ) -> list[str]:
     """Claim runs batch by batch while there is room; `skip` comes to hold those that cannot go on here."""
     resumed: list[str] = []
-    for run_id in [*engine.dropped]:
-        engine.dropped.discard(run_id)
-        with contextlib.suppress(RunBusy, RunStateError, RunNotFound, Fenced):
-            resumed.append(await resume(engine, run_id))
+    for run_id, lease in [*engine.dropped.items()]:
+        await engine.store.park(lease)
+        del engine.dropped[run_id]
     while (room := engine.room) > 0:
         taken = await engine.store.take(
             engine.leases.me.id, min(room, BATCH), now=engine.clock.now(), dead=dead,

@@ -219,6 +219,28 @@ def written(name: str, way: str) -> Contestant:
     return Contestant(name, "benchmarks.workflow", peer=False, extra={"way": way})
 
 
+def workers(number: int) -> Contestant:
+    """Name so many workers on one PostgreSQL server."""
+    name = f"{number} worker{'s' if number > 1 else ''}"
+    return Contestant(name, "benchmarks.serve", peer=False, extra={"workers": number})
+
+
+SERVING = (workers(1), workers(2), workers(4))
+
+
+def keeps_up(name: str) -> Callable[[Medians], tuple[bool, str]]:
+    """More workers take no longer than one."""
+
+    def check(medians: Medians) -> tuple[bool, str]:
+        ratio = figure(medians, SERVING[0].name) / figure(medians, name)
+        return ratio >= 1, f"{ratio:.2f} times as fast as one"
+
+    return check
+
+
+KEEPING_UP = tuple(Target(f"{who.name} faster than one", keeps_up(who.name)) for who in SERVING[1:])
+
+
 IN_PYTHON = written("flow in Python", "plain")
 FROM_FILE = written(OURS, "file")
 
@@ -555,6 +577,60 @@ WORKLOADS: tuple[Workload, ...] = (
         (Target("linear: thrice the steps take thrice the time", within(1.3, "growth", " times")),),
         (IN_OWN_HOUSE,),
         columns=(Column("us", "us/step", "{:.1f}"), Column("growth", "growth", "{:.2f}")),
+    ),
+    Workload(
+        "serve",
+        "serve-busy",
+        "workers on one PostgreSQL server see runs through whose steps only compute",
+        "serve",
+        {"runs": 300, "steps": 20},
+        {"runs": 100, "steps": 20},
+        SERVING,
+        KEEPING_UP,
+        (IN_OWN_HOUSE,),
+        floor=SERVING[0].name,
+        columns=(Column("queries", "queries/run"),),
+        repeats=3,
+    ),
+    Workload(
+        "serve",
+        "serve-waiting",
+        "the same with steps that await 50 ms",
+        "serve",
+        {"runs": 1000, "steps": 4, "wait": 0.05},
+        {"runs": 300, "steps": 4, "wait": 0.05},
+        SERVING,
+        KEEPING_UP,
+        (IN_OWN_HOUSE,),
+        floor=SERVING[0].name,
+        columns=(Column("queries", "queries/run"),),
+        repeats=3,
+    ),
+    Workload(
+        "serve",
+        "serve-timers",
+        "workers wake runs whose timers are all due at once",
+        "timers",
+        {"runs": 2000, "asleep": 5.0},
+        {"runs": 500, "asleep": 3.0},
+        SERVING[:2],
+        (),
+        (IN_OWN_HOUSE,),
+        rate="runs/s",
+        repeats=3,
+    ),
+    Workload(
+        "serve",
+        "serve-heard",
+        "from a run being started by another process to its first step in an idle worker",
+        "heard",
+        {"runs": 9},
+        {"runs": 5},
+        SERVING[:2],
+        (),
+        (IN_OWN_HOUSE,),
+        rate=None,
+        repeats=1,
     ),
 )
 

@@ -349,10 +349,11 @@ class TestFailure:
 
     async def test_a_transient_error_is_tried_again_with_growing_waits(self, bench, clock):
         handler, calls = failing_times(3, Transient("busy"))
-        flow = one_step(Step("work", handler, retry=RetryPolicy(4, wait_min=1, wait_max=3)))
-        engine = await bench.engine(flow, clock=clock)
+        policy = RetryPolicy(4, wait_min=1, wait_max=3)
+        engine = await bench.engine(one_step(Step("work", handler, retry=policy)), clock=clock)
         run_id = await engine.start("flow")
-        for attempt, wait in ((1, 1), (2, 2), (3, 3)):
+        for attempt in (1, 2, 3):
+            wait = policy.wait_before(attempt + 1, run_id)
             await until(lambda wait=wait: clock.sleeping(wait))
             assert calls == list(range(1, attempt + 1))
             await clock.turn(wait)

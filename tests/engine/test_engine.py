@@ -215,7 +215,7 @@ class TestStopping:
         await engine.finish(run_id, patience=1)
         await engine.stop()
         left = [task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        assert not [name for name in left if name.startswith(("run ", "timekeeper", "beat", "heed"))]
+        assert not [name for name in left if name.startswith(("run ", "timers", "beat", "heed"))]
 
     async def test_a_run_started_but_not_yet_begun_is_left_resumable(self, bench):
         engine = await bench.engine(one_step(lambda ctx: None))

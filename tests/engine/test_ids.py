@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from detent.engine.lineage import ancestors
+from detent.engine.derived import row_of
+from detent.engine.family import ancestors
 from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.ports import NewRun
-from detent.engine.standing import row_of
 from detent.engine.tools import Tool
 from detent.kernel.entries import Entry, Started
 from detent.kernel.errors import ConfigurationError, RunExists
@@ -134,7 +134,7 @@ async def _written_before(engine, run_id, parent, data):
 
 
 async def _rows_below(engine, run_id):
-    from detent.engine.lineage import children
+    from detent.engine.family import children
 
     async for row in children(engine.store, run_id):
         yield row.id

@@ -1,25 +1,50 @@
 """Retry and breaker rules."""
 
 import math
+from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.policy import ONCE, BreakerPolicy, RetryPolicy
 
+SECONDS = st.floats(0, 1e6)
 
-def test_waits_double_up_to_the_longest():
-    policy = RetryPolicy(max_attempts=7, wait_min=1, wait_max=10)
-    assert [policy.wait_before(attempt) for attempt in range(1, 8)] == [0, 1, 2, 4, 8, 10, 10]
+
+@given(st.tuples(SECONDS, SECONDS).map(sorted), st.integers(2, 60), st.text())
+def test_a_wait_is_what_doubling_says_give_or_take_a_quarter_and_within_its_limits(limits, attempt, run_id):
+    policy = RetryPolicy(100, *limits)
+    wait = policy.wait_before(attempt, run_id)
+    assert limits[0] <= wait <= limits[1]
+    doubled = min(limits[1], limits[0] * 2 ** (attempt - 2))
+    assert 0.75 * doubled <= wait <= max(1.25 * doubled, limits[0])
+    assert wait == policy.wait_before(attempt, run_id)
+
+
+@pytest.mark.parametrize("attempt", [2, 3, 5, 9])
+def test_runs_that_failed_together_come_back_spread_over_the_quarter(attempt):
+    policy = RetryPolicy(10, 1.0, 60.0)
+    waits = [policy.wait_before(attempt, f"run-{number}") for number in range(1000)]
+    doubled = min(60.0, 2.0 ** (attempt - 2))
+    shortest, longest = max(1.0, 0.75 * doubled), min(60.0, 1.25 * doubled)
+    tenths = Counter(int(10 * (wait - shortest) / (longest - shortest)) for wait in waits)
+    assert set(tenths) == set(range(10))
+    assert max(tenths.values()) < 2 * min(tenths.values())
+
+
+def test_equal_limits_mean_exactly_that_long():
+    assert [RetryPolicy(5, 2.0, 2.0).wait_before(number, "r") for number in (1, 2, 3, 9)] == [0, 2, 2, 2]
 
 
 def test_the_first_attempt_waits_for_nothing():
-    assert RetryPolicy(wait_min=5).wait_before(1) == 0
-    assert RetryPolicy(wait_min=5).wait_before(0) == 0
+    assert RetryPolicy(wait_min=5).wait_before(1, "r") == 0
+    assert RetryPolicy(wait_min=5).wait_before(0, "r") == 0
 
 
 def test_a_very_late_attempt_still_waits_a_finite_time():
-    assert RetryPolicy(max_attempts=10**9, wait_min=1, wait_max=60).wait_before(10**6) == 60
+    assert 45 <= RetryPolicy(max_attempts=10**9, wait_min=1, wait_max=60).wait_before(10**6, "r") <= 60
 
 
 def test_retries_come_on_top_of_the_first_attempt():

@@ -104,7 +104,7 @@ def resolve(
     from detent.cli.driving import see_through
     from detent.cli.values import read_json
     from detent.cli.workspace import Workspace, run_async
-    from detent.engine.interventions import UNSAID
+    from detent.engine.commands import UNSAID
 
     given = UNSAID if receipt is None else read_json(receipt, "--receipt")
     workspace = Workspace(store, config, plugin)
@@ -183,6 +183,9 @@ async def _explained(workspace: Workspace, engine: Engine, run_id: str) -> Async
 def reopen(
     run: options.RunId,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")] = "",
+    by: Annotated[
+        str, typer.Option("--by", metavar="NAME", help="Who reopens it, for the record.")
+    ] = "person",
     budget_tokens: options.BudgetTokens = None,
     budget_usd: options.BudgetUsd = None,
     budget_steps: options.BudgetSteps = None,
@@ -206,7 +209,7 @@ def reopen(
     budget = read_budget(budget_tokens, budget_usd, budget_steps, budget_seconds)
 
     async def act(engine: Engine, run_id: str) -> None:
-        await engine.reopen(run_id, budget=budget, reason=reason, drive=not detach)
+        await engine.reopen(run_id, budget=budget, reason=reason, by=by, drive=not detach)
 
     return run_async(
         see_through(workspace, run, act, drive=not detach, json=json, quiet=quiet, told="reopened")
@@ -271,6 +274,7 @@ def fork(
     ] = None,
     set_: options.Set = None,
     id_: Annotated[str | None, typer.Option("--id", metavar="ID", help="Id of the new run.")] = None,
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who forks it, for the record.")] = "person",
     budget_tokens: options.BudgetTokens = None,
     budget_usd: options.BudgetUsd = None,
     budget_steps: options.BudgetSteps = None,
@@ -289,7 +293,7 @@ def fork(
     from detent.cli.standing import warn_of_undone
     from detent.cli.values import read_budget, read_sets
     from detent.cli.workspace import Workspace, run_async
-    from detent.engine.forking import UNDONE
+    from detent.engine.fork import UNDONE
 
     workspace = Workspace(store, config, plugin)
     workspace.log(verbose, log_level)
@@ -300,7 +304,7 @@ def fork(
 
     async def act(engine: Engine, run_id: str) -> None:
         entry = None if at is None else await _entry_at(engine, run_id, at)
-        await engine.fork(run_id, entry, set=changes, budget=budget, new_id=new_id, drive=False)
+        await engine.fork(run_id, entry, set=changes, budget=budget, new_id=new_id, by=by, drive=False)
         warn_of_undone(run_id, (await engine.get(new_id)).data.get(UNDONE) or ())
         if not detach:
             await engine.resume(new_id)

@@ -201,18 +201,19 @@ async def _resume_all(
         missing = await _recall_open(workspace, engine)
 
         async def work() -> None:
-            taken.extend(await engine.resume_all())
-            progress.total = len(taken)
-
             async def finish(run_id: str) -> None:
                 result = await engine.finish(run_id, patience=PATIENCE)
                 if result.status is not Status.RUNNING:  # it is, when this process was told to stop
                     results.append(result)
                     progress.done(result.status.value)
 
-            async with asyncio.TaskGroup() as group:
-                for run_id in taken:
-                    group.create_task(finish(run_id))
+            # As many as there is room for, again and again: the others are left to other workers until then.
+            while more := [run_id for run_id in await engine.resume_all() if run_id not in taken]:
+                taken.extend(more)
+                progress.total = len(taken)
+                async with asyncio.TaskGroup() as group:
+                    for run_id in more:
+                        group.create_task(finish(run_id))
 
         again = f"Go on with: {workspace.command('resume', '--all')}"
         with graceful(lambda: again) as stop, progress if shown else nullcontext():

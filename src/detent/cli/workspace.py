@@ -277,7 +277,7 @@ class Workspace:
             return (await store.row(said)).id
         except RunNotFound:
             found = await store.find(said, 11) if said else []
-        from detent.engine.lineage import ancestors
+        from detent.engine.family import ancestors
 
         if not found:
             raise RunNotFound(said, f" See: {self.command('runs')}")

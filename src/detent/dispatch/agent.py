@@ -201,9 +201,11 @@ class Asking:
             if violation:
                 told, problems = True, failure.problems
             elif fresh and not self._played():
-                wait = max(retry.wait_before(asked.attempts + 1), failure.retry_after or 0.0)
-                async with self.driver.engine.slots.aside(self.driver):
-                    await self.driver.engine.slots.rest(wait)
+                wait = max(
+                    retry.wait_before(asked.attempts + 1, self.driver.run.id), failure.retry_after or 0.0
+                )
+                async with self.driver.engine.slots.released(self.driver):
+                    await self.driver.engine.slots.sleep(wait)
                 if self.driver.engine.stopping:
                     # Whoever takes the run up again finds the attempts made so far and goes on from there.
                     raise PutDown

@@ -18,15 +18,15 @@ from detent.dispatch.gate import Side
 from detent.dispatch.plan import Plan
 from detent.dispatch.result import DispatchResult
 from detent.dispatch.shadow import Shadow
-from detent.engine import recovery
-from detent.engine.context import CannotCheck, StepContext, TrialContext, brief
+from detent.engine import claims
+from detent.engine.context import CannotCheck, StepContext, TrialContext
 from detent.engine.journals import read
 from detent.engine.offloaded import looked_beside
 from detent.engine.outcome import Effect, Outcome
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Ended, Entry, Moved, Noted, Proposed
 from detent.kernel.errors import ConfigurationError, nearest
-from detent.kernel.plain import canonical, copied, decode, to_plain
+from detent.kernel.plain import brief, canonical, copied, decode, to_plain
 from detent.kernel.run import Run
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ async def replay(
         for note in visit.notes
     }  # fmt: skip
     dispatcher = dispatcher_of(engine)
-    async with recovery.taken(engine, run_id) as driver:
+    async with claims.claimed(engine, run_id) as driver:
         for visit in visits:
             if visit.state not in flow.steps:
                 continue  # a state of an older definition

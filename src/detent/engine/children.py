@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from detent.engine.lineage import child_of, children
+from detent.engine.family import child_of, children
 from detent.engine.moves import UNDOES, undoing_now
 from detent.engine.offloaded import NOTHING, Beside
 from detent.engine.raised import ChildrenWaiting
@@ -118,7 +118,7 @@ async def run_children(
             if gate is not None:
                 gate.release()
 
-    async with engine.slots.aside(driver):
+    async with engine.slots.released(driver):
         if len(items) == 1:
             await one(*items[0])
         else:
@@ -144,7 +144,7 @@ async def run_children(
 
 async def _halt(driver: Driver, ids: Sequence[str]) -> bool:
     """Keep a child, whichever of the ids it has, from beginning another step; False when there is none."""
-    from detent.engine import recovery
+    from detent.engine import worker
 
     engine = driver.engine
     child_id = await child_of(engine.store, driver.run.id, ids)
@@ -155,7 +155,7 @@ async def _halt(driver: Driver, ids: Sequence[str]) -> bool:
         return True
     if run.status is Status.RUNNING and await _under_way(engine, run):
         with contextlib.suppress(RunBusy, RunStateError, Fenced):  # begun before a crash, finished now
-            await recovery.resume(engine, child_id, parent=driver)
+            await worker.resume(engine, child_id, parent=driver)
         if (other := engine.driver_of(child_id)) is not None:
             other.halting = HALTED
         return True

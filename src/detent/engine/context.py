@@ -20,20 +20,18 @@ from detent.kernel.caller import line_of
 from detent.kernel.entries import Body, Noted, Recorded, Tagged
 from detent.kernel.errors import ConfigurationError, DetentError, InvalidValue
 from detent.kernel.guards import dig
-from detent.kernel.plain import canonical, copied, decode, digest, encode, to_plain
+from detent.kernel.plain import LONGEST_KEPT, brief, canonical, copied, decode, digest, encode, to_plain
 from detent.kernel.run_config import PATH
 from detent.kernel.view import View, view
 
 if TYPE_CHECKING:
     from detent.engine.children import Child
     from detent.engine.driver import Driver
-    from detent.engine.lineage import Past
+    from detent.engine.family import Past
     from detent.kernel.run import Run
 
 OUTPUT = "output"
 """Topic of the remarks that `emit` leaves."""
-LONGEST_KEPT = 2000
-"""Characters of a query's answer kept in the journal as they are; longer ones are kept beside it."""
 
 
 class StepContext:
@@ -376,17 +374,17 @@ class StepContext:
 
     async def lineage(self) -> list[Past]:
         """This run and everything below it, with the moves each has made."""
-        from detent.engine.lineage import lineage
+        from detent.engine.family import family_of
 
-        return [past async for past in lineage(self._driver.engine, self.run_id)]
+        return [past async for past in family_of(self._driver.engine, self.run_id)]
 
     async def wind_up(self, runs: Sequence[str], reason: str) -> None:
         """Cancel runs below this one that are still open, wherever they are under way.
 
         What their steps have begun is settled first; the run waits where only a person can do that.
         """
-        from detent.engine.interventions import wind_up
-        from detent.engine.lineage import ancestors
+        from detent.engine.commands import wind_up
+        from detent.engine.family import ancestors
 
         for run_id in runs:
             if self.run_id not in await ancestors(self._driver.engine.store, run_id):
@@ -497,14 +495,6 @@ def blob_of(body: bytes | str) -> Blob:
 def kept_beside(body: bytes) -> dict[str, Any]:
     """How data refers to a value kept beside the journal."""
     return {"$blob": hashlib.sha256(body).hexdigest(), "size": len(body)}
-
-
-def brief(value: Any, private: bool = False) -> Any:
-    """A plain value as the journal keeps it: itself when short and not private, else its hash and size."""
-    text = encode(value)
-    if not private and len(text) <= LONGEST_KEPT:
-        return value
-    return {"$hash": hashlib.sha256(text.encode()).hexdigest()[:16], "size": len(text)}
 
 
 class CannotCheck(DetentError):

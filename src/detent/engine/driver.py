@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from detent.engine import effects, moves
 from detent.engine.calls import call
 from detent.engine.context import StepContext
+from detent.engine.derived import derived
 from detent.engine.journals import load
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.performer import Assignment, called, concluded
-from detent.engine.ports import Blob, Commit, EdgeCount, Lease, LedgerLine
+from detent.engine.ports import Blob, Commit, Lease
 from detent.engine.raised import ChildrenWaiting, failure, located, message_of
-from detent.engine.standing import LEDGER_STATE, edge_of, ledger_line, row_of
 from detent.engine.step import Step, Transient
 from detent.engine.tools import EffectCall
 from detent.kernel import log
@@ -32,7 +32,6 @@ from detent.kernel.entries import (
     Held,
     Migrated,
     Moved,
-    Tagged,
 )
 from detent.kernel.errors import (
     BudgetExceededError,
@@ -67,9 +66,32 @@ class Driver:
     """One run under way in this process."""
 
     __slots__ = (
-        "_after", "_assignments", "_began", "_blobs", "_lapses", "_next_fold", "_turns",
-        "_waiters", "_writing", "asides", "budgeted", "calls", "cancelling", "clock", "door", "engine",
-        "family", "flow", "halting", "in_slot", "lease", "live", "parent", "performing", "run", "telling",
+        "_after",
+        "_assignments",
+        "_began",
+        "_blobs",
+        "_lapses",
+        "_next_fold",
+        "_turns",
+        "_waiters",
+        "_writing",
+        "budgeted",
+        "calls",
+        "cancelling",
+        "clock",
+        "engine",
+        "family",
+        "flow",
+        "halting",
+        "in_slot",
+        "lease",
+        "live",
+        "parent",
+        "performing",
+        "run",
+        "slot_lock",
+        "telling",
+        "waiting_calls",
     )  # fmt: skip
 
     def __init__(
@@ -102,9 +124,9 @@ class Driver:
         """What the effect under way has running in threads."""
         self.in_slot = False
         """True while this run counts against the engine's concurrency."""
-        self.asides = 0
+        self.waiting_calls = 0
         """How many of the step's calls wait aside just now."""
-        self.door: asyncio.Lock | None = None
+        self.slot_lock: asyncio.Lock | None = None
         self.family: dict[str, Any] = {} if parent is None else parent.family
         """What the performer keeps for this run and its children while they are under way."""
         self.telling = True
@@ -134,8 +156,9 @@ class Driver:
                 continue
             if self.halting is not None and not moves.unsettled(self.flow, run):
                 continue  # it was told to end while it waited
-            if not self.in_slot:  # given up for a wait that was cut short
-                await self.engine.slots.back(self)
+            if not self.in_slot and not await self.engine.slots.acquire(self, self.engine.patience(self)):
+                await self.engine.store.park(self.lease)  # others may have room for it
+                return
             if run.proposal is not None:
                 await effects.perform(self)
             elif run.let_in or not (self.budgeted and await self._out_of_budget()):
@@ -258,7 +281,7 @@ class Driver:
             error = located(error, step.handler)
         kind, message = type(error).__name__, writable(message_of(error))
         again = transient and attempt < retry.max_attempts
-        wait = retry.wait_before(attempt + 1)
+        wait = retry.wait_before(attempt + 1, self.run.id)
         if isinstance(error, Transient) and error.retry_after is not None:
             wait = max(wait, error.retry_after)
         log.warning(
@@ -424,8 +447,12 @@ class Driver:
         if wait > self.engine.park_after:
             await self.commit(Held("retry", "timer", wake_at=when))
             return False
-        async with self.engine.slots.aside(self):
-            await self.engine.slots.rest(wait)
+        self.waiting_calls += 1
+        self.engine.slots.release(self)
+        try:
+            await self.engine.slots.sleep(wait)
+        finally:
+            self.waiting_calls -= 1
         return not self.engine.stopping
 
     def put_down(self) -> asyncio.Future[Run | None]:
@@ -560,24 +587,15 @@ class Driver:
         now = self.clock.now()
         after = run.seq
         before = self._own() if self.parent is not None else None
-        edges: tuple[EdgeCount, ...] = ()
-        ledger: tuple[LedgerLine, ...] = ()
-        tags: tuple[tuple[str, bool], ...] = ()
         definition = None
         committed: list[Entry] = []
         for body in bodies:
             entry = Entry(run.seq + 1, now, lease.epoch, body)
             committed.append(entry)
             run.apply(entry)
-            kind = type(body)
-            if kind is Moved:
-                edges = (edge_of(run.flow, now, body),)  # type: ignore[arg-type]
-            elif kind in LEDGER_STATE:
-                ledger = (*ledger, ledger_line(entry))
-            elif kind is Tagged:
-                tags = (*((tag, True) for tag in body.add), *((tag, False) for tag in body.remove))  # type: ignore[union-attr]
-            elif kind is Migrated:
+            if type(body) is Migrated:
                 definition = self.flow.definition
+        row, ledger, edges, tags = derived(run, committed)
         fold = None
         if run.seq >= self._next_fold:
             fold = run.to_plain()
@@ -585,7 +603,7 @@ class Driver:
         blobs = self._blobs
         size = await self.engine.store.append(
             Commit(
-                lease, after, committed, row_of(run), run.status is not Status.RUNNING, ledger, edges, tags,
+                lease, after, committed, row, run.status is not Status.RUNNING, ledger, edges, tags,
                 fold, blobs, definition, self.engine.alone,
             )
         )  # fmt: skip

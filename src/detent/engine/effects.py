@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from detent.engine import moves
 from detent.engine.calls import TimeLimit, call, watched
-from detent.engine.context import StepContext, brief, kept_answer
+from detent.engine.context import StepContext, kept_answer
 from detent.engine.placeholders import fill, receipts_in
 from detent.engine.ports import LedgerLine, TapeCall, TapeError
 from detent.engine.raised import failure, message_of
@@ -21,7 +21,7 @@ from detent.kernel import log
 from detent.kernel.budget import NOTHING
 from detent.kernel.entries import Body, EffectBegun, EffectDone, EffectFailed, Held, Proposed
 from detent.kernel.errors import ConfigurationError, Fenced, StoreUnavailable
-from detent.kernel.plain import decode, writable
+from detent.kernel.plain import brief, decode, writable
 
 if TYPE_CHECKING:
     from detent.engine.driver import Driver
@@ -151,11 +151,11 @@ async def _over(driver: Driver, line: LedgerLine) -> bool:
     deadline = driver.clock.ticks() + begun.seconds
     if begun.worker == engine.leases.me.id:
         deadline = float("inf")  # what is running here is known
-    async with engine.slots.aside(driver):
+    async with engine.slots.released(driver):
         while not await engine.leases.gone(begun.worker) and driver.clock.ticks() < deadline:
             engine.tell_once("effect.may_be_running", f"{driver.run.id}:{line.key}", run_id=driver.run.id,
                              tool=line.tool, worker=begun.worker, seconds=begun.seconds)  # fmt: skip
-            await engine.slots.rest(min(1.0, begun.seconds))
+            await engine.slots.sleep(min(1.0, begun.seconds))
             if engine.stopping:
                 return False
     return True
@@ -237,7 +237,7 @@ async def _did_not_happen(
 ) -> None:
     """Write down that an effect certainly did not happen; try again later, or have the step think again."""
     again = transient and number < tool.retry.max_attempts
-    retry_at = driver.clock.now() + tool.retry.wait_before(number + 1) if again else None
+    retry_at = driver.clock.now() + tool.retry.wait_before(number + 1, driver.run.id) if again else None
     log.warning(
         "effect.failed", run_id=driver.run.id, tool=tool.name, code=code, attempt=number, will_retry=again
     )
@@ -308,7 +308,7 @@ async def _probe(driver: Driver, tool: Tool, args: dict[str, Any]) -> Any:
     """Ask the outside world, patiently; UNKNOWN when it does not answer."""
     assert tool.probe is not None
     for number in range(1, tool.retry.max_attempts + 1):
-        await driver.clock.sleep(tool.retry.wait_before(number))
+        await driver.clock.sleep(tool.retry.wait_before(number, driver.run.id))
         try:
             async with TimeLimit(tool.timeout):
                 found = await call(tool.probe, tool.off_loop, **args)

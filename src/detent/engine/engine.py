@@ -1,7 +1,7 @@
 """The engine: start runs, finish them, follow them, and take up what was left lying.
 
-What is asked of a run that is not under way here (release, resolve, cancel, fork, reopen) is in
-`interventions`; finding what dead processes left is in `recovery`; one run's work is in `driver`.
+What people do to runs (release, resolve, cancel, reopen) is in `commands`, forking in `fork`; claiming is in
+`claims`, resuming and serving in `worker`, timers and parents in `waking`; one run's work is in `driver`.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from detent.engine import forking, interventions, lineage, recovery
+from detent.engine import commands, family, waking, worker
 from detent.engine.breaker import Breakers
 from detent.engine.calls import watch_threads_of
 from detent.engine.clock import SystemClock
+from detent.engine.concurrency import Slots
 from detent.engine.context import blob_of
+from detent.engine.derived import row_of
 from detent.engine.driver import Driver
 from detent.engine.flow import Flow
+from detent.engine.fork import Changes, fork_family, fork_run
 from detent.engine.journals import load
 from detent.engine.leases import LeaseLost, Leases
 from detent.engine.observers import Observers
 from detent.engine.offloaded import Beside
 from detent.engine.performer import HandlerPerformer, Performer, PerformerSource
-from detent.engine.ports import USUAL_LEASE, Blob, Clock, NewRun, Resource, Store, Tape
+from detent.engine.ports import USUAL_LEASE, Blob, Clock, Lease, NewRun, Resource, Store, Tape
 from detent.engine.raised import failure, message_of
-from detent.engine.slots import Slots
-from detent.engine.standing import row_of
-from detent.engine.timekeeper import Timekeeper
+from detent.engine.timers import Timers
 from detent.kernel import checks, log
 from detent.kernel.budget import Budget
 from detent.kernel.entries import ChildEnded, Entry, Held, Moved, Noted, Started
@@ -90,6 +91,8 @@ class Engine:
         """Seconds of waiting for a retry above which the run is put down instead of kept at hand."""
         self.stopping = False
         self.slots = Slots(concurrency, self.clock)
+        self.serving: asyncio.Event | None = None
+        """Set while this process serves: that there may be something to take up."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._drivers: dict[str, Driver] = {}
         self._listeners: dict[str, set[asyncio.Event]] = {}
@@ -99,11 +102,11 @@ class Engine:
         """Runs being claimed by some task of this process."""
         self.unstopped: dict[str, Driver] = {}
         """Runs put down here while a thread still performs an effect of theirs; they stay this worker's."""
-        self.dropped: set[str] = set()
+        self.dropped: dict[str, Lease] = {}
         """Runs put down without the store knowing it."""
         self.swept: set[str] | None = None
         """Workers known to be dead when parents that may have missed a child's end were last looked for."""
-        self._time = Timekeeper(self.clock, self._wake)
+        self._time = Timers(self.clock, self._wake)
         self._opened = False
 
     # -- life -----------------------------------------------------------------------------------------------
@@ -136,7 +139,7 @@ class Engine:
         """
         self.stopping = True
         self._time.stop()
-        self.slots.rouse()
+        self.slots.wake_sleepers()
         # Helpers could take up more runs. The lease is kept while steps are finished.
         await self._end_helpers()
         while tasks := list(self._tasks.values()):
@@ -270,7 +273,7 @@ class Engine:
             if row.now.status.is_end:
                 return await self.get(run_id)
             if row.now.status is Status.WAITING:
-                when = await recovery.outlook(self, row)
+                when = await worker.outlook(self, row)
                 if self.stopping or when is None:
                     return await self.get(run_id)
                 left = when - self.clock.now()
@@ -308,15 +311,15 @@ class Engine:
 
     async def resume(self, run_id: str) -> str:
         """Take up a run that is under way nowhere. Gives its id; `RunBusy` while somebody else drives it."""
-        return await recovery.resume(self, run_id)
+        return await worker.resume(self, run_id)
 
     async def resume_all(self, *, flows: Iterable[str] | None = None) -> list[str]:
         """Take up everything dead processes left and everything whose time has come; gives the ids."""
-        return await recovery.resume_all(self, flows)
+        return await worker.resume_all(self, flows)
 
     async def serve(self, *, poll: float = 1.0) -> None:
         """Keep taking up what is left lying or due, until `stop`."""
-        await recovery.serve(self, poll)
+        await worker.serve(self, poll)
 
     async def cancel(
         self,
@@ -331,7 +334,7 @@ class Engine:
 
         With `undo`, where its flow can, what it did is undone first; the run is under way until then.
         """
-        await interventions.cancel(self, run_id, reason, by, undo, drive)
+        await commands.cancel(self, run_id, reason, by, undo, drive)
 
     async def release(
         self,
@@ -347,7 +350,7 @@ class Engine:
         A token (`Run.token`) names one question. Raises `HoldNotOpen`, which says what is open, for an answer
         to one that was answered, replaced or timed out, and for an answer without a token.
         """
-        await interventions.release(self, run_id, answer, hold, by, drive)
+        await commands.release(self, run_id, answer, hold, by, drive)
 
     async def resolve(
         self,
@@ -355,7 +358,7 @@ class Engine:
         how: str,
         *,
         hold: str = "",
-        receipt: Any = interventions.UNSAID,
+        receipt: Any = commands.UNSAID,
         by: str = "person",
         drive: bool = True,
     ) -> None:
@@ -365,7 +368,7 @@ class Engine:
         on as if the effect had been performed and had given nothing back. `hold` is the token of the hold
         that asks about it, as for `release`.
         """
-        await interventions.resolve(self, run_id, how, hold, receipt, by, drive)
+        await commands.resolve(self, run_id, how, hold, receipt, by, drive)
 
     async def fork(
         self,
@@ -376,20 +379,20 @@ class Engine:
         config: Mapping[str, Any] | None = None,
         budget: Budget | None = None,
         new_id: str | None = None,
+        by: str = "person",
         drive: bool = True,
     ) -> str:
         """A new run from the first `at` entries of another, with changed data, settings or budget."""
-        return await interventions.fork(
-            self, run_id, at, set or {}, config or {}, budget, _new_id(new_id), drive
-        )
+        return await fork_run(self, run_id, at, set or {}, config or {}, budget, _new_id(new_id), by, drive)
 
     async def fork_family(
         self,
         run_id: str,
         at: tuple[str, int],
         *,
-        set: forking.Changes | None = None,
+        set: Changes | None = None,
         new_id: str | None = None,
+        by: str = "person",
         drive: bool = True,
     ) -> str:
         """A new run as this one and everything below it stood when one of them wrote an entry.
@@ -397,16 +400,22 @@ class Engine:
         `at` is that run and the entry's number. `set` changes its data, as it says or as it gives from the
         new family.
         """
-        made = await forking.fork_family(self, run_id, at, _new_id(new_id), changes=set)
+        made = await fork_family(self, run_id, at, _new_id(new_id), by=by, changes=set)
         if drive:
             await self.resume(made)
         return made
 
     async def reopen(
-        self, run_id: str, *, budget: Budget | None = None, reason: str = "", drive: bool = True
+        self,
+        run_id: str,
+        *,
+        budget: Budget | None = None,
+        reason: str = "",
+        by: str = "person",
+        drive: bool = True,
     ) -> None:
         """Send a run on that ended failed, degraded, cancelled or out of budget."""
-        await interventions.reopen(self, run_id, budget, reason, drive)
+        await commands.reopen(self, run_id, budget, reason, by, drive)
 
     # -- what drivers and neighbours use --------------------------------------------------------------------
 
@@ -469,7 +478,7 @@ class Engine:
     async def register(self) -> None:
         if not any(helper.get_name() == "heed" and not helper.done() for helper in self._helpers):
             watch_threads_of(asyncio.get_running_loop())
-            self._helper(recovery.heed(self), "heed")
+            self._helper(worker.heed_requests(self), "heed")
         await self.leases.register()
 
     async def child_run(
@@ -514,12 +523,12 @@ class Engine:
     ) -> str:
         """The id of a child that is under way from now on: a new one, or the one there is of this key."""
         usual, spare, *earlier = ids
-        there = await lineage.child_of(self.store, parent.run.id, earlier)
+        there = await family.child_of(self.store, parent.run.id, earlier)
         if there is None:
             try:
                 check_key(key)
             except ConfigurationError:  # an earlier version may have begun it
-                if (there := await lineage.child_of(self.store, parent.run.id, ids)) is None:
+                if (there := await family.child_of(self.store, parent.run.id, ids)) is None:
                     raise
         for child_id in (usual, spare) if there is None else ():
             try:
@@ -536,7 +545,7 @@ class Engine:
         if (await self.store.row(there)).now.status is Status.RUNNING:
             # Somebody else has it, or it has just come to an end: its own affair, not its parent's.
             with contextlib.suppress(RunBusy, RunStateError, Fenced):
-                await recovery.resume(self, there, parent=parent)
+                await worker.resume(self, there, parent=parent)
         return there
 
     def launch(self, driver: Driver) -> None:
@@ -550,7 +559,6 @@ class Engine:
         run_id = driver.run.id
         result: Run | Exception | None = None
         try:
-            await self.slots.enter(driver)
             await self._drive(driver)
             result = driver.run
             if result.status.is_end and result.parent is None and driver.flow.ended is not None:
@@ -559,20 +567,21 @@ class Engine:
             log.warning("run.fenced", run_id=run_id, epoch=error.epoch)
             await self.let_go(driver)
             # Whoever has it now may wait for a child that ended here and told only this driver.
-            self._helper(recovery.wake_parent(self, run_id))
+            self._helper(waking.wake_parent(self, run_id))
         except BaseException as raised:
             result = failed = failure(raised)
             if failed is not None:
                 await self._put_aside(driver, failed)
             elif isinstance(raised, asyncio.CancelledError) and driver.cancelling is not None:
-                await asyncio.shield(recovery.end(self, run_id, *driver.cancelling))
+                stopped = not driver.unstopped
+                await asyncio.shield(commands.end(self, run_id, *driver.cancelling, stopped=stopped))
             else:
                 if isinstance(raised, asyncio.CancelledError):
                     with contextlib.suppress(Exception):
                         await asyncio.shield(self.let_go(driver))
                 raise
         finally:
-            self.slots.leave(driver)
+            self.slots.release(driver)
             self.forget(driver, result)
 
     async def _drive(self, driver: Driver) -> None:
@@ -619,7 +628,7 @@ class Engine:
         try:
             await self.store.park(driver.lease)
         except StoreError:
-            self.dropped.add(driver.run.id)
+            self.dropped[driver.run.id] = driver.lease
 
     def forget(self, driver: Driver, result: Run | Exception | None = None) -> None:
         """A run is no longer under way here."""
@@ -654,12 +663,12 @@ class Engine:
                 self._time.at(last.wake_at, run.id)
             if last.why == "children":
                 # A child may have ended between being looked at and the wait being written down.
-                self._helper(recovery.wake_parent(self, run.id))
+                self._helper(waking.wake_parent(self, run.id))
         if run.status.is_end and not isinstance(last, ChildEnded | Noted):
             log.info("run.ended", run_id=run.id, flow=run.flow, status=run.status.value, steps=run.steps)
             # A parent that waits in this process hears of it from the driver.
             if run.parent is not None and self._drivers.get(run.parent) is not (driver.parent or driver):
-                self._helper(recovery.wake_parent(self, run.parent))
+                self._helper(waking.wake_parent(self, run.parent))
 
     def _helper(self, work: Any, name: str | None = None) -> None:
         """Run something beside the runs, kept track of."""
@@ -676,9 +685,21 @@ class Engine:
         """Have the clock answer a run's holds when their time has come."""
         self._time.at(when, run_id)
 
-    def _wake(self, run_id: str) -> None:
-        """The clock says that a run's time has come."""
-        self._helper(recovery.wake(self, run_id))
+    def _wake(self, run_ids: list[str]) -> None:
+        """The clock says that the time of runs has come."""
+        if self.serving is None:
+            self._helper(waking.wake(self, run_ids))
+        else:
+            self.serving.set()
+
+    def patience(self, driver: Driver) -> float | None:
+        """Seconds a run may queue for a slot before it is left to other workers; None for ever."""
+        return worker.GIVEN_BACK_AFTER if self.serving is not None and driver.parent is None else None
+
+    @property
+    def room(self) -> int:
+        """How many more runs can be at work here."""
+        return self.slots.number - sum(not driver.waiting_calls for driver in self._drivers.values())
 
     def under_way(self, run_id: str) -> tuple[Driver, asyncio.Task[None]] | None:
         """The driver of a run in this process and the task it works in."""

@@ -18,7 +18,7 @@ from detent.kernel.run import Run
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
-    from detent.engine.lineage import Past
+    from detent.engine.family import Past
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
+from detent.engine.derived import row_of
 from detent.engine.journals import read
 from detent.engine.ports import RunQuery, RunRow, Store
-from detent.engine.standing import row_of
 from detent.kernel.errors import RunDamaged, StoreError, name_of
 from detent.kernel.run import Run
 

@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
-from detent.engine.ports import Store
+from detent.engine.ports import PAGE, Store, Taken
 from detent.kernel.entries import Entry
 from detent.kernel.errors import RunDamaged, RunNotFound
 from detent.kernel.run import Run
 
-PAGE = 2000
-
 
 async def load(store: Store, run_id: str) -> Run:
     """The run as its journal says: the saved fold, then the entries after it."""
-    saved = await store.saved_fold(run_id)
+    return await _added_up(store, run_id, await store.saved_fold(run_id), ())
+
+
+async def load_taken(store: Store, taken: Taken) -> Run:
+    """The run that was claimed with others, from what came with the claim."""
+    run_id = taken.lease.run_id
+    if taken.entries is None:
+        return await load(store, run_id)
+    return await _added_up(store, run_id, taken.fold, taken.entries)
+
+
+async def _added_up(store: Store, run_id: str, saved: dict[str, Any] | None, first: Sequence[Entry]) -> Run:
+    """A run from its saved fold, the entries after that which are at hand, and those still to be read."""
     if saved is not None and saved["holds"] and "held_at" not in saved:
-        saved = None  # saved by version 0.1, which did not number its holds; the journal does
+        saved, first = None, ()  # saved by version 0.1, which did not number its holds; the journal does
     seq = 0
     try:
         run = Run.from_plain(saved) if saved is not None else Run(run_id)
-        async for entry in read(store, run_id, run.seq):
+        for entry in first:
             seq = entry.seq
             run.apply(entry)
+        if len(first) % PAGE == 0:  # none, or a whole page of them
+            async for entry in read(store, run_id, run.seq):
+                seq = entry.seq
+                run.apply(entry)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         where = f"journal does not add up at entry {seq:,}" if seq else "saved fold cannot be read"
         raise RunDamaged(run_id, f"its {where}: {type(error).__name__}") from error

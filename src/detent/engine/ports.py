@@ -17,6 +17,8 @@ from detent.kernel.status import Status
 
 USUAL_LEASE = 15.0
 """Seconds of a worker's lease, unless it is said otherwise."""
+PAGE = 2000
+"""Entries of a journal that are read in one go."""
 FORGOTTEN_AFTER = 86400.0
 """Seconds after the end of its lease at which a worker that never retired and holds no run is forgotten."""
 
@@ -47,6 +49,26 @@ class Lease(NamedTuple):
     """The store's own handle of the run."""
     lost: str | None = None
     """The worker it was taken from, when it was taken from one that died."""
+
+
+class Taken(NamedTuple):
+    """A run claimed together with others, and what it takes to go on with it."""
+
+    lease: Lease
+    flow: str
+    fold: dict[str, Any] | None
+    """The latest saved fold."""
+    entries: Sequence[Entry] | None
+    """The journal from there on, the first page of it; None where it has to be read anew."""
+
+
+class Request(NamedTuple):
+    """What is asked of the worker that drives a run: to cancel it."""
+
+    reason: str = "cancelled"
+    by: str = "person"
+    undo: bool = False
+    """Settle what the step has begun first, so that what the run did can be undone."""
 
 
 class RowState(NamedTuple):
@@ -80,8 +102,8 @@ class RunRow(NamedTuple):
     seq: int
     epoch: int
     owner: str | None
-    asked: str | None
-    """`cancel` when somebody asked the driver to stop."""
+    asked: Request | None
+    """Set while its worker is asked to cancel it."""
     tags: tuple[str, ...]
     now: RowState
 
@@ -217,6 +239,30 @@ class Store(Protocol):
         A worker in `dead` that has not been heard of since, or that the store does not know, has nothing.
         """
 
+    async def take(
+        self,
+        worker: str,
+        limit: int,
+        *,
+        now: float,
+        flows: Collection[str],
+        dead: Collection[Worker] = (),
+        only: Collection[str] | None = None,
+        skip: Collection[str] = (),
+    ) -> list[Taken]:
+        """Claim at most `limit` runs that can go on and that nobody has, by the rules of `claim`.
+
+        First those that wait and whose time has come, earliest first, then those that are running, oldest
+        first; of the given flows, among `only` where that is given, without those in `skip` and without
+        children of a run that does not exist. Runs that another worker is just taking are passed over.
+        """
+
+    async def changed(self) -> None:
+        """Return when runs may have come free that `take` would give.
+
+        It may return without reason or never: a worker looks again after a while all the same.
+        """
+
     async def park(self, lease: Lease) -> None:
         """Give the run up if it is still ours."""
 
@@ -233,10 +279,10 @@ class Store(Protocol):
     async def workers(self) -> list[Worker]:
         """All workers that did not retire and are not forgotten, with what is left of their leases."""
 
-    async def ask(self, run_id: str, what: str) -> None:
-        """Leave a request for whoever drives the run."""
+    async def ask(self, run_id: str, request: Request) -> None:
+        """Leave a request for the worker that drives the run; nothing is left where none does."""
 
-    async def asked(self, worker_id: str) -> list[tuple[str, str]]:
+    async def asked(self, worker_id: str) -> list[tuple[str, Request]]:
         """Requests left for runs of this worker."""
 
     async def due(self, now: float, limit: int = 100) -> list[str]:

@@ -301,7 +301,7 @@ def _migrated(body: Migrated, entry: Entry) -> Told:
 def _forked(body: Forked, entry: Entry) -> Told:
     changed = ", ".join(body.set)
     return (
-        "person",
+        body.by,
         "goes its own way from here"
         + _extra(
             f"changed data: {changed}" if changed else "",

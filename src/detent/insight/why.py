@@ -306,11 +306,13 @@ class _Reader:
         self, entry: Entry, body: Migrated | Forked | Reopened, state: str, changes: tuple[Change, ...]
     ) -> None:
         kind: DecisionKind = "fork"
-        by, reason = "person", None
+        by, reason = "", None
         if isinstance(body, Migrated):
             kind, by, reason = "migration", "engine", body.reason or f"version {body.version}"
         elif isinstance(body, Reopened):
             kind, by, reason = "reopening", body.by, body.reason or None
+        else:
+            by = body.by
         now = self._run.state
         self._add(
             Decision(

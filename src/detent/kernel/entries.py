@@ -256,6 +256,7 @@ class Forked:
     set: Plain = field(default_factory=dict)
     config: Plain = field(default_factory=dict)
     budget: Plain | None = None
+    by: str = "person"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,9 @@ from typing import Any
 
 from detent.kernel.errors import InvalidValue, NestedTooDeeply
 
+LONGEST_KEPT = 2000
+"""Characters of a value that the journal keeps as they are; of a longer one it keeps the hash."""
+
 
 def _encoder() -> Callable[[Any], str]:
     """Compact JSON at the speed of the C encoder, built once instead of at every call."""
@@ -195,3 +198,11 @@ def pointer_to(parts: Iterable[str | int]) -> str:
 def pointer_part(part: str | int) -> str:
     """One part of a pointer, escaped."""
     return part.replace("~", "~0").replace("/", "~1") if isinstance(part, str) else str(part)
+
+
+def brief(value: Any, private: bool = False) -> Any:
+    """A plain value as the journal keeps it: itself when short and not private, else its hash and size."""
+    text = encode(value)
+    if not private and len(text) <= LONGEST_KEPT:
+        return value
+    return {"$hash": hashlib.sha256(text.encode()).hexdigest()[:16], "size": len(text)}

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from detent.kernel.errors import ConfigurationError
+
+JITTER = 0.25
+"""Share by which a wait may be shorter or longer than the doubling says."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Attempts at one piece of work, with growing waits between them."""
+    """Attempts at one piece of work, with growing waits between them.
+
+    Each wait is twice the one before, give or take a quarter, and always between `wait_min` and `wait_max`:
+    runs that failed together do not come back together. Equal both and every wait is exactly that long.
+    """
 
     max_attempts: int = 3
     """All attempts together, the first included."""
@@ -30,11 +38,22 @@ class RetryPolicy:
         """The policy that makes `max_retries` attempts after the first."""
         return cls(max_retries + 1, wait_min, wait_max)
 
-    def wait_before(self, attempt: int) -> float:
-        """Seconds to wait before attempt number `attempt` (the first is 1 and waits for nothing)."""
+    def wait_before(self, attempt: int, run_id: str) -> float:
+        """Seconds a run waits before attempt number `attempt` (the first is 1 and waits for nothing).
+
+        The jitter is drawn from the run's id and the attempt, so that the same run always waits as long.
+        """
         if attempt <= 1:
             return 0.0
-        return float(min(self.wait_max, self.wait_min * 2 ** min(attempt - 2, 62)))
+        wait = min(self.wait_max, self.wait_min * 2 ** min(attempt - 2, 62))
+        shortest = max(self.wait_min, wait * (1 - JITTER))
+        longest = min(self.wait_max, wait * (1 + JITTER))
+        return float(shortest + (longest - shortest) * _drawn(f"{run_id}/{attempt}"))
+
+
+def _drawn(seed: str) -> float:
+    """A number from 0 to 1 that looks random and depends on the seed alone."""
+    return int.from_bytes(blake2b(seed.encode("utf-8", "surrogatepass"), digest_size=6).digest()) / (1 << 48)
 
 
 ONCE = RetryPolicy(max_attempts=1)

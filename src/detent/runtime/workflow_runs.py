@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from detent.engine import recovery
-from detent.engine.forking import UNDONE
+from detent.engine import claims
+from detent.engine.fork import UNDONE
 from detent.engine.journals import read
 from detent.engine.offloaded import looked_beside
 from detent.engine.ports import RunQuery, RunRow
@@ -219,7 +219,7 @@ class WorkflowRuns:
 
     async def unchanged(self, engine: Engine, row: RunRow) -> None:
         """Raise `DefinitionChanged` when a run was begun under another file, and nothing carries it over."""
-        await recovery.migration(engine, await engine.get(row.id), engine.flow(row.flow))
+        await claims.migration(engine, await engine.get(row.id), engine.flow(row.flow))
 
     async def unfinished(self, engine: Engine, prepared: Prepared) -> RunRow | None:
         """The latest run of the same workflow and inputs that has not ended."""

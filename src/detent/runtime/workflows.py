@@ -209,8 +209,8 @@ class Workflows:
 
 async def path_taken(store: Store, run_id: str) -> dict[str, str]:
     """How the steps of a run went, by their paths: ok, skipped, failed, or under way; iterations included."""
+    from detent.engine.family import children
     from detent.engine.journals import read
-    from detent.engine.lineage import children
     from detent.flows.workflow.scope import SKIPPED, key_of
     from detent.kernel.entries import Moved, Started
 

@@ -128,8 +128,31 @@ async def test_an_empty_schema_made_beforehand_is_used(postgres_server: str, pos
         connection.execute(f"CREATE SCHEMA {postgres_schema}".encode())
     store = PostgresStore(postgres_server, schema=postgres_schema)
     await store.open()
-    assert (await store.facts())["schema"] == 1
+    assert (await store.facts())["schema"] == 2
     await store.close()
+
+
+async def test_a_store_of_the_version_before_is_migrated_and_workers_hear_of_free_runs(
+    postgres_server: str, postgres_schema: str
+) -> None:
+    store, other = (PostgresStore(postgres_server, schema=postgres_schema) for _ in range(2))
+    await store.open()
+    lease = await store.create(new("r1"))
+    await store.close()
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"DROP FUNCTION {postgres_schema}.tell_of_free_run CASCADE".encode())
+        connection.execute(f"UPDATE {postgres_schema}.detent_schema SET version = 1".encode())
+    for one in (store, other):
+        await one.open()
+    try:
+        await store.changed()  # listens now
+        for free in (other.park(lease), other.create(new("r2", worker=None))):
+            hearing = asyncio.ensure_future(store.changed())
+            await free
+            await asyncio.wait_for(hearing, 20)
+    finally:
+        for one in (store, other):
+            await one.close()
 
 
 async def test_a_user_without_rights_is_told_so(postgres_server: str, postgres_schema: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.engine.engine import Engine
-from detent.engine.lineage import children
+from detent.engine.family import children
 from detent.engine.ports import RunQuery
 from detent.flows.workflow.results import workflow_result
 from detent.kernel.entries import Moved

@@ -8,7 +8,7 @@ import pytest
 
 from detent.engine.context import StepContext
 from detent.engine.engine import Engine
-from detent.engine.forking import UNDONE
+from detent.engine.fork import UNDONE
 from detent.flows.workflow.registry import Action
 from detent.kernel.entries import EffectDone, Moved
 from detent.kernel.errors import RunStateError

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from detent import Engine
 from detent.adapters.project.checkpoints import Checkpoints
 from detent.engine.context import StepContext
+from detent.engine.family import children
 from detent.engine.journals import read
-from detent.engine.lineage import children
 from detent.engine.ports import Store
 from detent.flows.workflow.checking import check_read
 from detent.flows.workflow.compiling import Compiled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable, Collection
 from typing import Any
@@ -17,9 +18,11 @@ from detent.engine.ports import (
     LedgerLine,
     NewRun,
     Page,
+    Request,
     RowState,
     RunQuery,
     RunRow,
+    Taken,
     Worker,
 )
 from detent.kernel.entries import Entry
@@ -49,7 +52,7 @@ class _Run:
         self.entries: list[Entry] = list(new.entries)
         self.epoch = 1
         self.owner = new.worker
-        self.asked: str | None = None
+        self.asked: Request | None = None
         self.tags: dict[str, None] = dict.fromkeys(new.tags)
         self.now: RowState = new.now
         self.ledger: dict[str, LedgerLine] = {line.key: line for line in new.ledger}
@@ -77,6 +80,7 @@ class MemoryStore:
         self._marks: dict[str, tuple[str, int]] = {}
         self._edges: dict[shared.EdgeKey, EdgeCount] = {}
         self._moves: list[EdgeCount] = []
+        self._waiting: list[asyncio.Future[None]] = []
 
     async def open(self) -> None:
         """Nothing to open."""
@@ -96,6 +100,8 @@ class MemoryStore:
         for blob in new.blobs:
             self._keep(run, blob)
         self._runs[new.run_id] = run
+        if run.owner is None:
+            self._freed()
         self._definitions.setdefault(new.now.fingerprint, new.definition)
         return Lease(run.id, 1, len(run.entries), run)
 
@@ -154,12 +160,54 @@ class MemoryStore:
         lost = owner if owner not in (None, worker) else None
         return Lease(run_id, run.epoch, len(run.entries), run, lost)
 
+    async def take(
+        self,
+        worker: str,
+        limit: int,
+        *,
+        now: float,
+        flows: Collection[str],
+        dead: Collection[Worker] = (),
+        only: Collection[str] | None = None,
+        skip: Collection[str] = (),
+    ) -> list[Taken]:
+        """Claim what is due, then what is loose."""
+        alive = self._alive(dead)
+        free = [*(run for run in self._due(now) if run.owner not in alive), *self._loose(dead)]
+        wanted = [
+            run
+            for run in free
+            if run.flow in flows
+            and (only is None or run.id in only)
+            and run.id not in skip
+            and (run.parent is None or run.parent in self._runs)
+        ]
+        taken: list[Taken] = []
+        for run in wanted[:limit]:
+            lease = await self.claim(run.id, worker, dead)
+            fold = decode(run.fold) if run.fold is not None else None
+            taken.append(Taken(lease, run.flow, fold, run.entries[fold["seq"] if fold else 0 :]))
+        return taken
+
+    async def changed(self) -> None:
+        """Wait until a run is put down or left for anybody."""
+        self._waiting.append(waiter := asyncio.get_running_loop().create_future())
+        try:
+            await waiter
+        finally:
+            self._waiting.remove(waiter)
+
+    def _freed(self) -> None:
+        for waiter in self._waiting:  # they may wait in other event loops
+            waiter.get_loop().call_soon_threadsafe(_wake, waiter)
+
     async def park(self, lease: Lease) -> None:
         """Let a run go."""
         run = self._runs.get(lease.run_id)
         if run is not None and run.epoch == lease.epoch:
             run.owner = None
             run.asked = None
+            self._freed()
 
     async def beat(self, worker: Worker, seconds: float) -> None:
         """Note that a worker is alive."""
@@ -187,35 +235,41 @@ class MemoryStore:
         """Runs a worker holds."""
         return [(run.id, run.epoch) for run in self._runs.values() if run.owner == worker_id]
 
-    async def ask(self, run_id: str, what: str) -> None:
+    async def ask(self, run_id: str, request: Request) -> None:
         """Leave a request."""
         run = self._get(run_id)
         if run.owner is not None:
-            run.asked = what
+            run.asked = request
 
-    async def asked(self, worker_id: str) -> list[tuple[str, str]]:
+    async def asked(self, worker_id: str) -> list[tuple[str, Request]]:
         """Requests for a worker's runs."""
         return [(run.id, run.asked) for run in self._runs.values() if run.asked and run.owner == worker_id]
 
     async def due(self, now: float, limit: int = 100) -> list[str]:
         """Waiting runs whose time has come."""
+        return [run.id for run in self._due(now)[:limit]]
+
+    def _due(self, now: float) -> list[_Run]:
         found = [
             run
             for run in self._runs.values()
             if run.now.status is Status.WAITING and run.now.wake_at is not None and run.now.wake_at <= now
         ]
-        found.sort(key=lambda run: (run.now.wake_at, run.number))
-        return [run.id for run in found[:limit]]
+        return sorted(found, key=lambda run: (run.now.wake_at, run.number))
 
     async def loose(self, dead: Collection[Worker] = (), limit: int = 100) -> list[str]:
         """Running runs nobody alive drives."""
-        alive = self._workers.keys() - {worker.id for worker in dead}
-        found = [
-            run.id
-            for run in self._runs.values()
-            if run.now.status is Status.RUNNING and run.owner not in alive
+        return [run.id for run in self._loose(dead)[:limit]]
+
+    def _loose(self, dead: Collection[Worker]) -> list[_Run]:
+        alive = self._alive(dead)
+        return [
+            run for run in self._runs.values() if run.now.status is Status.RUNNING and run.owner not in alive
         ]
-        return found[:limit]
+
+    def _alive(self, dead: Collection[Worker]) -> set[str]:
+        gone = {worker.id: worker.until for worker in dead}
+        return {worker.id for worker in list(self._workers.values()) if gone.get(worker.id) != worker.until}
 
     # -- reading --------------------------------------------------------------------------------------------
 
@@ -352,3 +406,8 @@ class MemoryStore:
     async def marks(self, prefix: str) -> dict[str, Any]:
         """Marks by prefix."""
         return {key: decode(text) for key, (text, _) in sorted(self._marks.items()) if key.startswith(prefix)}
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -29,14 +29,17 @@ from detent.adapters.stores.postgres_link import (
 from detent.adapters.stores.postgres_writer import Appending, Creating, Writer
 from detent.engine.ports import (
     FORGOTTEN_AFTER,
+    PAGE,
     Commit,
     EdgeCount,
     Lease,
     LedgerLine,
     NewRun,
     Page,
+    Request,
     RunQuery,
     RunRow,
+    Taken,
     Worker,
 )
 from detent.kernel.entries import Entry
@@ -53,11 +56,46 @@ except ImportError as error:
 
 T = TypeVar("T")
 
+LISTEN_AGAIN = 1.0
+"""Seconds before another try to hear of free runs."""
+
 # `$.` stands for the store's schema.
 _NUMBER = "SELECT number FROM $.runs WHERE id = %s"
 _LOCK_RUN = "SELECT number, owner, epoch, seq FROM $.runs WHERE id = %s FOR UPDATE"
 _HEARD = "SELECT until FROM $.workers WHERE id = %s"
 _TAKE = "UPDATE $.runs SET epoch = %s, owner = %s WHERE number = %s"
+_FREE = """
+r.flow = ANY(%(flows)s) AND r.id <> ALL(%(skip)s) AND (%(only)s::text[] IS NULL OR r.id = ANY(%(only)s))
+    AND (r.owner IS NULL OR r.owner IN (SELECT id FROM gone)
+        OR NOT EXISTS (SELECT 1 FROM $.workers w WHERE w.id = r.owner))
+    AND (r.parent IS NULL OR EXISTS (SELECT 1 FROM $.runs above WHERE above.id = r.parent))
+"""
+# Rows another worker has locked are passed over: workers neither wait for each other nor get the same runs.
+_TAKE_SOME = f"""
+WITH gone AS (
+    SELECT w.id FROM $.workers w
+    JOIN unnest(%(dead)s::text[], %(until)s::float8[]) AS d (id, until) ON d.id = w.id AND d.until = w.until
+), due AS (
+    SELECT r.number, r.owner FROM $.runs r WHERE r.wake_at <= %(now)s AND r.status = 'waiting' AND {_FREE}
+    ORDER BY r.wake_at, r.number LIMIT %(limit)s FOR UPDATE OF r SKIP LOCKED
+), loose AS (
+    SELECT r.number, r.owner FROM $.runs r WHERE r.status = 'running' AND {_FREE}
+    ORDER BY r.number LIMIT %(limit)s FOR UPDATE OF r SKIP LOCKED
+), chosen AS (
+    SELECT * FROM due UNION ALL SELECT * FROM loose LIMIT %(limit)s
+), taken AS (
+    UPDATE $.runs r SET epoch = r.epoch + 1, owner = %(worker)s FROM chosen WHERE r.number = chosen.number
+    RETURNING r.number, r.id, r.flow, r.epoch, r.seq, chosen.owner, r.status, r.wake_at
+)
+SELECT number, id, flow, epoch, seq, owner, folds.body
+FROM taken LEFT JOIN $.folds ON folds.run = number ORDER BY status DESC, wake_at, number
+"""
+_JOURNALS = f"""
+SELECT e.run, e.seq, e.at, e.epoch, e.kind, e.body
+FROM unnest(%s::bigint[], %s::bigint[]) AS w (run, after)
+JOIN $.entries e ON e.run = w.run AND e.seq > w.after AND e.seq <= w.after + {PAGE}
+ORDER BY e.run, e.seq
+"""
 _PARK = "UPDATE $.runs SET owner = NULL, asked = NULL WHERE number = %s AND epoch = %s"
 # Leases are in the server's time: the clocks of workers differ, and jump.
 _BEAT = """
@@ -159,6 +197,8 @@ class PostgresStore:
         self._line_lock = asyncio.Lock()
         self._version = 0
         self._defined: set[str] = set()
+        self._listener: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
         self._sql: dict[str, bytes] = {}
 
     # -- opening --------------------------------------------------------------------------------------------
@@ -186,6 +226,10 @@ class PostgresStore:
         """Finish accepted writes and close."""
         writer, pool = self._writer, self._pool
         self._writer = self._pool = None
+        if self._listener is not None:
+            self._listener.cancel()
+            await asyncio.gather(self._listener, return_exceptions=True)
+            self._listener = None
         try:
             if writer is not None:
                 await writer.close()
@@ -302,6 +346,63 @@ class PostgresStore:
 
         return await self._do(work)
 
+    async def take(
+        self,
+        worker: str,
+        limit: int,
+        *,
+        now: float,
+        flows: Collection[str],
+        dead: Collection[Worker] = (),
+        only: Collection[str] | None = None,
+        skip: Collection[str] = (),
+    ) -> list[Taken]:
+        """Raise the epochs of runs nobody alive has, and read their journals."""
+        values = {
+            "worker": worker, "limit": limit, "now": now, "flows": [*flows], "skip": [*skip],
+            "only": None if only is None else [*only],
+            "dead": [one.id for one in dead], "until": [float(one.until) for one in dead],
+        }  # fmt: skip
+
+        async def work(db: Connection) -> list[Taken]:
+            found = await (await db.execute(self._s(_TAKE_SOME), values)).fetchall()
+            if not found:
+                return []
+            lines: dict[int, list[Any]] = {number: [] for number, *_ in found}
+            after = [shared.seq_of(fold) for *_, fold in found]
+            journals = await db.execute(self._s(_JOURNALS), (list(lines), after))
+            for number, *line in await journals.fetchall():
+                lines[number].append(line)
+            return [
+                shared.taken(Lease(run_id, epoch, seq, number, owner), flow, fold, lines[number])
+                for number, run_id, flow, epoch, seq, owner, fold in found
+            ]
+
+        return await self._do(work)
+
+    async def changed(self) -> None:
+        """Wait for word from the server that a run has come free."""
+        if self._pool is None:
+            raise StoreClosed("The store is not open.")
+        if self._listener is None:
+            self._listener = asyncio.create_task(self._listen(), name="detent-listener postgres")
+        await self._news.wait()
+        self._news.clear()
+
+    async def _listen(self) -> None:
+        """Hear of free runs; while the server is away, workers look now and then by themselves."""
+        while True:
+            connection: Connection | None = None
+            with contextlib.suppress(psycopg.Error):
+                connection = await self._link.connect()
+                await connection.execute("LISTEN detent")
+                self._news.set()  # of what happened before, nobody was told
+                async for word in connection.notifies():
+                    if word.payload == self._link.schema:
+                        self._news.set()
+            await let_go(connection)
+            await asyncio.sleep(LISTEN_AGAIN)
+
     async def park(self, lease: Lease) -> None:
         """Let the run go if it is still ours."""
         await self._change(_PARK, lease.key, lease.epoch)
@@ -367,14 +468,14 @@ class PostgresStore:
         """Runs a worker holds."""
         return await self._all(_OWNED, worker_id)
 
-    async def ask(self, run_id: str, what: str) -> None:
+    async def ask(self, run_id: str, request: Request) -> None:
         """Leave a request for the driver, if there is one."""
-        if await self._change(_ASK, what, run_id) == 0:
+        if await self._change(_ASK, shared.written(list(request)), run_id) == 0:
             raise RunNotFound(run_id)
 
-    async def asked(self, worker_id: str) -> list[tuple[str, str]]:
+    async def asked(self, worker_id: str) -> list[tuple[str, Request]]:
         """Requests for this worker's runs."""
-        return await self._all(_ASKED, worker_id)
+        return [(run_id, shared.request(text)) for run_id, text in await self._all(_ASKED, worker_id)]
 
     async def due(self, now: float, limit: int = 100) -> list[str]:
         """Waiting runs whose time has come."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from detent.engine.ports import EdgeCount, Page, RowState, RunQuery, RunRow
+from detent.engine.ports import EdgeCount, Lease, Page, Request, RowState, RunQuery, RunRow, Taken
 from detent.kernel import log
 from detent.kernel.entries import Entry, body_from_plain, body_to_plain
 from detent.kernel.errors import RunDamaged, StoreError
@@ -94,7 +94,15 @@ def run_row(values: Sequence[Any], tags: Iterable[str]) -> RunRow:
     now = RowState(
         known, state, updated_at, wake_at, steps, tokens, cost, reason, error, waiting, version, fingerprint,
     )  # fmt: skip
-    return RunRow._make((*values[:10], tuple(tags), now))
+    asked = request(values[9]) if values[9] is not None else None
+    return RunRow._make((*values[:9], asked, tuple(tags), now))
+
+
+def request(text: str) -> Request:
+    """A request from its text. Before version 0.3 it was one word, `cancel` or `undo`."""
+    if not text.startswith("["):
+        return Request(undo=text == "undo")
+    return Request(*kept("A request to cancel a run", text))
 
 
 def page_of(query: RunQuery, found: Sequence[Any], read: Callable[[Any], RunRow]) -> Page:
@@ -124,6 +132,23 @@ def entries(run_id: str, found: Iterable[Sequence[Any]]) -> list[Entry]:
             why = f"{type(error).__name__}: {error}".rstrip(".")
             raise RunDamaged(run_id, f"its journal cannot be read at entry {seq:,}: {why}") from error
     return lines
+
+
+def seq_of(fold: str | None) -> int:
+    """The entry a saved fold stands at; 0 where there is none, or a damaged one."""
+    try:
+        return int(decode(fold)["seq"]) if fold is not None else 0
+    except (KeyError, TypeError, ValueError):
+        return 0
+
+
+def taken(lease: Lease, flow: str, fold: str | None, lines: Iterable[Sequence[Any]]) -> Taken:
+    """A run claimed in a batch; the engine reads a damaged fold or journal again, and says what is wrong."""
+    try:
+        saved = decode(fold) if fold is not None else None
+        return Taken(lease, flow, saved, entries(lease.run_id, lines))
+    except (RunDamaged, ValueError):
+        return Taken(lease, flow, None, None)
 
 
 def kept(what: str, text: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import sqlite3
 import threading
 import time
@@ -25,6 +26,7 @@ from detent.adapters.stores.sqlite_integrity import damage_in
 from detent.engine.host import boot_of, this_host, ticks
 from detent.engine.ports import (
     FORGOTTEN_AFTER,
+    PAGE,
     Blob,
     Commit,
     EdgeCount,
@@ -32,8 +34,10 @@ from detent.engine.ports import (
     LedgerLine,
     NewRun,
     Page,
+    Request,
     RunQuery,
     RunRow,
+    Taken,
     Worker,
 )
 from detent.kernel.entries import Entry
@@ -88,6 +92,21 @@ INSERT INTO effects (run, key, tool, state, seq) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET tool = excluded.tool, state = excluded.state, seq = excluded.seq
 """
 _HEARD = "SELECT until FROM workers WHERE id = ?"
+_FREE = """
+flow IN (SELECT value FROM json_each(:flows)) AND id NOT IN (SELECT value FROM json_each(:skip))
+    AND (:only IS NULL OR id IN (SELECT value FROM json_each(:only)))
+    AND (owner IS NULL OR owner NOT IN (SELECT value FROM json_each(:alive)))
+    AND (parent IS NULL OR EXISTS (SELECT 1 FROM runs above WHERE above.id = runs.parent))
+"""
+_FREE_AND_DUE = f"""
+SELECT number, id, flow, owner, epoch, seq FROM runs
+WHERE wake_at <= :now AND status = 'waiting' AND {_FREE} ORDER BY wake_at, number LIMIT :limit
+"""
+_FREE_AND_LOOSE = f"""
+SELECT number, id, flow, owner, epoch, seq FROM runs
+WHERE status = 'running' AND {_FREE} ORDER BY number LIMIT :limit
+"""
+_TAKE = "UPDATE runs SET epoch = ?, owner = ? WHERE number = ?"
 # Leases from before the machine was started, or in the wall time of older versions, lie far ahead.
 _FORGET = """
 DELETE FROM workers WHERE id <> ? AND until NOT BETWEEN ? AND ?
@@ -373,10 +392,57 @@ class SQLiteStore:
                 heard = db.execute(_HEARD, (owner,)).fetchone()
                 if heard is not None and gone.get(owner) != heard[0]:
                     raise RunBusy(run_id, owner)
-            db.execute("UPDATE runs SET epoch = ?, owner = ? WHERE number = ?", (epoch + 1, worker, number))
+            db.execute(_TAKE, (epoch + 1, worker, number))
             return Lease(run_id, epoch + 1, seq, number, owner if owner not in (None, worker) else None)
 
         return await self._write(work)
+
+    async def take(
+        self,
+        worker: str,
+        limit: int,
+        *,
+        now: float,
+        flows: Collection[str],
+        dead: Collection[Worker] = (),
+        only: Collection[str] | None = None,
+        skip: Collection[str] = (),
+    ) -> list[Taken]:
+        """Raise the epochs of runs nobody alive has, and read their journals."""
+        gone = {one.id: one.until for one in dead}
+        values: dict[str, Any] = {
+            "now": now, "limit": limit, "flows": json.dumps([*flows]), "skip": json.dumps([*skip]),
+            "only": None if only is None else json.dumps([*only]),
+        }  # fmt: skip
+
+        def free(db: sqlite3.Connection) -> list[Any]:
+            heard = db.execute("SELECT id, until FROM workers").fetchall()
+            alive = json.dumps([name for name, until in heard if gone.get(name) != until])
+            found = db.execute(_FREE_AND_DUE, {**values, "alive": alive}).fetchall()
+            return (found + db.execute(_FREE_AND_LOOSE, {**values, "alive": alive}).fetchall())[:limit]
+
+        def work(batch: Batch) -> list[tuple[Lease, str]]:
+            found = free(batch.connection)
+            batch.connection.executemany(
+                _TAKE, [(epoch + 1, worker, number) for number, _, _, _, epoch, _ in found]
+            )
+            return [
+                (Lease(run_id, epoch + 1, seq, number, owner if owner != worker else None), flow)
+                for number, run_id, flow, owner, epoch, seq in found
+            ]
+
+        def journal(db: sqlite3.Connection, lease: Lease, flow: str) -> Taken:
+            (fold,) = db.execute("SELECT body FROM folds WHERE run = ?", (lease.key,)).fetchone() or (None,)
+            return shared.taken(lease, flow, fold, _entries(db, lease.key, shared.seq_of(fold), PAGE))
+
+        if not await self._read(free):  # as is usual: nothing is written to find that out
+            return []
+        leases = await self._write(work)
+        return await self._read(lambda db: [journal(db, lease, flow) for lease, flow in leases])
+
+    async def changed(self) -> None:
+        """What other processes write to the file is found by looking."""
+        await asyncio.Event().wait()
 
     async def park(self, lease: Lease) -> None:
         """Let the run go if it is still ours."""
@@ -440,24 +506,26 @@ class SQLiteStore:
             lambda db: db.execute("SELECT id, epoch FROM runs WHERE owner = ?", (worker_id,)).fetchall()
         )
 
-    async def ask(self, run_id: str, what: str) -> None:
+    async def ask(self, run_id: str, request: Request) -> None:
         """Leave a request for the driver, if there is one."""
 
         def work(batch: Batch) -> None:
             db = batch.connection
             if db.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchone() is None:
                 raise RunNotFound(run_id)
-            db.execute("UPDATE runs SET asked = ? WHERE id = ? AND owner IS NOT NULL", (what, run_id))
+            text = shared.written(list(request))
+            db.execute("UPDATE runs SET asked = ? WHERE id = ? AND owner IS NOT NULL", (text, run_id))
 
         await self._write(work)
 
-    async def asked(self, worker_id: str) -> list[tuple[str, str]]:
+    async def asked(self, worker_id: str) -> list[tuple[str, Request]]:
         """Requests for this worker's runs."""
-        return await self._read(
+        found = await self._read(
             lambda db: db.execute(
                 "SELECT id, asked FROM runs WHERE owner = ? AND asked IS NOT NULL", (worker_id,)
             ).fetchall()
         )
+        return [(run_id, shared.request(text)) for run_id, text in found]
 
     async def due(self, now: float, limit: int = 100) -> list[str]:
         """Waiting runs whose time has come."""
@@ -518,12 +586,7 @@ class SQLiteStore:
         """A stretch of a journal."""
 
         def work(db: sqlite3.Connection) -> list[Any]:
-            base = _number(db, run_id) << SEQ_BITS
-            return db.execute(
-                "SELECT key - ?, at, epoch, kind, body FROM entries WHERE key > ? AND key < ? "
-                "ORDER BY key LIMIT ?",
-                (base, base + after, base + LONGEST_RUN, limit),
-            ).fetchall()
+            return _entries(db, _number(db, run_id), after, limit)
 
         return shared.entries(run_id, await self._read(work))
 
@@ -681,3 +744,11 @@ def _number(db: sqlite3.Connection, run_id: str) -> int:
     if found is None:
         raise RunNotFound(run_id)
     return int(found[0])
+
+
+def _entries(db: sqlite3.Connection, number: int, after: int, limit: int) -> list[Any]:
+    base = number << SEQ_BITS
+    return db.execute(
+        "SELECT key - ?, at, epoch, kind, body FROM entries WHERE key > ? AND key < ? ORDER BY key LIMIT ?",
+        (base, base + after, base + LONGEST_RUN, limit),
+    ).fetchall()

@@ -210,7 +210,7 @@ class Service:
         """Take in nothing more; let the steps under way finish, for a while, and put the runs down."""
         self.stopping = True
         self.engine.stopping = True
-        self.engine.slots.rouse()
+        self.engine.slots.wake_sleepers()
         grace = self.office.settings.agent.shutdown_timeout_seconds
         if tasks := list(self._busy.values()):
             await asyncio.wait(tasks, timeout=grace)

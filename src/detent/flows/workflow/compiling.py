@@ -55,7 +55,7 @@ from detent.kernel.status import Status
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
-    from detent.engine.lineage import Past
+    from detent.engine.family import Past
 
 Find = Callable[[str, WorkflowSpec], WorkflowSpec]
 """Another workflow by name or path, as the given one names it."""

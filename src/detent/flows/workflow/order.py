@@ -13,7 +13,7 @@ from detent.flows.workflow.bodies import every
 from detent.flows.workflow.spec import LoopStep, StepSpec
 
 if TYPE_CHECKING:
-    from detent.engine.lineage import Past
+    from detent.engine.family import Past
     from detent.kernel.entries import Entry
 
 
@@ -27,7 +27,7 @@ class Completed(NamedTuple):
 
 
 def completed(family: Iterable[Past]) -> list[Completed]:
-    """The moves of a run and of all below it, the first completed first; `family` as `lineage` gives it."""
+    """The moves of a run and of all below it, the first completed first; `family` as `family_of` gives it."""
     root: Past | None = None
     below: dict[str, list[Past]] = {}
     for past in family:

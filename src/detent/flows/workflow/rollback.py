@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine.context import StepContext
-from detent.engine.forking import UNDONE
+from detent.engine.family import children
+from detent.engine.fork import UNDONE
 from detent.engine.journals import read
-from detent.engine.lineage import children
 from detent.engine.moves import UNDOING
 from detent.engine.outcome import Outcome
 from detent.flows.workflow.expressions import EvaluationError, Prepared
@@ -39,7 +39,7 @@ from detent.kernel.status import Status
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
-    from detent.engine.lineage import Past
+    from detent.engine.family import Past
 
 KWARGS = "kwargs"
 ROLLBACKS = "rollbacks"

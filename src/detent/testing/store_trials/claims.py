@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-from detent.engine.ports import FORGOTTEN_AFTER, Lease, Store
+from detent.engine.ports import FORGOTTEN_AFTER, Lease, Store, Taken
 from detent.kernel.errors import Fenced, RunBusy
 from detent.kernel.status import Status
-from detent.testing.store_trials.craft import T0, Trials, commit, known, new, now, refused, trial, worker
+from detent.testing.store_trials.craft import (
+    T0,
+    WITHDRAWN,
+    Trials,
+    commit,
+    known,
+    new,
+    now,
+    refused,
+    trial,
+    worker,
+)
 
 
 class ClaimTrials(Trials):
@@ -104,7 +116,7 @@ class ClaimTrials(Trials):
     async def test_a_commit_can_give_the_run_up_in_the_same_breath(self, store: Store) -> None:
         await store.beat(worker("w1"), 60)
         lease = await store.create(new("r1"))
-        await store.ask("r1", "cancel")
+        await store.ask("r1", WITHDRAWN)
         await store.append(commit(lease, 1, state=now(Status.SUCCEEDED, "end"), park=True))
         row = await store.row("r1")
         assert (row.owner, row.asked, row.seq, row.now.status) == (None, None, 2, Status.SUCCEEDED)
@@ -157,14 +169,14 @@ class ClaimTrials(Trials):
         lease = await store.create(new("r1"))
         await store.create(new("r2"))
         await store.create(new("r3", worker="w2"))
-        await store.ask("r1", "cancel")
-        await store.ask("r3", "cancel")
-        assert await store.asked("w1") == [("r1", "cancel")]
-        assert await store.asked("w2") == [("r3", "cancel")]
+        await store.ask("r1", WITHDRAWN)
+        await store.ask("r3", WITHDRAWN)
+        assert await store.asked("w1") == [("r1", WITHDRAWN)]
+        assert await store.asked("w2") == [("r3", WITHDRAWN)]
         assert await store.asked("w3") == []
-        assert (await store.row("r1")).asked == "cancel"
+        assert (await store.row("r1")).asked == WITHDRAWN
         await store.append(commit(lease, 1))
-        assert await store.asked("w1") == [("r1", "cancel")]  # an append answers no request
+        assert await store.asked("w1") == [("r1", WITHDRAWN)]  # an append answers no request
         await store.park(lease)
         assert await store.asked("w1") == []
         assert (await store.row("r1")).asked is None
@@ -172,15 +184,15 @@ class ClaimTrials(Trials):
     @trial
     async def test_nothing_is_asked_of_a_run_nobody_drives(self, store: Store) -> None:
         await store.create(new("r1", worker=None))
-        await store.ask("r1", "cancel")
+        await store.ask("r1", WITHDRAWN)
         assert (await store.row("r1")).asked is None
 
     @trial
     async def test_a_request_outlives_the_worker_that_died_before_reading_it(self, store: Store) -> None:
         await store.create(new("r1"))
-        await store.ask("r1", "cancel")
+        await store.ask("r1", WITHDRAWN)
         await store.claim("r1", "w2")
-        assert await store.asked("w2") == [("r1", "cancel")]
+        assert await store.asked("w2") == [("r1", WITHDRAWN)]
 
     @trial
     async def test_due_runs_come_earliest_first_and_no_more_than_asked_for(self, store: Store) -> None:
@@ -219,3 +231,85 @@ class ClaimTrials(Trials):
         gone = await known(store, "gone")
         assert await store.loose(gone) == ["of nobody", "of the gone", "of a stranger"]
         assert await store.loose(gone, limit=2) == ["of nobody", "of the gone"]
+
+    @trial
+    async def test_runs_are_taken_together_due_ones_first_and_at_most_so_many(self, store: Store) -> None:
+        await store.beat(worker("w1"), 60)
+        for name in ("old", "new"):
+            await store.create(new(name, worker=None))
+        for name, wake in (("late", 30.0), ("soon", 10.0), ("not yet", 99.0)):
+            await store.create(new(name, now=now(Status.WAITING, wake_at=T0 + wake), worker=None))
+        await store.create(new("ended", now=now(Status.FAILED, wake_at=T0), worker=None))
+        first = await take(store, "w1", 3)
+        assert [(one.lease.run_id, one.lease.epoch, one.lease.lost) for one in first] == [
+            ("soon", 2, None), ("late", 2, None), ("old", 2, None),
+        ]  # fmt: skip
+        assert [one.lease.run_id for one in await take(store, "w1", 3)] == ["new"]
+        assert await take(store, "w1", 3) == []
+        assert sorted(run_id for run_id, _ in await store.owned("w1")) == ["late", "new", "old", "soon"]
+
+    @trial
+    async def test_a_run_is_taken_with_all_it_takes_to_go_on(self, store: Store) -> None:
+        await store.beat(worker("w1"), 60)
+        lease = await store.create(new("r1"))
+        await store.append(commit(lease, 1, fold={"id": "r1", "seq": 2}))
+        await store.append(commit(lease, 2))
+        await store.append(commit(lease, 3))
+        await store.park(lease)
+        await store.create(new("r2", worker=None))
+        folded, plain = await take(store, "w1", 9)
+        assert (folded.flow, folded.fold, folded.lease.seq) == ("flow", {"id": "r1", "seq": 2}, 4)
+        assert folded.entries == await store.entries("r1", 2)
+        assert (plain.fold, plain.entries) == (None, await store.entries("r2"))
+        await store.append(commit(folded.lease, 4))
+        await refused(Fenced, store.append(commit(lease, 5)))
+
+    @trial
+    async def test_only_wanted_runs_are_taken(self, store: Store) -> None:
+        await store.beat(worker("w1"), 60)
+        for name in ("a", "b", "c"):
+            await store.create(new(name, worker=None))
+        await store.create(new("d", flow="other", worker=None))
+        await store.create(new("e", worker=None, parent="a"))
+        await store.create(new("f", worker=None, parent="nobody"))
+        assert await take(store, "w1", 9, flows=[]) == []
+        assert [one.lease.run_id for one in await take(store, "w1", 9, only=["b", "d"])] == ["b"]
+        assert [one.lease.run_id for one in await take(store, "w1", 9, skip=["c"])] == ["a", "e"]
+        assert [one.lease.run_id for one in await take(store, "w1", 9, flows=["flow", "other"])] == ["c", "d"]
+
+    @trial
+    async def test_runs_of_the_dead_are_taken_and_those_of_the_living_are_not(self, store: Store) -> None:
+        for name in ("w1", "alive", "gone", "back"):
+            await store.beat(worker(name), 60)
+        for name, owner in (("a", "alive"), ("g", "gone"), ("b", "back"), ("s", "stranger")):
+            await store.create(new(name, worker=owner))
+        waiting = now(Status.WAITING, wake_at=T0)
+        for name, owner in (("wa", "alive"), ("wg", "gone")):
+            await store.create(new(name, worker=owner, now=waiting))
+        dead = await known(store, "gone", "back")
+        await store.beat(worker("back"), 90)  # heard of since
+        taken = await take(store, "w1", 9, dead=dead)
+        assert [(one.lease.run_id, one.lease.lost) for one in taken] == [
+            ("wg", "gone"), ("g", "gone"), ("s", "stranger"),
+        ]  # fmt: skip
+
+    @trial
+    async def test_no_run_is_taken_by_two_at_once(self, store: Store) -> None:
+        names = [f"w{index}" for index in range(6)]
+        for name in names:
+            await store.beat(worker(name), 60)
+        for index in range(40):
+            waits = now(Status.WAITING, wake_at=T0) if index % 2 else now()
+            await store.create(new(f"r{index}", worker=None, now=waits))
+        taken = await asyncio.gather(*(take(store, name, 4) for name in names for _ in range(3)))
+        runs = [one.lease.run_id for batch in taken for one in batch]
+        assert len(runs) == len(set(runs))
+        assert all(len(batch) <= 4 for batch in taken)
+        while more := await take(store, "w1", 4):
+            runs += [one.lease.run_id for one in more]
+        assert sorted(runs) == sorted(f"r{index}" for index in range(40))
+
+
+async def take(store: Store, worker_id: str, limit: int, **rest: Any) -> list[Taken]:
+    """Take runs at a time when those of `T0 + 30` are due."""
+    return await store.take(worker_id, limit, **{"now": T0 + 30, "flows": ["flow"], **rest})

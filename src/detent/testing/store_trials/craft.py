@@ -15,6 +15,7 @@ from detent.engine.ports import (
     Lease,
     LedgerLine,
     NewRun,
+    Request,
     RowState,
     RunQuery,
     RunRow,
@@ -27,6 +28,8 @@ from detent.kernel.status import Status
 
 T0 = 1_700_000_000.0
 """When trials happen."""
+WITHDRAWN = Request("customer withdrew: 'no', he said \0\n", "ada@example.com", True)
+"""A request to cancel."""
 LONGEST_TRIAL = 120.0
 """Seconds after which a trial counts as hanging."""
 

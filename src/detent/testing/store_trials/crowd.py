@@ -7,7 +7,18 @@ import asyncio
 from detent.engine.ports import RunQuery, Store
 from detent.kernel.entries import Noted
 from detent.kernel.errors import Fenced, StoreError
-from detent.testing.store_trials.craft import Trials, blob, commit, edge, line, new, refused, sums, trial
+from detent.testing.store_trials.craft import (
+    WITHDRAWN,
+    Trials,
+    blob,
+    commit,
+    edge,
+    line,
+    new,
+    refused,
+    sums,
+    trial,
+)
 
 
 class CrowdTrials(Trials):
@@ -76,7 +87,7 @@ class CrowdTrials(Trials):
             *(store.create(new(f"new{index}", blobs_of="old0", tags=("t",))) for index in range(15)),
             *(store.append(commit(lease, 1, blobs=(blob(b"b"),), fold={"n": 1})) for lease in leases),
             *(store.set_mark(f"m{index}", index, 0) for index in range(15)),
-            *(store.ask(f"old{index}", "cancel") for index in range(15)),
+            *(store.ask(f"old{index}", WITHDRAWN) for index in range(15)),
             *(store.rows(RunQuery()) for _ in range(5)),
             *(store.entries(f"old{index}") for index in range(15)),
         )

@@ -10,6 +10,7 @@ from detent.kernel.errors import Fenced, RunExists, RunNotFound
 from detent.kernel.status import Status
 from detent.testing.store_trials.craft import (
     T0,
+    WITHDRAWN,
     Trials,
     blob,
     commit,
@@ -68,7 +69,7 @@ class FenceTrials(Trials):
     async def test_a_run_nobody_made_is_not_found(self, store: Store) -> None:
         for work in (
             store.row("no"), store.entries("no"), store.saved_fold("no"), store.effects("no"),
-            store.effect("no", "k"), store.claim("no", "w1"), store.ask("no", "cancel"),
+            store.effect("no", "k"), store.claim("no", "w1"), store.ask("no", WITHDRAWN),
             store.purge("no"),
         ):  # fmt: skip
             assert (await refused(RunNotFound, work)).run_id == "no"

@@ -12,6 +12,7 @@ from detent.kernel.errors import Fenced, RunBusy, RunExists
 from detent.kernel.status import Status
 from detent.testing.store_trials.craft import (
     T0,
+    WITHDRAWN,
     Trials,
     blob,
     commit,
@@ -54,7 +55,7 @@ class LastingTrials(Trials):
             )
         )  # fmt: skip
         await store.beat(worker("w1"), 60)
-        await store.ask("r1", "cancel")
+        await store.ask("r1", WITHDRAWN)
         await store.set_mark("m", {"v": 1}, 0)
         before = await everything(store, "r1")
         await store.close()
@@ -62,7 +63,7 @@ class LastingTrials(Trials):
             assert await everything(again, "r1") == before
             assert await again.blob(kept.hash) == b"kept"
             assert [one[:4] for one in await again.workers()] == [worker("w1")[:4]]
-            assert await again.asked("w1") == [("r1", "cancel")]
+            assert await again.asked("w1") == [("r1", WITHDRAWN)]
             assert await again.mark("m") == ({"v": 1}, 1)
             assert await again.definition("f1") == {"name": "m"}
             assert await again.due(T0 + 5) == ["r1"]

@@ -16,7 +16,7 @@ from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.executor import DISPATCH_AGENT
 from detent.dispatch.result import DispatchResult
 from detent.engine.engine import Engine
-from detent.engine.lineage import lineage
+from detent.engine.family import family_of
 from detent.flows.workflow.results import WorkflowResult, workflow_result
 from detent.flows.workflow.spec import WorkflowSpec
 from detent.kernel.entries import EffectDone, Moved
@@ -174,7 +174,7 @@ async def ran(
     """Gather what the journals of a family say."""
     moves: dict[str, Moved] = {}
     performed: list[tuple[float, tuple[str, str]]] = []
-    async for past in lineage(engine, run.id):
+    async for past in family_of(engine, run.id):
         prefix = past.run.config.get("path")
         for entry in past.moves:
             assert isinstance(entry.body, Moved)

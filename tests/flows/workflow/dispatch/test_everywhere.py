@@ -26,8 +26,8 @@ from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.executor import Availability, ExecutorResult
 from detent.engine.context import StepContext
 from detent.engine.engine import Engine
+from detent.engine.family import family_of
 from detent.engine.flow import Flow
-from detent.engine.lineage import lineage
 from detent.engine.tools import NOT_DONE, Tool
 from detent.flows.workflow.compiling import Compiled
 from detent.flows.workflow.home import Ports
@@ -183,7 +183,7 @@ async def test_agents_are_switched_off_for_every_step_of_a_mixed_run_and_its_chi
         assert dispatch["forced"] is True, path
         assert "fallback_used" not in dispatch
     assert ran.heard.named("dispatch.fallback") == []
-    async for past in lineage(ran.engine, ran.run.id):
+    async for past in family_of(ran.engine, ran.run.id):
         (entry,) = await ran.engine.store.entries(past.run.id, 0, 1)
         assert isinstance(entry.body, Started)
         assert entry.body.config["force_deterministic"] is True

@@ -23,8 +23,8 @@ from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.result import DispatchResult
 from detent.engine.context import StepContext
 from detent.engine.engine import Engine
+from detent.engine.family import family_of
 from detent.engine.flow import Flow
-from detent.engine.lineage import lineage
 from detent.engine.outcome import Hold
 from detent.engine.tools import Tool
 from detent.flows.workflow.compiling import Compiled
@@ -293,7 +293,7 @@ async def perform(
         async with Engine(MemoryStore(), flows_of(place, action), dispatch=dispatch) as engine:
             run = await engine.run("matrix", {"inputs": {}}, run_id="r", budget=budget)
             family, moves = {}, []
-            async for past in lineage(engine, run.id):
+            async for past in family_of(engine, run.id):
                 data = {key: value for key, value in past.run.data.items() if key != "inputs_hash"}
                 family[past.run.id[1:]] = (past.run.status, past.run.state, data)
                 moves += [
@@ -549,7 +549,7 @@ async def test_a_stop_during_an_attempt_causes_no_fallback_and_the_run_goes_on_f
         await second.resume("r")
         run = await second.finish("r")
         family = {}
-        async for past in lineage(second, run.id):
+        async for past in family_of(second, run.id):
             data = {key: value for key, value in past.run.data.items() if key != "inputs_hash"}
             family[past.run.id[1:]] = (past.run.status, past.run.state, data)
     assert Seen(family, list(WORLD.posted)) == expected

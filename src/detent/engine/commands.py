@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from detent.engine import forking, moves, recovery
+from detent.engine import claims, moves
 from detent.engine.driver import Driver
 from detent.engine.effects import AGAIN, HAPPENED, SKIP
 from detent.engine.journals import load, read
 from detent.engine.placeholders import uses_receipt
-from detent.engine.ports import RunQuery
+from detent.engine.ports import Request, RunQuery
 from detent.engine.raised import ChildrenWaiting
+from detent.kernel import checks
 from detent.kernel.budget import Budget
 from detent.kernel.entries import (
     Body,
+    EffectBegun,
     EffectDone,
     EffectFailed,
     EffectSkipped,
@@ -57,7 +59,7 @@ async def _taken(engine: Engine, run_id: str) -> AsyncIterator[Driver]:
     async with AsyncExitStack() as stack:
         while True:
             try:
-                driver = await stack.enter_async_context(recovery.taken(engine, run_id))
+                driver = await stack.enter_async_context(claims.claimed(engine, run_id))
                 break
             except RunBusy:
                 if engine.clock.elapsed() > deadline:
@@ -87,7 +89,7 @@ async def _answering(
             # Looked at before the claim, too: whoever has the run may have answered already, and drive it.
             await _open_hold(engine, await load(engine.store, run_id), hold, doubt)
             try:
-                driver = await stack.enter_async_context(recovery.taken(engine, run_id))
+                driver = await stack.enter_async_context(claims.claimed(engine, run_id))
                 break
             except (RunBusy, Fenced):
                 if engine.clock.elapsed() > deadline:
@@ -194,6 +196,7 @@ async def cancel(
     engine: Engine, run_id: str, reason: str, by: str, undo: bool = False, drive: bool = True
 ) -> None:
     """End a run and everything below it; with `undo`, what it did is undone first."""
+    reason, by = checks.text("reason", reason), checks.name("by", by)
     row = await engine.store.row(run_id)
     if row.now.status.is_end:
         raise RunStateError(f"Run {run_id} has already ended ({row.now.status.value}).")
@@ -221,20 +224,117 @@ async def cancel(
 async def _stop(engine: Engine, run_id: str, reason: str, by: str, undo: bool = False) -> None:
     """End one run, wherever it is under way."""
     if engine.under_way(run_id) is not None:
-        await recovery.cancel_here(engine, run_id, reason, by, undo)
+        await stop_here(engine, run_id, reason, by, undo)
         return
     deadline = engine.clock.elapsed() + PATIENCE
     while True:
         try:
-            await recovery.end(engine, run_id, reason, by, undo)
+            await end(engine, run_id, reason, by, undo)
             return
         except RunBusy:
             if undo and await _called_off(engine, run_id):
                 return  # whoever has it finishes what it has begun, and then undoes it
-            await engine.store.ask(run_id, recovery.UNDO if undo else "cancel")
+            await engine.store.ask(run_id, Request(reason, by, undo))
             if engine.clock.elapsed() > deadline:
                 raise
             await asyncio.sleep(0.1)
+
+
+async def stop_here(engine: Engine, run_id: str, reason: str, by: str, undo: bool = False) -> None:
+    """Stop the task that drives a run in this process; it ends the run before it goes.
+
+    With `undo`, a task that performs effects is left to finish them, and the run goes on from there to what
+    is asked: to undo what it did, or to end where another run undoes it.
+    """
+    under_way = engine.under_way(run_id)
+    if under_way is None or (undo and await _finishes(under_way[0], reason, by)):
+        return
+    driver, task = under_way
+    driver.cancelling = (reason, by, undo)
+    task.cancel()
+    await asyncio.wait({task})
+    if engine.under_way(run_id) == under_way:  # cancelled before it had begun
+        await end(engine, run_id, reason, by, undo)
+        engine.forget(driver)
+
+
+async def _finishes(driver: Driver, reason: str, by: str) -> bool:
+    """Have a run in this process end by itself once its effects are settled; False when there are none."""
+    flow, run = driver.flow, driver.run
+    below = run.parent is not None
+    if not below and moves.undoing_now(flow, run):
+        return True  # on its way already
+    if not (driver.performing or moves.unsettled(flow, run)):
+        return False
+    if below:
+        driver.halting = driver.halting or reason
+    else:
+        await driver.call_off(reason, by)
+    # It may have come to the end of that meanwhile, and to another step.
+    return driver.performing or moves.unsettled(flow, run) or moves.undoing_now(flow, run)
+
+
+async def end(
+    engine: Engine, run_id: str, reason: str, by: str, undo: bool = False, stopped: bool = False
+) -> bool:
+    """Claim an open run and end it as cancelled; False when it had ended.
+
+    With `undo` it is left in the state in which it undoes what it did, for whoever takes it up; one whose
+    step has begun something is left to settle that first, and one below another for that one to undo.
+    `stopped` says that the call of an effect in doubt is known to be over: the journal says so, too, so that
+    nobody who reopens the run elsewhere waits for it.
+    """
+    driver = await take_ended(engine, run_id)
+    if driver is None:
+        return False
+    flow, run = driver.flow, driver.run
+    itself = undo and run.parent is None and flow.machine is not None and flow.undoing is not None
+    if itself and moves.undoing_now(flow, run):
+        await engine.store.park(driver.lease)  # on its way already
+        return True
+    if undo and moves.unsettled(flow, run):
+        if itself:
+            await driver.call_off(reason, by)
+        await engine.store.park(driver.lease)
+        return True
+    over: list[Body] = []
+    if stopped and run.begun is not None:
+        line = await engine.store.effect(run_id, run.begun)
+        over = [EffectBegun(line.key, line.tool)] if line is not None else []
+    await driver.commit(*over, moves.cancelled(flow, run, reason, by, undo=itself))
+    if itself:
+        await engine.store.park(driver.lease)
+    return True
+
+
+async def take_ended(engine: Engine, run_id: str) -> Driver | None:
+    """Claim a run whatever its definition, for ending it; None when it has ended."""
+    row = await engine.store.row(run_id)
+    if row.now.status.is_end:
+        return None
+    flow = engine.flows.get(row.flow)
+    await engine.register()
+    lease = await engine.store.claim(run_id, engine.leases.me.id, await engine.leases.dead())
+    try:
+        run = await load(engine.store, run_id)
+    except BaseException:
+        await engine.store.park(lease)
+        raise
+    if run.status.is_end:
+        await engine.store.park(lease)
+        return None
+    return Driver(engine, flow if flow is not None else _Unknown(row.flow), run, lease)  # type: ignore[arg-type]
+
+
+class _Unknown:
+    """Stands for a flow this process does not know: enough to end a run of it."""
+
+    machine = None
+    undoing = None
+    tools = ()
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
 
 async def _called_off(engine: Engine, run_id: str) -> bool:
@@ -247,12 +347,12 @@ async def _halt(engine: Engine, run_id: str, reason: str, by: str) -> None:
     if (await engine.get(run_id)).config.get(moves.UNDOES):
         return  # it undoes
     if engine.under_way(run_id) is not None:
-        await recovery.cancel_here(engine, run_id, reason, by, True)
+        await stop_here(engine, run_id, reason, by, True)
         return
     try:
-        await recovery.end(engine, run_id, reason, by, True)
+        await end(engine, run_id, reason, by, True)
     except RunBusy:
-        await engine.store.ask(run_id, recovery.UNDO)
+        await engine.store.ask(run_id, Request(reason, by, undo=True))
 
 
 async def wind_up(driver: Driver, runs: Sequence[str], reason: str) -> None:
@@ -261,7 +361,7 @@ async def wind_up(driver: Driver, runs: Sequence[str], reason: str) -> None:
     Raises `ChildrenWaiting` for those that wait for somebody who settles it.
     """
     engine = driver.engine
-    async with engine.slots.aside(driver):
+    async with engine.slots.released(driver):
         for run_id in runs:
             await _halt(engine, run_id, reason, "engine")
         waiting = [run_id for run_id in runs if not await _wound_up(engine, run_id, reason)]
@@ -277,17 +377,17 @@ async def _wound_up(engine: Engine, run_id: str, reason: str) -> bool:
             return True
         try:
             if (under_way := engine.driver_of(run_id)) is not None:
-                await recovery.cancel_here(engine, run_id, reason, "engine", True)
+                await stop_here(engine, run_id, reason, "engine", True)
                 if engine.driver_of(run_id) is under_way:
                     await asyncio.wait({under_way.put_down()})
             elif not moves.unsettled(engine.flow(run.flow), run):
-                await recovery.end(engine, run_id, reason, "engine", True)
+                await end(engine, run_id, reason, "engine", True)
             elif run.status is Status.WAITING:
                 return False
             else:
                 await engine.resume(run_id)
         except RunBusy:
-            await engine.store.ask(run_id, recovery.UNDO)
+            await engine.store.ask(run_id, Request(reason, "engine", undo=True))
             await asyncio.sleep(0.05)
         except (Fenced, RunStateError):  # somebody else was quicker
             continue
@@ -312,8 +412,11 @@ async def _cancel_children(engine: Engine, run_id: str, reason: str, by: str, un
         cursor = page.next
 
 
-async def reopen(engine: Engine, run_id: str, budget: Budget | None, reason: str, drive: bool) -> None:
+async def reopen(
+    engine: Engine, run_id: str, budget: Budget | None, reason: str, by: str, drive: bool
+) -> None:
     """Send an ended run on, from the working state it was last in."""
+    reason, by = checks.text("reason", reason), checks.name("by", by)
     row = await engine.store.row(run_id)
     if row.now.status not in REOPENABLE:
         raise RunStateError(f"Run {run_id} is {row.now.status.value} and cannot be reopened.")
@@ -333,7 +436,7 @@ async def reopen(engine: Engine, run_id: str, budget: Budget | None, reason: str
                 f"Run {run_id} has used up its {run.budget.exceeded(run.used())} budget; "
                 f"give it a larger one."
             )
-        await driver.commit(Reopened(state, "person", reason, budget.to_plain() if budget else None))
+        await driver.commit(Reopened(state, by, reason, budget.to_plain() if budget else None))
         _go_on(engine, driver, drive)
 
 
@@ -344,39 +447,3 @@ async def _last_working(engine: Engine, run_id: str, end: str) -> str:
         if entry.kind == "moved" and entry.body.to == end:  # type: ignore[union-attr]
             last = entry.body.frm  # type: ignore[union-attr]
     return last
-
-
-async def fork(
-    engine: Engine,
-    run_id: str,
-    at: int | None,
-    changes: Mapping[str, Any],
-    config: Mapping[str, Any],
-    budget: Budget | None,
-    new_id: str,
-    drive: bool,
-) -> str:
-    """A new run from the first `at` entries of another, with what was below it by then."""
-    row = await engine.store.row(run_id)
-    if at is not None and not 1 <= at <= row.seq:
-        raise ConfigurationError(f"Run {run_id} has entries 1 to {row.seq}; it cannot be forked at {at}.")
-    run = Run(new_id)
-    flow = engine.flow(row.flow)
-    keep = 0
-    async for entry in read(engine.store, run_id):
-        if entry.seq > (at or row.seq):
-            break
-        run.apply(entry)
-        # Without a place it is one before the end, and before what was done was undone.
-        if not run.status.is_end and (at is not None or not moves.undoing_now(flow, run)):
-            keep = entry.seq
-    if at is not None and keep < at:
-        raise ConfigurationError(
-            f"Run {run_id} has ended at entry {at}; it can be forked at {keep}, or earlier."
-        )
-    await forking.fork_family(
-        engine, run_id, (run_id, keep), new_id, changes=changes, config=config, budget=budget
-    )
-    if drive:
-        await engine.resume(new_id)
-    return new_id

@@ -24,7 +24,7 @@ class Past(NamedTuple):
     moves: tuple[Entry, ...]
 
 
-async def lineage(engine: Engine, run_id: str) -> AsyncIterator[Past]:
+async def family_of(engine: Engine, run_id: str) -> AsyncIterator[Past]:
     """A run and everything below it, parents before their children."""
     row = await engine.store.row(run_id)
     run, moves = Run(run_id), []
@@ -34,7 +34,7 @@ async def lineage(engine: Engine, run_id: str) -> AsyncIterator[Past]:
             moves.append(entry)
     yield Past(run, engine.flow(row.flow), tuple(moves))
     async for child in children(engine.store, run_id):
-        async for past in lineage(engine, child.id):
+        async for past in family_of(engine, child.id):
             yield past
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from detent.engine.flow import Migration
 from detent.engine.outcome import Effect, Hold, Outcome
+from detent.engine.step import Step, Transient
 from detent.engine.tools import Tool
 from detent.kernel.entries import Claimed
 from detent.kernel.errors import (
@@ -18,6 +19,7 @@ from detent.kernel.errors import (
     RunNotFound,
     RunStateError,
 )
+from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
 from tests.engine import answers, worker
 from tests.engine.conftest import flow_of, journal, kinds, one_step, until
@@ -124,6 +126,86 @@ class TestResuming:
         run_id = await client.start("flow", drive=False)
         await until(lambda: _status(client, run_id, Status.SUCCEEDED))
         serving.cancel()
+
+
+class TestRoom:
+    async def test_a_worker_claims_no_more_than_it_has_room_for(self, bench):
+        go = asyncio.Event()
+
+        async def work(ctx):
+            await go.wait()
+
+        first = await bench.engine(one_step(work), concurrency=2)
+        second = await bench.engine(one_step(work), concurrency=3)
+        for _ in range(20):
+            await first.start("flow", drive=False)
+        assert len(await first.resume_all()) == 2
+        assert await first.resume_all() == []
+        assert len(await second.resume_all()) == 3
+        assert len(await first.store.loose()) == 15
+        go.set()
+
+    async def test_two_who_serve_share_what_there_is_and_see_it_all_through(self, bench):
+        flow = one_step(lambda ctx: asyncio.sleep(0.005))
+        client = await bench.engine(flow)
+        runs = [await client.start("flow", drive=False) for _ in range(60)]
+        workers = [await bench.engine(flow, concurrency=2) for _ in range(2)]
+        serving = [asyncio.ensure_future(engine.serve(poll=0.05)) for engine in workers]
+        for run_id in runs:
+            await until(lambda run_id=run_id: _status(client, run_id, Status.SUCCEEDED))
+        for task in serving:
+            task.cancel()
+        owners = {(await journal(client, run_id))[-1].epoch for run_id in runs}
+        assert owners == {2}  # each was claimed once
+
+    async def test_what_cannot_go_on_here_does_not_stand_in_the_way_of_the_rest(self, bench):
+        old = flow_of({"a": ["b"], "b": ["done"]}, {"a": lambda ctx: None, "b": lambda ctx: None})
+        new = flow_of({"a": ["done"]}, {"a": lambda ctx: None}, version=2)
+        before, engine = await bench.engine(old), await bench.engine(new, concurrency=2)
+        for _ in range(10):
+            await before.start("flow", drive=False)
+        run_id = await engine.start("flow", drive=False)
+        assert await engine.resume_all() == [run_id]
+        assert (await engine.finish(run_id)).status is Status.SUCCEEDED
+
+    async def test_a_run_that_queues_for_long_is_given_back(self, bench):
+        """It comes back from a retry and finds the only slot taken; another worker has room."""
+        go, failed = asyncio.Event(), asyncio.Event()
+
+        async def work(ctx):
+            if ctx.run_id == "long":
+                await go.wait()
+            elif ctx.attempt == 1:
+                failed.set()
+                raise Transient("not yet")
+
+        step = Step("work", work, retry=RetryPolicy(3, 0.05, 0.05))
+        flow = flow_of({"work": ["done", "failed"]}, {"work": step})
+        first = await bench.engine(flow, concurrency=1)
+        serving = asyncio.ensure_future(first.serve(poll=0.01))
+        await first.start("flow", run_id="short", drive=False)
+        await failed.wait()
+        await first.start("flow", run_id="long", drive=False)
+        await until(lambda: first.under_way("long") is not None)
+        await until(lambda: _owner(first, "short", None))
+        second = await bench.engine(flow)
+        assert await second.resume_all() == ["short"]
+        assert (await second.finish("short")).status is Status.SUCCEEDED
+        go.set()
+        assert (await first.finish("long")).status is Status.SUCCEEDED
+        serving.cancel()
+
+    async def test_many_timers_due_at_once_are_answered_together(self, bench, clock):
+        def nap(ctx):
+            return None if ctx.answered("nap") else Hold("nap", "timer", wake_at=ctx.now() + 60)
+
+        engine = await bench.engine(one_step(nap), clock=clock)
+        runs = [await engine.start("flow") for _ in range(100)]
+        for run_id in runs:
+            await until(lambda run_id=run_id: _status(engine, run_id, Status.WAITING))
+        await clock.turn(60)
+        for run_id in runs:
+            await until(lambda run_id=run_id: _status(engine, run_id, Status.SUCCEEDED))
 
 
 class TestTakeOver:
@@ -353,6 +435,10 @@ class TestDoneOnce:
 
 async def _status(engine, run_id, status):
     return (await engine.store.row(run_id)).now.status is status
+
+
+async def _owner(engine, run_id, owner):
+    return (await engine.store.row(run_id)).owner == owner
 
 
 async def _claimed(engine, run_id, lost):

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from detent.engine.ports import Clock
 
 
-class Timekeeper:
-    """Calls `wake(run_id)` when a time has come."""
+class Timers:
+    """Calls `wake(run_ids)` with all whose time has come."""
 
-    def __init__(self, clock: Clock, wake: Callable[[str], None]) -> None:
+    def __init__(self, clock: Clock, wake: Callable[[list[str]], None]) -> None:
         self._clock = clock
         self._wake = wake
         self._heap: list[tuple[float, str]] = []
@@ -29,7 +29,7 @@ class Timekeeper:
         self._known.add(item)
         heapq.heappush(self._heap, item)
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._keep(), name="timekeeper")
+            self._task = asyncio.create_task(self._keep(), name="timers")
         elif self._heap[0] == item:
             self._sooner.set()
 
@@ -41,11 +41,13 @@ class Timekeeper:
 
     async def _keep(self) -> None:
         while self._heap:
-            wait = self._heap[0][0] - self._clock.now()
-            if wait <= 0:
+            due: list[str] = []
+            while self._heap and (wait := self._heap[0][0] - self._clock.now()) <= 0:
                 item = heapq.heappop(self._heap)
                 self._known.discard(item)
-                self._wake(item[1])
+                due.append(item[1])
+            if due:
+                self._wake(due)
                 continue
             self._sooner.clear()
             sleeping = asyncio.ensure_future(self._clock.sleep(wait))

@@ -11,13 +11,14 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from detent.engine import recovery
+from detent.engine import claims
 from detent.engine.context import step_path
+from detent.engine.derived import row_of
+from detent.engine.family import Past, ancestors, children
 from detent.engine.journals import read
-from detent.engine.lineage import Past, ancestors, children
 from detent.engine.moves import UNDOES, undoing_now
 from detent.engine.ports import LedgerLine, NewRun
-from detent.engine.standing import row_of
+from detent.kernel import checks
 from detent.kernel.budget import Budget
 from detent.kernel.entries import (
     ChildEnded,
@@ -56,12 +57,50 @@ class _Copy(NamedTuple):
     entries: list[Entry]
 
 
+async def fork_run(
+    engine: Engine,
+    run_id: str,
+    at: int | None,
+    changes: Mapping[str, Any],
+    config: Mapping[str, Any],
+    budget: Budget | None,
+    new_id: str,
+    by: str,
+    drive: bool,
+) -> str:
+    """A new run from the first `at` entries of another, with what was below it by then."""
+    row = await engine.store.row(run_id)
+    if at is not None and not 1 <= at <= row.seq:
+        raise ConfigurationError(f"Run {run_id} has entries 1 to {row.seq}; it cannot be forked at {at}.")
+    run = Run(new_id)
+    flow = engine.flow(row.flow)
+    keep = 0
+    async for entry in read(engine.store, run_id):
+        if entry.seq > (at or row.seq):
+            break
+        run.apply(entry)
+        # Without a place it is one before the end, and before what was done was undone.
+        if not run.status.is_end and (at is not None or not undoing_now(flow, run)):
+            keep = entry.seq
+    if at is not None and keep < at:
+        raise ConfigurationError(
+            f"Run {run_id} has ended at entry {at}; it can be forked at {keep}, or earlier."
+        )
+    await fork_family(
+        engine, run_id, (run_id, keep), new_id, by=by, changes=changes, config=config, budget=budget
+    )
+    if drive:
+        await engine.resume(new_id)
+    return new_id
+
+
 async def fork_family(
     engine: Engine,
     root: str,
     at: tuple[str, int],
     new_id: str,
     *,
+    by: str = "person",
     changes: Changes | None = None,
     config: Mapping[str, Any] | None = None,
     budget: Budget | None = None,
@@ -72,6 +111,7 @@ async def fork_family(
     undone since is known to be: it is neither undone again nor taken for done where a step is done once more.
     It is under way nowhere until resumed.
     """
+    by = checks.name("by", by)
     part_of = frozenset([at[0], *await ancestors(engine.store, at[0])])
     if root not in part_of:
         raise ConfigurationError(f"Run {at[0]} is no part of {root}.")
@@ -100,10 +140,11 @@ async def fork_family(
         to_plain({**known, **(changes or {})}),
         to_plain(dict(config or {})),
         budget.to_plain() if budget else None,
+        by,
     )
     own.append(Entry(len(own) + 1, engine.clock.now(), 1, forked))
     run = Run.fold(new_id, own)
-    await recovery.migration(engine, run, engine.flow(row.flow))  # refused before anything is written
+    await claims.migration(engine, run, engine.flow(row.flow))  # refused before anything is written
     for copy in reversed(copies):  # the root last: what it refers to is there before it is
         await _create(engine, copy, undone)
     return new_id

@@ -8,11 +8,13 @@ import pytest
 
 from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.tools import Tool
+from detent.insight.timeline import timeline
 from detent.kernel.budget import Budget
 from detent.kernel.errors import (
     ConfigurationError,
     DefinitionChanged,
     HoldNotOpen,
+    InvalidValue,
     RunExists,
     RunNotFound,
     RunStateError,
@@ -40,6 +42,28 @@ class TestCancel:
         run = await finishing
         assert (run.status, run.reason, stopped) == (Status.CANCELLED, "not wanted any more", [True])
         assert (await journal(engine, run_id))[-1].body.by == "ada"
+
+    async def test_who_cancels_elsewhere_and_why_is_journaled_where_it_is_under_way(self, bench):
+        entered = asyncio.Event()
+
+        async def work(ctx):
+            entered.set()
+            await asyncio.sleep(60)
+
+        engine, other = await bench.engine(one_step(work)), await bench.engine(one_step(work))
+        run_id = await engine.start("flow")
+        await entered.wait()
+        await other.cancel(run_id, reason="customer withdrew", by="ada@example.com")
+        ended = (await journal(engine, run_id))[-1].body
+        assert (ended.reason, ended.by) == ("customer withdrew", "ada@example.com")
+
+    @pytest.mark.parametrize("wrong", [{"reason": [1]}, {"reason": None}, {"by": 7}, {"by": ""}])
+    async def test_a_reason_or_author_that_is_no_text_is_refused(self, quick, wrong):
+        engine = await quick.engine(one_step(lambda ctx: None))
+        run_id = await engine.start("flow", drive=False)
+        with pytest.raises(InvalidValue, match=next(iter(wrong))):
+            await engine.cancel(run_id, **wrong)
+        assert await kinds(engine, run_id) == ["started"]
 
     async def test_a_run_that_has_not_begun_is_ended(self, bench):
         calls = []
@@ -306,3 +330,50 @@ class TestReopen:
         run = await engine.run("flow")
         await engine.reopen(run.id, drive=False)
         assert (await engine.get(run.id)).status is Status.RUNNING
+
+
+class TestReopenedElsewhere:
+    async def test_a_call_that_was_stopped_with_its_run_is_not_waited_for(self, bench, clock):
+        """The other process cannot see the call; it would have to wait for as long as that may take."""
+        acting, done = asyncio.Event(), []
+
+        async def slow():
+            acting.set()
+            await asyncio.sleep(3600)
+
+        def flow(act):
+            tool = Tool("act", act, idempotent=True, timeout=60)
+            return one_step(lambda ctx: Outcome(effects=[Effect("act")]), tools=[tool])
+
+        engine = await bench.engine(flow(slow), host="elsewhere")
+        other = await bench.engine(flow(lambda: done.append(1)), clock=clock)
+        run_id = await engine.start("flow")
+        await acting.wait()
+        await engine.cancel(run_id)
+        await other.reopen(run_id)
+        run = await other.finish(run_id)  # though no clock is turned
+        assert (run.status, done) == (Status.SUCCEEDED, [1])
+
+
+class TestAuthors:
+    async def test_the_journal_says_who_reopened_and_who_forked(self, bench):
+        engine = await bench.engine(one_step(lambda ctx: Hold()))
+        run = await engine.run("flow")
+        await engine.cancel(run.id)
+        await engine.reopen(run.id, reason="wanted after all", by="ada", drive=False)
+        reopened = (await journal(engine, run.id))[-1].body
+        assert (reopened.by, reopened.reason) == ("ada", "wanted after all")
+        fork = await engine.fork(run.id, by="bob", drive=False)
+        forked = next(entry.body for entry in await journal(engine, fork) if entry.kind == "forked")
+        assert forked.by == "bob"
+        assert {line.who for line in timeline(await journal(engine, fork))} >= {"ada", "bob"}
+
+    @pytest.mark.parametrize("wrong", [{"by": 7}, {"by": ""}])
+    async def test_an_author_that_is_no_name_is_refused(self, quick, wrong):
+        engine = await quick.engine(one_step(lambda ctx: Hold()))
+        run = await engine.run("flow")
+        with pytest.raises(InvalidValue, match="by"):
+            await engine.fork(run.id, **wrong)
+        await engine.cancel(run.id)
+        with pytest.raises(InvalidValue, match="by"):
+            await engine.reopen(run.id, **wrong)

@@ -1,0 +1,210 @@
+"""Claiming runs, one or many at a time, and going on with them from where their journals stand."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable
+from typing import TYPE_CHECKING
+
+from detent.engine import moves
+from detent.engine.driver import Driver
+from detent.engine.flow import Flow
+from detent.engine.journals import load, load_taken
+from detent.engine.ports import Lease, Taken
+from detent.engine.raised import failure, message_of
+from detent.kernel import checks, log
+from detent.kernel.entries import Claimed, Held, Migrated, Released
+from detent.kernel.errors import (
+    ConfigurationError,
+    DefinitionChanged,
+    Fenced,
+    RunBusy,
+    RunDamaged,
+    RunNotFound,
+    RunStateError,
+    StoreError,
+)
+from detent.kernel.plain import to_plain
+from detent.kernel.run import Run
+from detent.kernel.status import Status
+
+if TYPE_CHECKING:
+    from detent.engine.engine import Engine
+
+UNDONE_WITH = "what it is part of is being undone"
+"""Why a run ended whose root undoes what it did."""
+
+
+@contextlib.asynccontextmanager
+async def claimed(engine: Engine, run_id: str, parent: Driver | None = None) -> AsyncIterator[Driver]:
+    """A run claimed for the length of a block; it is launched in there, or let go afterwards.
+
+    `RunBusy` while somebody else has it, in this process or another: the store lets a worker claim its own
+    run again, so two tasks of one process must not try at once.
+    """
+    if run_id in engine.taking or engine.under_way(run_id) is not None:
+        raise RunBusy(run_id, engine.leases.me.id)
+    engine.taking.add(run_id)
+    try:
+        driver = await _claim(engine, run_id, parent)
+        try:
+            yield driver
+        finally:
+            if engine.under_way(run_id) is None:
+                await engine.let_go(driver)
+    finally:
+        engine.taking.discard(run_id)
+
+
+async def _claim(engine: Engine, run_id: str, parent: Driver | None = None) -> Driver:
+    """Claim a run and stand where its journal stands; nothing is driven yet.
+
+    `RunBusy` while another process has it; `DefinitionChanged` when it cannot go on under the definition at
+    hand.
+    """
+    row = await engine.store.row(run_id)
+    flow = engine.flow(row.flow)
+    if flow.needs and not row.now.status.is_end:
+        await engine.prepare(flow)  # before it is claimed: nobody else should wait for that
+    await engine.register()
+    lease = await engine.store.claim(run_id, engine.leases.me.id, await engine.leases.dead())
+    return await _standing(engine, row.flow, lease, load(engine.store, run_id), parent)
+
+
+async def _standing(
+    engine: Engine,
+    flow_name: str,
+    lease: Lease,
+    reading: Awaitable[Run],
+    parent: Driver | None = None,
+    adopted: bool = False,
+) -> Driver:
+    """A driver that stands where the journal of a claimed run stands; the run is put down if it cannot."""
+    try:
+        run = await reading
+        flow = engine.flow(flow_name)
+        if flow.needs and not run.status.is_end:
+            await engine.prepare(flow)
+        if run.seq != lease.seq:
+            raise Fenced(run.id, lease.epoch, lease.seq)
+        if adopted and run.parent is not None and run.status is Status.RUNNING:
+            parent = engine.driver_of(run.parent)  # so that its budget covers the child as before
+        carried = await migration(engine, run, flow)
+        driver = Driver(engine, flow, run, lease, parent)
+        if carried is not None:
+            await driver.commit(carried)
+        if run.parent is not None and not run.status.is_end:
+            driver.halting = await _undone_with(engine, run)
+    except BaseException:
+        await engine.store.park(lease)
+        raise
+    return driver
+
+
+async def _undone_with(engine: Engine, run: Run) -> str | None:
+    """Why a run below another may only finish what it has begun: what it is part of is being undone."""
+    above = None if run.config.get(moves.UNDOES) else run.parent
+    while above is not None:
+        try:
+            row = await engine.store.row(above)
+        except RunNotFound:
+            return None
+        above = row.parent
+        flow = engine.flows.get(row.flow)
+        if above is None and flow is not None and flow.undoing is not None:
+            return UNDONE_WITH if row.now.state == flow.machine.named(flow.undoing) else None
+    return None
+
+
+async def migration(engine: Engine, run: Run, flow: Flow) -> Migrated | None:
+    """How the run is carried over to the definition at hand; None when it is the one it was started under."""
+    if run.fingerprint == flow.fingerprint or run.status.is_end:
+        return None
+    migrate = flow.migrations.get(run.fingerprint) or flow.migrations.get(run.version)
+    if migrate is None:
+        old = await engine.store.definition(run.fingerprint) or {}
+        lines = flow.difference(old) or [f"fingerprint: {run.fingerprint} → {flow.fingerprint}"]
+        raise DefinitionChanged(run.id, flow.name, lines, run.fingerprint)
+    machine = flow.machine
+    try:
+        wanted = migrate(run)
+        changes = to_plain(dict(wanted.set))
+        state = machine.named(machine.state(wanted.state if wanted.state is not None else run.state))
+        reason = checks.text("Migration.reason", wanted.reason)
+    except BaseException as raised:
+        if (error := failure(raised)) is None:
+            raise
+        raise ConfigurationError(
+            f"The migration of run {run.id} to version {machine.version} of '{flow.name}' failed: "
+            f"{type(error).__name__}: {message_of(error)}"
+        ) from error
+    if machine.is_end(machine.state(state)):
+        raise ConfigurationError(f"The migration of run {run.id} leads into '{state}', which is an end.")
+    return Migrated(machine.version, flow.fingerprint, state, changes, reason, machine.name)
+
+
+async def launch(engine: Engine, driver: Driver) -> None:
+    """Have a claimed run driven, if it can go on."""
+    # It may have come to a wait or an end since its row was read.
+    if driver.run.status is Status.RUNNING and driver.lease.lost is not None:
+        await _taken_over(engine, driver, driver.lease)
+    if driver.run.status is Status.RUNNING:
+        if driver.parent is not None:
+            driver.parent.count_in(driver.run.used())
+        engine.launch(driver)
+
+
+async def _taken_over(engine: Engine, driver: Driver, lease: Lease) -> None:
+    """Write the take-over down; a run that keeps killing its workers asks for attention instead."""
+    log.warning("run.taken_over", run_id=driver.run.id, lost=lease.lost, times=driver.run.takeovers + 1)
+    claimed = Claimed(engine.leases.me.id, lease.lost)
+    if driver.run.takeovers + 1 < engine.takeover_limit:
+        await driver.commit(claimed)
+        return
+    await driver.commit(
+        claimed,
+        Held(
+            "takeovers",
+            "attention",
+            f"Its worker died {driver.run.takeovers + 1} times in state '{driver.run.state}' without "
+            f"progress. Continue?",
+            ["continue", "cancel"],
+        ),
+    )
+
+
+async def go_on(engine: Engine, taken: Taken) -> Exception | None:
+    """Go on with a claimed run; gives why that cannot be. It is logged, not fatal to the others."""
+    try:
+        await _resume(engine, taken)
+    except BaseException as raised:  # what a flow needs open, say, may raise anything
+        error = failure(raised)
+        if error is None:
+            raise
+        if isinstance(error, RunDamaged) or not isinstance(error, RunStateError | StoreError):
+            run_id = taken.lease.run_id
+            engine.tell_once("run.not_resumed", run_id, run_id=run_id, error=message_of(error))
+        return error
+    return None
+
+
+async def _resume(engine: Engine, taken: Taken) -> None:
+    """Have a run driven that was claimed with others; the clock's answer is given to what it waited for."""
+    run_id, lease = taken.lease.run_id, taken.lease
+    if run_id in engine.taking or engine.under_way(run_id) is not None:
+        await engine.store.park(lease)
+        raise RunBusy(run_id, engine.leases.me.id)
+    engine.taking.add(run_id)
+    try:
+        driver = await _standing(engine, taken.flow, lease, load_taken(engine.store, taken), adopted=True)
+        try:
+            now, run = engine.clock.now(), driver.run
+            due = [hold for hold in run.holds.values() if hold.wake_at is not None and hold.wake_at <= now]
+            if due:
+                await driver.commit(*(Released(hold.name, hold.default, "clock") for hold in due))
+            await launch(engine, driver)
+        finally:
+            if engine.under_way(run_id) is None:
+                await engine.let_go(driver)
+    finally:
+        engine.taking.discard(run_id)

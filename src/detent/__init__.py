@@ -38,7 +38,7 @@ _WHERE = {
     "StepContext": "detent.engine.context",
     "tool": "detent.engine.tools",
     "ToolError": "detent.engine.tools",
-    "Transient": "detent.engine.step",
+    "Transient": "detent.engine.step_failures",
     "when": "detent.kernel.guards",
 }
 _MOVED = {
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from detent.engine.outcome import Hold as Hold
     from detent.engine.outcome import Outcome as Outcome
     from detent.engine.step import Step as Step
-    from detent.engine.step import Transient as Transient
+    from detent.engine.step_failures import Transient as Transient
     from detent.engine.tools import NOT_DONE as NOT_DONE
     from detent.engine.tools import ToolError as ToolError
     from detent.engine.tools import query as query

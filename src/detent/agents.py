@@ -15,8 +15,8 @@ from detent.dispatch.executor import ExecutorResult as ExecutorResult
 from detent.dispatch.executor import StepExecutor as StepExecutor
 from detent.dispatch.executor_errors import DispatchError as DispatchError
 from detent.dispatch.executor_errors import ExecutorError as ExecutorError
+from detent.dispatch.proposal import Example as Example
+from detent.dispatch.proposal import Proposal as Proposal
+from detent.dispatch.proposal import Verdict as Verdict
 from detent.dispatch.result import DispatchResult as DispatchResult
 from detent.dispatch.usage import UsageMetadata as UsageMetadata
-from detent.engine.step import Example as Example
-from detent.engine.step import Proposal as Proposal
-from detent.engine.step import Verdict as Verdict

@@ -32,7 +32,8 @@ from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.outcome import Outcome
 from detent.engine.ports import Tape, TapeCall, TapeError
-from detent.engine.step import Step, Transient
+from detent.engine.step import Step
+from detent.engine.step_failures import Transient
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.errors import ConfigurationError, DetentError
 from detent.kernel.machine import Machine

@@ -7,7 +7,8 @@ import signal
 
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
-from detent.engine.step import Step, Transient
+from detent.engine.step import Step
+from detent.engine.step_failures import Transient
 from detent.kernel.budget import Budget, Spend
 from detent.kernel.machine import Machine
 from detent.kernel.policy import BreakerPolicy, RetryPolicy

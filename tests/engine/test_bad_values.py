@@ -20,7 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from detent.engine.outcome import Effect, Hold, Outcome
-from detent.engine.step import Step, Transient
+from detent.engine.step import Step
+from detent.engine.step_failures import Transient
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.budget import Budget, Spend
 from detent.kernel.errors import InvalidValue

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from detent.engine.outcome import Hold, Outcome
-from detent.engine.step import Step, Transient
+from detent.engine.step import Step
+from detent.engine.step_failures import Transient
 from detent.kernel.budget import Budget, Spend
 from detent.kernel.errors import RunStateError
 from detent.kernel.policy import RetryPolicy

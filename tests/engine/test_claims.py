@@ -8,7 +8,8 @@ import pytest
 
 from detent.engine.flow import Migration
 from detent.engine.outcome import Effect, Hold, Outcome
-from detent.engine.step import Step, Transient
+from detent.engine.step import Step
+from detent.engine.step_failures import Transient
 from detent.engine.tools import Tool
 from detent.kernel.entries import Claimed
 from detent.kernel.errors import (

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from detent.engine.context import kept_beside
+from detent.engine.offloaded import kept_beside
 from detent.engine.outcome import Outcome
-from detent.engine.step import Step, Transient
+from detent.engine.step import Step
+from detent.engine.step_failures import Transient
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.budget import Budget, Spend
 from detent.kernel.plain import encode

@@ -11,7 +11,8 @@ import pytest
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.outcome import Hold, Outcome
-from detent.engine.step import Step, Transient
+from detent.engine.step import Step
+from detent.engine.step_failures import Transient
 from detent.kernel.budget import Spend
 from detent.kernel.guards import when
 from detent.kernel.machine import Machine, Move

@@ -8,7 +8,8 @@ import pytest
 
 from detent.engine.engine import Engine
 from detent.engine.outcome import Hold, Outcome
-from detent.engine.step import Step, Transient
+from detent.engine.step import Step
+from detent.engine.step_failures import Transient
 from detent.kernel.errors import ConfigurationError, FlowNotFound, RunExists, RunNotFound
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status

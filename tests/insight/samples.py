@@ -8,7 +8,8 @@ from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.journals import read
 from detent.engine.outcome import Effect, Hold, Outcome
-from detent.engine.step import Step, Transient
+from detent.engine.step import Step
+from detent.engine.step_failures import Transient
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.budget import Spend
 from detent.kernel.entries import (

@@ -16,7 +16,8 @@ from detent.adapters.stores.memory import MemoryStore
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Hold, Outcome
-from detent.engine.step import Step, Transient
+from detent.engine.step import Step
+from detent.engine.step_failures import Transient
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.budget import Budget, Spend
 from detent.kernel.entries import (

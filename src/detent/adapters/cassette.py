@@ -19,7 +19,7 @@ from typing import IO, Any, Literal, NamedTuple, Self, cast, get_args
 
 from detent.adapters.disk import open_private
 from detent.engine.ports import TapeCall, TapeError
-from detent.engine.step import Transient
+from detent.engine.step_failures import Transient
 from detent.engine.tools import ToolError
 from detent.kernel import log
 from detent.kernel.errors import ConfigurationError, DetentError, InvalidValue, nearest

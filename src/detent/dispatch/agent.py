@@ -21,12 +21,13 @@ from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError,
 from detent.dispatch.format import answer_schema
 from detent.dispatch.layers import Layers
 from detent.dispatch.prompt import Prompt
+from detent.dispatch.proposal import Proposal
 from detent.dispatch.usage import UsageMetadata
 from detent.engine.calls import over
 from detent.engine.outcome import Effect
 from detent.engine.ports import TapeCall
 from detent.engine.raised import PutDown
-from detent.engine.step import Proposal, StepFailed
+from detent.engine.step_failures import StepFailed
 from detent.kernel import log
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Recorded

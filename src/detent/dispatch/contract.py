@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from detent.dispatch.agent_side import agent_side, is_straight
 from detent.dispatch.equivalence import Discrepancy
 from detent.dispatch.executor_errors import OutputSchemaValidationError
+from detent.dispatch.proposal import Proposal
 from detent.engine import schemas
 from detent.engine.outcome import Effect, Hold, Outcome, Receipt
 from detent.engine.placeholders import STAND_IN
-from detent.engine.step import Proposal, Step
+from detent.engine.step import Step
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import pointer_to, to_plain
 

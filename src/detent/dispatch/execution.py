@@ -20,12 +20,14 @@ from detent.dispatch.executor import Availability, ExecutorResult, StepExecutor
 from detent.dispatch.executor_errors import DispatchError, OutputSchemaValidationError
 from detent.dispatch.gate import Judgement, Side
 from detent.dispatch.plan import Plan, check_price, facts_of, no_agent_side
+from detent.dispatch.proposal import Proposal
 from detent.dispatch.result import AgentFailure, DispatchResult
 from detent.engine import moves
 from detent.engine.context import CannotCheck, StepContext, TrialContext
 from detent.engine.outcome import Outcome
 from detent.engine.performer import called, called_through_ledger, concluded
-from detent.engine.step import WAITS, Proposal, StepFailed
+from detent.engine.step import WAITS
+from detent.engine.step_failures import StepFailed
 from detent.kernel import log
 from detent.kernel.entries import Body
 from detent.kernel.errors import BudgetExceededError, DetentError, InvalidTransitionError, name_of

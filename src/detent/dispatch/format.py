@@ -17,8 +17,8 @@ from detent.kernel.plain import digest
 if TYPE_CHECKING:
     from detent.dispatch.plan import Plan
     from detent.dispatch.prompt import Prompt
+    from detent.dispatch.proposal import Proposal
     from detent.engine.outcome import Effect
-    from detent.engine.step import Proposal
 
 
 class JsonDialect:

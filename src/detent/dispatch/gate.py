@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.autonomy import AutonomyLevel, Check
 from detent.dispatch.equivalence import CompareRules, Discrepancy, canonical_value, differences
+from detent.dispatch.proposal import Proposal, Verdict
 from detent.engine.calls import call, over
 from detent.engine.outcome import Effect, Outcome, additions
-from detent.engine.step import Proposal, Step, Verdict
+from detent.engine.step import Step
 from detent.kernel.errors import name_of
 from detent.kernel.plain import to_plain
 

@@ -13,7 +13,7 @@ from detent.dispatch.agent_side import agent_side, is_straight
 from detent.dispatch.autonomy import AutonomyLevel, StepMode, StepType
 from detent.dispatch.config import Resolved, StepConfig
 from detent.dispatch.executor import DISPATCH_AGENT
-from detent.engine.step import Example
+from detent.dispatch.proposal import Example
 from detent.kernel import log
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import digest
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from detent.dispatch.contract import Contract
     from detent.dispatch.executor import StepExecutor
     from detent.dispatch.prompt import Prompt
+    from detent.dispatch.proposal import Proposal
     from detent.engine.flow import Flow
     from detent.engine.outcome import Effect
-    from detent.engine.step import Proposal, Step
+    from detent.engine.step import Step
     from detent.kernel.run import Run
 
 CONTROL = frozenset(

@@ -16,7 +16,7 @@ from detent.kernel.plain import to_plain
 
 if TYPE_CHECKING:
     from detent.dispatch.contract import Contract
-    from detent.engine.step import Example
+    from detent.dispatch.proposal import Example
 
 LEAD_IN = (
     "You perform one step of a larger process. Do this step only. Report nothing you did not do. "

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detent.engine.calls import TimeLimit, call
+from detent.engine.offloaded import blob_of, kept_beside
 from detent.engine.outcome import Effect, Receipt
-from detent.engine.ports import Blob, Clock, TapeCall, TapeError
+from detent.engine.ports import Clock, TapeCall, TapeError
 from detent.engine.raised import located
-from detent.engine.step import Step, Transient
+from detent.engine.step import Step
+from detent.engine.step_failures import Transient
 from detent.engine.tools import Tool, Toolbox, ToolError
 from detent.kernel import checks
 from detent.kernel.budget import NOTHING, Budget, Spend
@@ -27,7 +28,7 @@ from detent.kernel.view import View, view
 if TYPE_CHECKING:
     from detent.engine.children import Child
     from detent.engine.driver import Driver
-    from detent.engine.family import Past
+    from detent.engine.flow import Past
     from detent.kernel.run import Run
 
 OUTPUT = "output"
@@ -376,7 +377,9 @@ class StepContext:
         """This run and everything below it, with the moves each has made."""
         from detent.engine.family import family_of
 
-        return [past async for past in family_of(self._driver.engine, self.run_id)]
+        return [
+            past async for past in family_of(self._driver.engine.store, self._driver.engine.flow, self.run_id)
+        ]
 
     async def wind_up(self, runs: Sequence[str], reason: str) -> None:
         """Cancel runs below this one that are still open, wherever they are under way.
@@ -484,17 +487,6 @@ def step_path(step: Step, run: Run) -> str:
     own: str = step.metadata.get("path", step.name)
     above = run.config.get(PATH) if run.config else None
     return f"{above}/{own}" if above else own
-
-
-def blob_of(body: bytes | str) -> Blob:
-    """A value as it is kept beside a journal."""
-    raw = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
-    return Blob(hashlib.sha256(raw).hexdigest(), raw)
-
-
-def kept_beside(body: bytes) -> dict[str, Any]:
-    """How data refers to a value kept beside the journal."""
-    return {"$blob": hashlib.sha256(body).hexdigest(), "size": len(body)}
 
 
 class CannotCheck(DetentError):

@@ -20,7 +20,8 @@ from detent.engine.outcome import Hold, Outcome
 from detent.engine.performer import Assignment, called, concluded
 from detent.engine.ports import Blob, Commit, Lease
 from detent.engine.raised import ChildrenWaiting, failure, located, message_of
-from detent.engine.step import Step, Transient
+from detent.engine.step import Step
+from detent.engine.step_failures import Transient
 from detent.engine.tools import EffectCall
 from detent.kernel import log
 from detent.kernel.budget import NOTHING, SHARED, Budget, Spend

@@ -17,7 +17,6 @@ from detent.engine.breaker import Breakers
 from detent.engine.calls import watch_threads_of
 from detent.engine.clock import SystemClock
 from detent.engine.concurrency import Slots
-from detent.engine.context import blob_of
 from detent.engine.derived import row_of
 from detent.engine.driver import Driver
 from detent.engine.flow import Flow
@@ -25,7 +24,7 @@ from detent.engine.fork import Changes, fork_family, fork_run
 from detent.engine.journals import load
 from detent.engine.leases import LeaseLost, Leases
 from detent.engine.observers import Observers
-from detent.engine.offloaded import Beside
+from detent.engine.offloaded import Beside, blob_of
 from detent.engine.performer import HandlerPerformer, Performer, PerformerSource
 from detent.engine.ports import USUAL_LEASE, Blob, Clock, Lease, NewRun, Resource, Store, Tape
 from detent.engine.raised import failure, message_of

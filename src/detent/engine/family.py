@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import AsyncIterator, Callable, Iterable
 
+from detent.engine.flow import Flow, Past
 from detent.engine.journals import read
 from detent.engine.ports import RunQuery, RunRow, Store
-from detent.kernel.entries import Entry, Moved
+from detent.kernel.entries import Moved
 from detent.kernel.errors import RunNotFound
 from detent.kernel.run import Run
 
-if TYPE_CHECKING:
-    from detent.engine.engine import Engine
-    from detent.engine.flow import Flow
 
-
-class Past(NamedTuple):
-    """One run of a family, as its journal tells it."""
-
-    run: Run
-    flow: Flow
-    moves: tuple[Entry, ...]
-
-
-async def family_of(engine: Engine, run_id: str) -> AsyncIterator[Past]:
-    """A run and everything below it, parents before their children."""
-    row = await engine.store.row(run_id)
+async def family_of(store: Store, flow: Callable[[str], Flow], run_id: str) -> AsyncIterator[Past]:
+    """A run and everything below it, parents before their children; `flow` gives a flow by name."""
+    row = await store.row(run_id)
     run, moves = Run(run_id), []
-    async for entry in read(engine.store, run_id):
+    async for entry in read(store, run_id):
         run.apply(entry)
         if type(entry.body) is Moved:
             moves.append(entry)
-    yield Past(run, engine.flow(row.flow), tuple(moves))
-    async for child in children(engine.store, run_id):
-        async for past in family_of(engine, child.id):
+    yield Past(run, flow(row.flow), tuple(moves))
+    async for child in children(store, run_id):
+        async for past in family_of(store, flow, child.id):
             yield past
 
 

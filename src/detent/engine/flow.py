@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
+from detent.engine.calls import still_running
 from detent.engine.performer import PerformerSource
 from detent.engine.ports import Resource, Store
+from detent.engine.raised import message_of
 from detent.engine.step import Handler, Step
-from detent.engine.tools import Tool, Toolbox, calling
+from detent.engine.step_failures import refused
+from detent.engine.tools import CALL, Tool, Toolbox, ToolError
 from detent.kernel.budget import LIMITS, Budget
+from detent.kernel.entries import Entry
 from detent.kernel.errors import ConfigurationError, DefinitionError, name_of, nearest
 from detent.kernel.machine import Machine, Problem, difference
 from detent.kernel.plain import digest, to_plain
 from detent.kernel.run import Run
-
-if TYPE_CHECKING:
-    from detent.engine.engine import Engine
-    from detent.engine.family import Past
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,14 @@ class Detour:
 
 OnFailure = Callable[[Run, str, str], Detour | None]
 """From the run, the reason and the error's words to the detour; None ends it as usual."""
+
+
+class Past(NamedTuple):
+    """One run as its journal tells it."""
+
+    run: Run
+    flow: Flow
+    moves: tuple[Entry, ...]
 
 
 class Flow:
@@ -149,7 +157,7 @@ class Flow:
     def _take_in(self, state: str, step: Step) -> None:
         """What comes with a step: the tool that calls it, the steps that may stand in its place."""
         if step.opaque:
-            self.tools.add(calling(step))
+            self.tools.add(_calling(step))
         for inner in step.instead:
             if inner.name in self._inner:
                 raise ConfigurationError(f"Flow '{self.name}': two inner steps are named '{inner.name}'.")
@@ -203,7 +211,7 @@ class Flow:
         """What changed since a definition that a run was started under, one thing a line."""
         return difference(old, self.definition)
 
-    async def undone_by(self, engine: Engine, run_id: str) -> frozenset[str]:
+    async def undone_by(self, store: Store, run_id: str) -> frozenset[str]:
         """Paths of the steps whose work a run has undone; what a fork must not take for done."""
         return frozenset()
 
@@ -285,3 +293,27 @@ def _misfit(error: Exception) -> str:
         return str(error)
     said = [(".".join(str(part) for part in one["loc"]), one["msg"]) for one in problems()]
     return "; ".join(f"{where}: {what}" if where else what for where, what in said) + "."
+
+
+def _calling(step: Step) -> Tool:
+    """The effect of calling a handler that acts on the world itself."""
+
+    async def perform(ctx: Any) -> Any:
+        try:
+            value = await step.call(ctx)
+        except ToolError:
+            raise
+        except Exception as error:
+            if still_running():
+                raise  # it gave up on something that goes on: nobody knows how that ends
+            # It says itself that it failed. Only a process that dies leaves the call in doubt.
+            transient = isinstance(error, step.retry_on)
+            raise ToolError(type(error).__name__, message_of(error), transient=transient) from error
+        if (why := refused(value)) is not None:
+            raise ToolError("StepFailed", why)
+        return value
+
+    return Tool(
+        f"{CALL}{step.name}", perform, wants_context=True, idempotent=step.repeatable, retry=step.retry,
+        timeout=step.timeout, description=step.intent, arguments={"type": "object"},
+    )  # fmt: skip

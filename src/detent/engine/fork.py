@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from detent.engine import claims
 from detent.engine.context import step_path
 from detent.engine.derived import row_of
-from detent.engine.family import Past, ancestors, children
+from detent.engine.family import ancestors, children
+from detent.engine.flow import Past
 from detent.engine.journals import read
 from detent.engine.moves import UNDOES, undoing_now
 from detent.engine.ports import LedgerLine, NewRun
@@ -161,7 +162,7 @@ async def _undone(engine: Engine, run_id: str) -> frozenset[str]:
     top = await engine.get(row.id)
     if not top.status.is_end and (top.called_off is not None or undoing_now(flow, top)):
         raise RunStateError(f"Run {top.id} is undoing what it did. Fork it when that has come to its end.")
-    return await flow.undone_by(engine, top.id) | frozenset(top.data.get(UNDONE) or ())
+    return await flow.undone_by(engine.store, top.id) | frozenset(top.data.get(UNDONE) or ())
 
 
 async def _moment(engine: Engine, run_id: str, seq: int) -> float:

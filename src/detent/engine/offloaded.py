@@ -6,16 +6,16 @@ have such a key. Whoever reads the run's `whole` data sees them in their place.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from detent.engine.context import blob_of, kept_beside
+from detent.engine.ports import Blob
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import decode, encode
 
 if TYPE_CHECKING:
-    from detent.engine.ports import Blob
     from detent.kernel.run import Run
 
 SHORT = 1000
@@ -81,3 +81,14 @@ async def looked_beside(under: str | None, run: Run, fetch: Fetch) -> Mapping[st
                 )
             values.setdefault(key, {})[name] = decode(raw)
     return Beside(values).shown(run.data)
+
+
+def blob_of(body: bytes | str) -> Blob:
+    """A value as it is kept beside a journal."""
+    raw = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
+    return Blob(hashlib.sha256(raw).hexdigest(), raw)
+
+
+def kept_beside(body: bytes) -> dict[str, Any]:
+    """How data refers to a value kept beside the journal."""
+    return {"$blob": hashlib.sha256(body).hexdigest(), "size": len(body)}

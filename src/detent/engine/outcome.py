@@ -12,7 +12,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from detent.engine.step import StepFailed
+from detent.engine.step_failures import StepFailed
 from detent.kernel import checks
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.errors import InvalidValue, name_of

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from detent.engine.calls import TimeLimit, call
 from detent.engine.outcome import Effect, Outcome, Receipt
-from detent.engine.step import Step, StepFailed, refused
+from detent.engine.step import Step
+from detent.engine.step_failures import StepFailed, refused
 from detent.engine.tools import CALL
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import to_plain

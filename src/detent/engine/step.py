@@ -8,53 +8,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 from detent.engine.calls import Pace, in_thread, pace_of, paced
 from detent.engine.raised import failure
-from detent.kernel import checks
-from detent.kernel.errors import ConfigurationError, DetentError
+from detent.engine.step_failures import TRANSIENT
+from detent.kernel.errors import ConfigurationError
 from detent.kernel.policy import ONCE, BreakerPolicy, RetryPolicy
 
-if TYPE_CHECKING:
-    from detent.engine.context import StepContext
-    from detent.engine.outcome import Effect
-
-Handler = Callable[["StepContext"], Any]
-
-
-LONGEST_WAIT = 366 * 86400.0
-"""Seconds after which a step is tried again at the latest, whatever a server asks for."""
-
-
-class Transient(DetentError):
-    """Raised by a handler or query: it failed, but trying again may help."""
-
-    def __init__(self, message: str, retry_after: float | None = None) -> None:
-        if retry_after is not None and not (checks.is_number(retry_after) and retry_after >= 0):
-            raise checks.refuse("Transient.retry_after", retry_after, "a number of seconds, 0 or more")
-        self.retry_after = None if retry_after is None else min(float(retry_after), LONGEST_WAIT)
-        """Seconds to wait at least, when whoever failed said so."""
-        super().__init__(message)
-
-
-class StepFailed(DetentError):
-    """A step's output says of itself that it failed: `success: false`, whoever gave it."""
-
-
-def refused(output: Any) -> str | None:
-    """Why an output says of itself that it failed: `success` is false in it; None when it does not."""
-    if isinstance(output, Mapping):
-        success, why = output.get("success"), output.get("error")
-    elif is_dataclass(output) or hasattr(output, "model_dump"):
-        success, why = getattr(output, "success", None), getattr(output, "error", None)
-    else:
-        return None
-    return str(why or "its output says so") if success is False else None
-
-
-TRANSIENT: tuple[type[BaseException], ...] = (Transient, TimeoutError, ConnectionError)
+Handler = Callable[[Any], Any]
+"""Takes the `StepContext`; sync or async."""
 
 
 WAITS = "waits"
@@ -62,39 +26,6 @@ WAITS = "waits"
 intent, since no agent can answer in their place."""
 UNKNOWN_TOOLS = "unknown_tools"
 """Key of a step's metadata: its code is not loaded, so that nobody knows which tools it declares."""
-
-
-class Example(NamedTuple):
-    """One worked example, shown to agents before the inputs at hand."""
-
-    inputs: Any
-    output: Any
-    note: str = ""
-
-
-class Proposal(NamedTuple):
-    """What an agent answered, read and checked against the hard contract."""
-
-    output: Any
-    """In the declared types, where the step declares any."""
-    next: str | None = None
-    effects: tuple[Effect, ...] = ()
-    reason: str | None = None
-    plain: Any = None
-    """The output as plain values."""
-    given: Any = None
-    """The output as the agent wrote it, with what the declared types leave out."""
-
-
-class Verdict(NamedTuple):
-    """What a validator says of a proposal."""
-
-    ok: bool
-    reasons: Sequence[str] = ()
-
-
-Validator = Callable[[Mapping[str, Any], Proposal], Any]
-"""`(inputs, proposal) -> Verdict`, a truth value, or `(ok, reasons)`; sync or async."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,22 +49,23 @@ class Step:
     """Where a plain `def` handler is called: True always in a thread, so that other runs go on; False always
     on the event loop, which it must not hold up. None: in a thread until it has shown to be quick."""
     metadata: dict[str, Any] = field(default_factory=dict)
-    inputs: Callable[[StepContext], Any] | tuple[str, ...] | None = None
+    inputs: Callable[[Any], Any] | tuple[str, ...] | None = None
     """What the step works on, as an agent gets it: keys of the run's data, or a function, sync or async, that
     gives a mapping. None: all data."""
     output_schema: Any = None
     """The hard contract of the output: a dataclass, TypedDict or model class, or a JSON Schema."""
-    conclude: Callable[[StepContext, Any], Any] | None = None
+    conclude: Callable[[Any, Any], Any] | None = None
     """Makes an outcome of the output, whoever gave it: facts in, decision out."""
     into: str | None = None
     """Key of the run's data that takes the output; None spreads a mapping over the data."""
     next: tuple[str, ...] | None = None
     """States it may lead to; None means all the table lists."""
-    validator: Validator | None = None
-    """Checks an agent's proposal in place of a comparison with the handler."""
+    validator: Callable[[Mapping[str, Any], Any], Any] | None = None
+    """Checks an agent's proposal in place of a comparison with the handler: `(inputs, proposal)` to a
+    `Verdict`, a truth value, or `(ok, reasons)`; sync or async."""
     compare: Any = None
     """`CompareRules`: what may differ between two outputs that count as equal."""
-    examples: Sequence[Example | tuple[Any, ...]] = ()
+    examples: Sequence[tuple[Any, ...]] = ()
     """Worked examples: `(inputs, output)` or `(inputs, output, note)`."""
     max_autonomy: str | None = None
     """Advice: how far an agent should be trusted at most."""
@@ -145,7 +77,7 @@ class Step:
     """The handler acts on the world itself: calling it is an effect, performed once through the ledger."""
     repeatable: bool = False
     """Opaque: calling the handler twice is the same as once, so a call in doubt is made again."""
-    before: Callable[[StepContext], Any] | None = None
+    before: Callable[[Any], Any] | None = None
     """Asked first, whoever performs the step, sync or async: None goes on; an outcome stands in place of the
     work; one of `instead` is performed in its place."""
     instead: tuple[Step, ...] = ()
@@ -165,14 +97,14 @@ class Step:
         for name in ("effects", "queries", "next", "inputs"):
             if isinstance(said := getattr(self, name), list):
                 put(self, name, tuple(said))
-        put(self, "examples", tuple(Example(*one) for one in self.examples))
+        put(self, "examples", tuple(self.examples))
         if self.opaque and self.into is None and self.conclude is None:
             raise ConfigurationError(
                 f"Step '{self.name}' is opaque: its output is known only after it was called. "
                 f"Say with `into` which key of the data takes it, or with `conclude` what follows from it."
             )
 
-    async def call(self, ctx: StepContext) -> Any:
+    async def call(self, ctx: Any) -> Any:
         """Have the handler decide, whatever kind of function it is."""
         try:
             if self.is_async:

@@ -11,18 +11,12 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from detent.engine.calls import still_running
-from detent.engine.raised import message_of
-from detent.engine.step import Step, refused
 from detent.kernel import checks
 from detent.kernel.errors import ConfigurationError, DetentError, nearest
 from detent.kernel.ids import guessed_root
 from detent.kernel.policy import USUAL, BreakerPolicy, RetryPolicy
-
-if TYPE_CHECKING:
-    from detent.engine.context import StepContext
 
 Kind = Literal["query", "effect"]
 
@@ -103,7 +97,7 @@ class Tool:
     None: effects and probes in a thread, queries until they have shown to be quick."""
     arguments: Mapping[str, Any] | None = None
     """JSON Schema of its arguments; None reads it from the function's signature."""
-    given: Callable[[StepContext], Mapping[str, Any]] | None = None
+    given: Callable[[Any], Mapping[str, Any]] | None = None
     """Arguments the run itself gives: what nobody who asks, code or agent, has to say or can."""
     refuses: Callable[[Mapping[str, Any]], Iterable[str]] | None = None
     """Effects: what in these arguments is never an agent's to want, at any level; each as `/place: why`."""
@@ -125,7 +119,7 @@ class Tool:
         if inspect.isgeneratorfunction(self.perform) or inspect.isasyncgenfunction(self.perform):
             raise ConfigurationError(f"Tool '{self.name}' is a generator: calling it would perform nothing.")
 
-    def whole(self, ctx: StepContext, args: Mapping[str, Any]) -> dict[str, Any]:
+    def whole(self, ctx: Any, args: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments with those the run gives."""
         return dict(args) if self.given is None else {**args, **self.given(ctx)}
 
@@ -175,30 +169,6 @@ def query(name: str, **options: Any) -> Callable[[Callable[..., Any]], Tool]:
 
 CALL = "call:"
 """Begins the name of the effect that calls an opaque step's handler."""
-
-
-def calling(step: Step) -> Tool:
-    """The effect of calling a handler that acts on the world itself."""
-
-    async def perform(ctx: StepContext) -> Any:
-        try:
-            value = await step.call(ctx)
-        except ToolError:
-            raise
-        except Exception as error:
-            if still_running():
-                raise  # it gave up on something that goes on: nobody knows how that ends
-            # It says itself that it failed. Only a process that dies leaves the call in doubt.
-            transient = isinstance(error, step.retry_on)
-            raise ToolError(type(error).__name__, message_of(error), transient=transient) from error
-        if (why := refused(value)) is not None:
-            raise ToolError("StepFailed", why)
-        return value
-
-    return Tool(
-        f"{CALL}{step.name}", perform, wants_context=True, idempotent=step.repeatable, retry=step.retry,
-        timeout=step.timeout, description=step.intent, arguments={"type": "object"},
-    )  # fmt: skip
 
 
 def tools_of(module: ModuleType) -> list[Tool]:

@@ -16,7 +16,8 @@ from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.context import StepContext
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Hold, Outcome
-from detent.engine.step import Step, Transient
+from detent.engine.step import Step
+from detent.engine.step_failures import Transient
 from detent.kernel.budget import Budget, Spend
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.machine import Machine

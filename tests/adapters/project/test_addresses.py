@@ -16,7 +16,7 @@ import trustme
 from detent.adapters.project.addresses import Lookup, Reach, is_private, looked_up
 from detent.adapters.project.ground import Project
 from detent.adapters.project.http import Web
-from detent.engine.step import Transient
+from detent.engine.step_failures import Transient
 from detent.engine.tools import ToolError
 
 Answer = Callable[[str, dict[str, str]], bytes]

@@ -11,7 +11,7 @@ import pytest
 
 from detent.adapters.project.ground import Project
 from detent.adapters.project.http import Web, post
-from detent.engine.step import Transient
+from detent.engine.step_failures import Transient
 from detent.engine.tools import ToolError
 from tests.adapters.models.server import Endless, Server, raw
 

@@ -8,8 +8,9 @@ import pytest
 
 from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
 from detent.dispatch.equivalence import CompareRules, Discrepancy
+from detent.dispatch.proposal import Verdict
 from detent.engine.outcome import Effect, Hold, Outcome
-from detent.engine.step import Step, Verdict
+from detent.engine.step import Step
 from detent.engine.tools import Tool
 from detent.kernel.status import Status
 from tests.engine import answers

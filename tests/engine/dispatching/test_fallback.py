@@ -14,7 +14,8 @@ from detent.dispatch.executor import Availability
 from detent.dispatch.executor_errors import DispatchError
 from detent.engine.context import StepContext
 from detent.engine.outcome import Effect, Outcome
-from detent.engine.step import Step, StepFailed, Transient
+from detent.engine.step import Step
+from detent.engine.step_failures import StepFailed, Transient
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status

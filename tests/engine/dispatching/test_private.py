@@ -1,7 +1,7 @@
 """What agents of a private step say lies beside the journal, and can be purged."""
 
 from detent.dispatch.agent_side import AgentSide
-from detent.engine.step import Transient
+from detent.engine.step_failures import Transient
 from detent.kernel import entries as journal
 from detent.kernel.plain import encode
 from detent.kernel.policy import RetryPolicy

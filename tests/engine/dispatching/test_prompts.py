@@ -11,8 +11,9 @@ from pydantic import SecretStr
 
 from detent.dispatch.config import StepConfig, StepConfigError
 from detent.dispatch.prompt import LEAD_IN
+from detent.dispatch.proposal import Example
 from detent.engine.outcome import Outcome
-from detent.engine.step import Example, Step
+from detent.engine.step import Step
 from detent.engine.tools import Tool
 from tests.engine.conftest import flow_of
 from tests.engine.dispatching.samples import (

@@ -9,9 +9,9 @@ import pytest
 
 from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.agent_side import agent_side
-from detent.engine.context import kept_beside
+from detent.dispatch.proposal import Verdict
 from detent.engine.engine import Engine
-from detent.engine.step import Verdict
+from detent.engine.offloaded import kept_beside
 from detent.flows.playbook.flow import playbook_flow
 from detent.flows.playbook.history import blobs_of, response_text, visits
 from detent.kernel.policy import RetryPolicy

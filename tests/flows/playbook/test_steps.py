@@ -9,7 +9,7 @@ from detent.adapters.stores.sqlite import SQLiteStore
 from detent.dispatch.config import StepConfig
 from detent.engine.engine import Engine
 from detent.engine.outcome import Outcome
-from detent.engine.step import Transient
+from detent.engine.step_failures import Transient
 from detent.flows.playbook.flow import playbook_flow
 from detent.flows.playbook.functions import look_up
 from detent.flows.playbook.history import function_calls, step_history, visits

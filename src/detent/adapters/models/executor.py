@@ -29,7 +29,7 @@ from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidatio
 from detent.dispatch.usage import UsageMetadata
 from detent.engine.calls import over
 from detent.engine.schemas import misfits, schema_of
-from detent.engine.step import Transient
+from detent.engine.step_failures import Transient
 from detent.engine.tools import ToolError
 from detent.kernel.plain import canonical, to_plain
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from detent.engine.step import Transient
+from detent.engine.step_failures import Transient
 from detent.engine.tools import ToolError
 
 SETTING = "workflow.allow_private"

@@ -24,7 +24,7 @@ from detent.adapters.disk import PRIVATE_FILE
 from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, pieces
 from detent.adapters.project.addresses import Reach, is_here, pinned
 from detent.adapters.project.ground import Project, told
-from detent.engine.step import Transient
+from detent.engine.step_failures import Transient
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.errors import IntegrationMissing
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from detent.adapters.mail.message import EmailMessage
-from detent.engine.context import StepContext, kept_beside
+from detent.engine.context import StepContext
+from detent.engine.offloaded import kept_beside
 from detent.kernel.plain import encode
 
 

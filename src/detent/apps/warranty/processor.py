@@ -12,9 +12,9 @@ from detent.apps.warranty.mail_data import MailView, Packed, mail_of, pack
 from detent.apps.warranty.office import Office
 from detent.apps.warranty.results import OrchestrationResult, ProcessingResult, StepTuple
 from detent.apps.warranty.router import StepRouter, usual_ask
-from detent.engine.context import kept_beside
 from detent.engine.engine import Engine
 from detent.engine.journals import read
+from detent.engine.offloaded import kept_beside
 from detent.flows.playbook.history import StepVisit, blobs_of, response_text, visits
 from detent.flows.playbook.instruction import DONE
 from detent.kernel import log

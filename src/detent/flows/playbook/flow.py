@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from detent.dispatch.dispatcher import DispatchSettings
+from detent.dispatch.proposal import Validator
 from detent.engine.context import StepContext
 from detent.engine.flow import Flow
-from detent.engine.step import Handler, Step, Validator
+from detent.engine.step import Handler, Step
 from detent.engine.tools import Tool
 from detent.flows.playbook.checking import problems_of, redirect_of
 from detent.flows.playbook.declared import DeclaredHandler, EffectWriter, Further

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from detent.engine.context import StepContext, TrialContext
-from detent.engine.step import TRANSIENT, Transient
+from detent.engine.step_failures import TRANSIENT, Transient
 from detent.engine.tools import ToolError
 from detent.kernel.errors import DetentError
 

@@ -13,7 +13,7 @@ from unicodedata import category
 
 from detent.dispatch.agent_tools import declared_tools
 from detent.dispatch.prompt import Prompt, cut, masked
-from detent.engine.step import Proposal
+from detent.dispatch.proposal import Proposal
 from detent.flows.playbook.folder import OutputLine
 from detent.flows.playbook.instruction import InstructionFile
 from detent.flows.playbook.protocol import BODY, Reply, read_reply

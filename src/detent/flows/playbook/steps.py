@@ -11,10 +11,11 @@ from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.autonomy import FallbackReason
 from detent.dispatch.config import StepConfig
 from detent.dispatch.executor_errors import OutputSchemaValidationError
+from detent.dispatch.proposal import Proposal, Validator
 from detent.engine.calls import call
 from detent.engine.context import StepContext, TrialContext
 from detent.engine.outcome import Effect, Outcome, Receipt, additions
-from detent.engine.step import Handler, Proposal, Step, Validator
+from detent.engine.step import Handler, Step
 from detent.engine.tools import Tool
 from detent.flows.playbook.declared import NO_EDGE, DeclaredHandler, EffectWriter, first_edge, received
 from detent.flows.playbook.folder import OutputLine

@@ -54,8 +54,8 @@ from detent.kernel.run import Run
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
-    from detent.engine.engine import Engine
-    from detent.engine.family import Past
+    from detent.engine.flow import Past
+    from detent.engine.ports import Store
 
 Find = Callable[[str, WorkflowSpec], WorkflowSpec]
 """Another workflow by name or path, as the given one names it."""
@@ -84,9 +84,9 @@ class WorkflowFlow(Flow):
         lines = changes(was["file"], now["file"])
         return [*lines, *changes(was.get("below") or {}, now["below"], "workflow")] or super().difference(old)
 
-    async def undone_by(self, engine: Engine, run_id: str) -> frozenset[str]:
+    async def undone_by(self, store: Store, run_id: str) -> frozenset[str]:
         """Paths of the steps whose work a run has rolled back."""
-        return await undone_by(engine, run_id)
+        return await undone_by(store, run_id)
 
     def done_by(self, past: Past) -> Iterable[str]:
         """Paths of the steps a run has left, whatever became of them."""

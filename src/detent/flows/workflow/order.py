@@ -13,7 +13,7 @@ from detent.flows.workflow.bodies import every
 from detent.flows.workflow.spec import LoopStep, StepSpec
 
 if TYPE_CHECKING:
-    from detent.engine.family import Past
+    from detent.engine.flow import Past
     from detent.kernel.entries import Entry
 
 

@@ -16,7 +16,7 @@ from detent.kernel.status import Status
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
-    from detent.engine.family import Past
+    from detent.engine.flow import Past
 
 FAILED = "failed"
 
@@ -147,7 +147,7 @@ async def workflow_result(engine: Engine, run_id: str) -> WorkflowResult:
     """The result of a run, from its journal and those of the runs below it."""
     from detent.engine.family import family_of
 
-    family = [past async for past in family_of(engine, run_id)]
+    family = [past async for past in family_of(engine.store, engine.flow, run_id)]
     run = family[0].run
     steps = [result for _, past, entry in completed(family) for result in steps_of(past, entry)]
     failure = run.data.get(FAILURE) or {}

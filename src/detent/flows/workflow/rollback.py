@@ -38,8 +38,8 @@ from detent.kernel.run_config import FORCE, PATH
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
-    from detent.engine.engine import Engine
-    from detent.engine.family import Past
+    from detent.engine.flow import Past
+    from detent.engine.ports import Store
 
 KWARGS = "kwargs"
 ROLLBACKS = "rollbacks"
@@ -114,15 +114,15 @@ async def _wanted(ctx: StepContext) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-async def undone_by(engine: Engine, run_id: str) -> frozenset[str]:
+async def undone_by(store: Store, run_id: str) -> frozenset[str]:
     """Paths of the steps that a run has undone, also one that was stopped before it was through with it."""
     wanted: list[dict[str, Any]] = []
-    async for entry in read(engine.store, run_id):
+    async for entry in read(store, run_id):
         if isinstance(entry.body, Recorded) and entry.body.key == ROLLBACKS:
             wanted = entry.body.value
     if not wanted:
         return frozenset()
-    ended = {row.id: row.now.status async for row in children(engine.store, run_id)}
+    ended = {row.id: row.now.status async for row in children(store, run_id)}
     return frozenset(
         undo["step"]
         for number, undo in enumerate(wanted)

@@ -13,7 +13,7 @@ from typing import Any
 
 from detent.engine.calls import call
 from detent.engine.context import StepContext
-from detent.engine.step import TRANSIENT
+from detent.engine.step_failures import TRANSIENT
 from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
 from detent.flows.workflow.inputs import SECRET, inputs_hash, variable
 from detent.flows.workflow.scope import SECRETS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from detent.engine.context import blob_of
+from detent.engine.offloaded import blob_of
 from detent.engine.ports import Store
 from detent.kernel.errors import StoreError
 from detent.kernel.status import Status

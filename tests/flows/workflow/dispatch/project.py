@@ -174,7 +174,7 @@ async def ran(
     """Gather what the journals of a family say."""
     moves: dict[str, Moved] = {}
     performed: list[tuple[float, tuple[str, str]]] = []
-    async for past in family_of(engine, run.id):
+    async for past in family_of(engine.store, engine.flow, run.id):
         prefix = past.run.config.get("path")
         for entry in past.moves:
             assert isinstance(entry.body, Moved)

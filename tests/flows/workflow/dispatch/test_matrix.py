@@ -293,7 +293,7 @@ async def perform(
         async with Engine(MemoryStore(), flows_of(place, action), dispatch=dispatch) as engine:
             run = await engine.run("matrix", {"inputs": {}}, run_id="r", budget=budget)
             family, moves = {}, []
-            async for past in family_of(engine, run.id):
+            async for past in family_of(engine.store, engine.flow, run.id):
                 data = {key: value for key, value in past.run.data.items() if key != "inputs_hash"}
                 family[past.run.id[1:]] = (past.run.status, past.run.state, data)
                 moves += [

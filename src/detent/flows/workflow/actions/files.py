@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypedDict
 
 from detent.engine.context import StepContext
-from detent.engine.step import StepFailed
+from detent.engine.step_failures import StepFailed
 from detent.flows.workflow.registry import action
 
 NO_FILES: list[str] = []

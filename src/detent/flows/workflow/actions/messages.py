@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from detent.engine.step import Proposal, StepFailed, Verdict
+from detent.dispatch.proposal import Proposal, Verdict
+from detent.engine.step_failures import StepFailed
 from detent.flows.workflow.craft.commit_words import body_of, kind_of, scope_of, summary_of
 from detent.flows.workflow.craft.diffs import changes_of
 from detent.flows.workflow.registry import action

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 from detent.engine.context import StepContext
-from detent.engine.step import StepFailed
+from detent.engine.step_failures import StepFailed
 from detent.flows.workflow.craft.row_rules import Rule, read_rules
 from detent.flows.workflow.registry import action
 

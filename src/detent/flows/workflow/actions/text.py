@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, TypedDict
 
 from detent.engine.context import StepContext
-from detent.engine.step import StepFailed
+from detent.engine.step_failures import StepFailed
 from detent.flows.workflow.registry import action
 from detent.kernel.errors import nearest
 

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from detent.dispatch.equivalence import CompareRules
 from detent.engine.context import StepContext
 from detent.engine.outcome import Hold
-from detent.engine.step import StepFailed
+from detent.engine.step_failures import StepFailed
 from detent.flows.workflow.registry import action
 
 SLEEPING = "sleep"

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 from detent.dispatch.equivalence import CompareRules
 from detent.engine.context import StepContext
-from detent.engine.step import StepFailed
+from detent.engine.step_failures import StepFailed
 from detent.flows.workflow.registry import action
 
 NO_HEADERS: dict[str, str] = {}

@@ -11,7 +11,8 @@ from detent.engine.calls import call
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
 from detent.engine.schemas import returns_of
-from detent.engine.step import WAITS, Step, StepFailed
+from detent.engine.step import WAITS, Step
+from detent.engine.step_failures import StepFailed
 from detent.engine.tools import Tool
 from detent.flows.workflow.expressions import prepared
 from detent.flows.workflow.expressions.templates import OPENING

@@ -1,0 +1,42 @@
+"""How a step fails: for now (`Transient`), or because its output says so (`StepFailed`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from typing import Any
+
+from detent.kernel import checks
+from detent.kernel.errors import DetentError
+
+LONGEST_WAIT = 366 * 86400.0
+"""Seconds after which a step is tried again at the latest, whatever a server asks for."""
+
+
+class Transient(DetentError):
+    """Raised by a handler or query: it failed, but trying again may help."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        if retry_after is not None and not (checks.is_number(retry_after) and retry_after >= 0):
+            raise checks.refuse("Transient.retry_after", retry_after, "a number of seconds, 0 or more")
+        self.retry_after = None if retry_after is None else min(float(retry_after), LONGEST_WAIT)
+        """Seconds to wait at least, when whoever failed said so."""
+        super().__init__(message)
+
+
+class StepFailed(DetentError):
+    """A step's output says of itself that it failed: `success: false`, whoever gave it."""
+
+
+def refused(output: Any) -> str | None:
+    """Why an output says of itself that it failed: `success` is false in it; None when it does not."""
+    if isinstance(output, Mapping):
+        success, why = output.get("success"), output.get("error")
+    elif is_dataclass(output) or hasattr(output, "model_dump"):
+        success, why = getattr(output, "success", None), getattr(output, "error", None)
+    else:
+        return None
+    return str(why or "its output says so") if success is False else None
+
+
+TRANSIENT: tuple[type[BaseException], ...] = (Transient, TimeoutError, ConnectionError)

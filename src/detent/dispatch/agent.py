@@ -37,7 +37,7 @@ from detent.kernel.plain import decode, digest, encode, to_plain, writable
 if TYPE_CHECKING:
     from detent.dispatch.plan import Plan
     from detent.engine.context import StepContext
-    from detent.engine.driver import Driver
+    from detent.engine.work import Work
 
 LONGEST_ERROR = 500
 
@@ -120,7 +120,7 @@ class Asking:
 
     def __init__(
         self,
-        driver: Driver,
+        driver: Work,
         plan: Plan,
         ctx: StepContext,
         inputs: Mapping[str, Any],
@@ -160,7 +160,7 @@ class Asking:
             config=_shown(config.to_plain()),
         )
         while True:
-            if asked.attempts and (short := self.driver.short_of(config.budget)) is not None:
+            if asked.attempts and (short := self.driver.spending.short_of(config.budget)) is not None:
                 limit, spent, of = short
                 log.warning(
                     "dispatch.budget_exhausted", **self.facts, timestamp=self._now(), limit=of, spent=spent,

@@ -22,9 +22,9 @@ from detent.kernel.run_config import FORCE
 
 if TYPE_CHECKING:
     from detent.engine.context import StepContext
-    from detent.engine.driver import Driver
     from detent.engine.engine import Engine
     from detent.engine.step import Step
+    from detent.engine.work import Work
     from detent.kernel.run import Run
 
 
@@ -65,7 +65,7 @@ class Dispatcher(Planner):
             duration_ms=round(seconds * 1000, 3), fallback=False,
         )  # fmt: skip
 
-    async def perform(self, driver: Driver, assignment: Assignment, ctx: StepContext) -> Performed:
+    async def perform(self, driver: Work, assignment: Assignment, ctx: StepContext) -> Performed:
         """Have the step performed by whoever should, and say what is left to do once it is committed."""
         from detent.dispatch.execution import Execution
         from detent.dispatch.shadow import Shadow

@@ -20,7 +20,7 @@ from detent.kernel.errors import Fenced, StoreError
 from detent.kernel.plain import digest
 
 if TYPE_CHECKING:
-    from detent.engine.driver import Driver
+    from detent.engine.work import Work
 
 EVIDENCE = "evidence/"
 """Prefix of the marks that hold a step's tally."""
@@ -39,7 +39,7 @@ class Counted:
     by_agent: bool
     """An agent performs the step, so that it may go down a level."""
     series: dict[str, Any]
-    driver: Driver
+    driver: Work
     log: Callable[..., None]
     """Logs an event about the step."""
 

@@ -37,7 +37,7 @@ from detent.kernel.plain import digest
 if TYPE_CHECKING:
     from detent.dispatch.evidence_log import EvidenceLog
     from detent.dispatch.planner import Planner
-    from detent.engine.driver import Driver
+    from detent.engine.work import Work
     from detent.kernel.run import Run
 
 ASKED = ("agent/", "turn/")
@@ -60,7 +60,7 @@ class Execution:
     """The dispatch of one step, once."""
 
     def __init__(
-        self, planner: Planner, evidence: EvidenceLog, driver: Driver, plan: Plan, ctx: StepContext
+        self, planner: Planner, evidence: EvidenceLog, driver: Work, plan: Plan, ctx: StepContext
     ) -> None:
         self.planner = planner
         self.evidence = evidence
@@ -148,14 +148,14 @@ class Execution:
             )
         # Where an answer was kept before a crash, asking goes on from there and looks at the budget itself.
         begun = any(key.startswith(ASKED) for key in self.driver.run.records)
-        if not begun and (short := self.driver.short_of(config.budget)) is not None:
+        if not begun and (short := self.driver.spending.short_of(config.budget)) is not None:
             limit, spent, of = short
             self.say(log.warning, "dispatch.budget_exhausted", limit=of, spent=spent, unit=limit)
             message = f"the {limit} budget is used up: {spent:g} of {of:g}"
             return await self._fall_back(
                 FallbackReason.BUDGET, error=AgentFailure("BudgetExhaustedError", message)
             )
-        if self.driver.money_is_limited(config.budget):
+        if self.driver.spending.money_is_limited(config.budget):
             check_price(plan, executor)
         return await self._by_agent(executor)
 
@@ -355,7 +355,7 @@ class Execution:
             self.say(log.error, "dispatch.failed", reason=FallbackReason.NO_EXECUTOR.value,
                       agent_error_type="NoExecutor", handler_error_type=None)  # fmt: skip
             raise StepFailed(f"Step '{self.step.name}' needs an agent: {executor}.")
-        if self.driver.money_is_limited(self.plan.config.budget):
+        if self.driver.spending.money_is_limited(self.plan.config.budget):
             check_price(self.plan, executor)
         asked = await self.ask(executor)
         if asked.failure is not None:

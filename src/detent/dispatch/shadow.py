@@ -108,7 +108,7 @@ class Shadow:
         executor = execution.executor()
         if isinstance(executor, str):
             return {"outcome": "failed", "reason": FallbackReason.NO_EXECUTOR.value}, NOTHING
-        if execution.driver.short_of(execution.plan.config.budget) is not None:
+        if execution.driver.spending.short_of(execution.plan.config.budget) is not None:
             return {"outcome": "failed", "reason": FallbackReason.BUDGET.value}, NOTHING
         asked = await execution.ask(executor, durable=False)
         more: dict[str, Any] = {}

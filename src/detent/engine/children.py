@@ -47,6 +47,7 @@ HALTED = "another one failed"
 
 
 async def run_children(
+    engine: Engine,
     driver: Driver,
     flow: str,
     items: Sequence[tuple[str, Any] | tuple[str, Any, str]],
@@ -67,7 +68,6 @@ async def run_children(
     keys = [item[0] for item in items]
     if len(set(keys)) != len(keys):
         raise ConfigurationError(f"Children of one step need different keys; got {keys}.")
-    engine = driver.engine
     ids = {key: child_ids(driver.run.id, key) for key in keys}
     inherited = {key: value for key, value in driver.run.config.items() if key != STEPS}
     if undoing_now(driver.flow, driver.run):
@@ -91,7 +91,7 @@ async def run_children(
             await gate.acquire()
         try:
             ended = any(child_id in done for child_id in ids[key])
-            if stop_on_failure and failed and not ended and not await _halt(driver, ids[key]):
+            if stop_on_failure and failed and not ended and not await _halt(engine, driver, ids[key]):
                 return
             told = config(key) if callable(config) else config
             settled = inherited | dict(told or {})
@@ -110,9 +110,9 @@ async def run_children(
                     ChildEnded(run.id, run.status, run.total_spend, int(used["steps"]), used["seconds"])
                 )
                 if counted:
-                    driver.count_out(used)
+                    driver.spending.count_out(used)
                 elif driver.parent is not None:
-                    driver.parent.count_in(used)  # ancestors have not heard of it yet
+                    driver.parent.spending.count_in(used)  # ancestors have not heard of it yet
             results[key] = _child(key, run)
         finally:
             if gate is not None:
@@ -142,11 +142,10 @@ async def run_children(
     return [results[key] for key in keys if key in results]
 
 
-async def _halt(driver: Driver, ids: Sequence[str]) -> bool:
+async def _halt(engine: Engine, driver: Driver, ids: Sequence[str]) -> bool:
     """Keep a child, whichever of the ids it has, from beginning another step; False when there is none."""
     from detent.engine import worker
 
-    engine = driver.engine
     child_id = await child_of(engine.store, driver.run.id, ids)
     if child_id is None:
         return False

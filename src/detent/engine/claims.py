@@ -150,7 +150,7 @@ async def launch(engine: Engine, driver: Driver) -> None:
         await _taken_over(engine, driver, driver.lease)
     if driver.run.status is Status.RUNNING:
         if driver.parent is not None:
-            driver.parent.count_in(driver.run.used())
+            driver.parent.spending.count_in(driver.run.used())
         engine.launch(driver)
 
 

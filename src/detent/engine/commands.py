@@ -269,7 +269,7 @@ async def _finishes(driver: Driver, reason: str, by: str) -> bool:
     if below:
         driver.halting = driver.halting or reason
     else:
-        await driver.call_off(reason, by)
+        await driver.log.call_off(reason, by)
     # It may have come to the end of that meanwhile, and to another step.
     return driver.performing or moves.unsettled(flow, run) or moves.undoing_now(flow, run)
 
@@ -294,7 +294,7 @@ async def end(
         return True
     if undo and moves.unsettled(flow, run):
         if itself:
-            await driver.call_off(reason, by)
+            await driver.log.call_off(reason, by)
         await engine.store.park(driver.lease)
         return True
     over: list[Body] = []

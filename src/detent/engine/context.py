@@ -27,8 +27,8 @@ from detent.kernel.view import View, view
 
 if TYPE_CHECKING:
     from detent.engine.children import Child
-    from detent.engine.driver import Driver
     from detent.engine.flow import Past
+    from detent.engine.work import Work
     from detent.kernel.run import Run
 
 OUTPUT = "output"
@@ -55,16 +55,19 @@ class StepContext:
     cap: Budget | None = None
     """What the visit may spend, inside the run's budget."""
 
-    def __init__(self, driver: Driver, step: Step, attempt: int, run: Run | None = None) -> None:
+    def __init__(
+        self, driver: Work, step: Step, attempt: int, run: Run | None = None, attempts: int | None = None
+    ) -> None:
         self._driver = driver
         self._run = driver.run if run is None else run
         self.step = step
         self.attempt = attempt
         """1 for the first try of this visit."""
+        self._attempts = step.retry.max_attempts if attempts is None else attempts
 
     def then(self, run: Run) -> StepContext:
         """The same visit on the run as it was, with the answers its queries got."""
-        ctx = StepContext(self._driver, self.step, self.attempt, run)
+        ctx = StepContext(self._driver, self.step, self.attempt, run, self._attempts)
         ctx._memo = self._memo
         return ctx
 
@@ -142,7 +145,7 @@ class StepContext:
     @property
     def last_attempt(self) -> bool:
         """True when a transient failure of this attempt would not be followed by another."""
-        return self.attempt >= self._driver.assignment(self.step).retry.max_attempts
+        return self.attempt >= self._attempts
 
     def now(self) -> float:
         """Seconds since the epoch, on the engine's clock."""
@@ -151,7 +154,7 @@ class StepContext:
     @property
     def used(self) -> dict[str, float]:
         """What the run and its children have used so far: tokens, cost_usd, steps, seconds."""
-        return self._driver.used()
+        return self._driver.spending.used()
 
     @property
     def budget(self) -> Budget | None:
@@ -362,9 +365,8 @@ class StepContext:
         to the data of all of them and are kept once. With `stop_on_failure`, once one has
         failed none is begun, and those under way end after their current step.
         """
-        from detent.engine.children import run_children
-
-        return await run_children(self._driver, flow, list(items), limit, stop_on_failure, **options)
+        driver = self._driver
+        return await driver.engine.run_children(driver, flow, list(items), limit, stop_on_failure, **options)
 
     async def whole(self, past: Past) -> Mapping[str, Any]:
         """The data of a run below this one, with what lies beside its journal; not kept at hand."""
@@ -386,13 +388,12 @@ class StepContext:
 
         What their steps have begun is settled first; the run waits where only a person can do that.
         """
-        from detent.engine.commands import wind_up
         from detent.engine.family import ancestors
 
         for run_id in runs:
             if self.run_id not in await ancestors(self._driver.engine.store, run_id):
                 raise ConfigurationError(f"Run {run_id} is not below {self.run_id}.")
-        await wind_up(self._driver, runs, reason)
+        await self._driver.engine.wind_up(self._driver, runs, reason)
 
     # -- saying ---------------------------------------------------------------------------------------------
 
@@ -458,7 +459,7 @@ class StepContext:
 
     async def kept(self, reference: Mapping[str, Any]) -> bytes | None:
         """The kept value, or None when it was purged."""
-        return await self._driver.blob(reference["$blob"])
+        return await self._driver.log.blob(reference["$blob"])
 
 
 def noted(topic: Any, spend: Any, body: Mapping[str, Any]) -> Noted:
@@ -501,7 +502,7 @@ class TrialContext(StepContext):
     """
 
     def __init__(self, home: StepContext) -> None:
-        super().__init__(home._driver, home.step, home.attempt, home._run)
+        super().__init__(home._driver, home.step, home.attempt, home._run, home._attempts)
         home._memo = home._memo if home._memo is not None else {}
         self._memo = home._memo
         self._home = home

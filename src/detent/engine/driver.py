@@ -5,33 +5,26 @@ A step begins only after the one before it is committed. Whatever goes wrong, th
 
 from __future__ import annotations
 
-import asyncio
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from detent.engine import effects, moves
 from detent.engine.calls import call
 from detent.engine.context import StepContext
-from detent.engine.derived import derived
-from detent.engine.journals import load
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.performer import Assignment, called, concluded
-from detent.engine.ports import Blob, Commit, Lease
+from detent.engine.ports import Lease
 from detent.engine.raised import ChildrenWaiting, failure, located, message_of
 from detent.engine.step import Step
 from detent.engine.step_failures import Transient
-from detent.engine.tools import EffectCall
+from detent.engine.work import Work
 from detent.kernel import log
-from detent.kernel.budget import NOTHING, SHARED, Budget, Spend
+from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import (
     AttemptFailed,
     Body,
-    CalledOff,
-    Entry,
     Held,
-    Migrated,
     Moved,
 )
 from detent.kernel.errors import (
@@ -39,104 +32,35 @@ from detent.kernel.errors import (
     DetentError,
     Fenced,
     InvalidValue,
-    StoreError,
     StoreUnavailable,
 )
-from detent.kernel.ids import ROOT, guessed_root
 from detent.kernel.plain import to_plain, writable
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import Run
-from detent.kernel.run_config import ORIGIN
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
     from detent.engine.flow import Flow
 
-FOLD_EVERY = 256
-"""Entries between saved folds, while folds are small."""
-FOLD_BYTES_PER_ENTRY = 1024
-"""A large fold is saved so seldom that it costs at most this much per entry."""
 SPENT = ("tokens", "cost_usd")
 """Limits that asking agents uses up."""
-BREATHE_EVERY = 32
-"""Entries after which a driver lets others run, should the store never make it wait."""
 
 
-class Driver:
-    """One run under way in this process."""
+class Driver(Work):
+    """Drives one run."""
 
-    __slots__ = (
-        "_after",
-        "_assignments",
-        "_began",
-        "_blobs",
-        "_lapses",
-        "_next_fold",
-        "_turns",
-        "_waiters",
-        "_writing",
-        "budgeted",
-        "calls",
-        "cancelling",
-        "clock",
-        "engine",
-        "family",
-        "flow",
-        "halting",
-        "in_slot",
-        "lease",
-        "live",
-        "parent",
-        "performing",
-        "run",
-        "slot_lock",
-        "telling",
-        "waiting_calls",
-    )  # fmt: skip
+    __slots__ = ("_after", "_assignments")
 
     def __init__(
         self, engine: Engine, flow: Flow, run: Run, lease: Lease, parent: Driver | None = None
     ) -> None:
-        self.engine = engine
-        self.flow = flow
-        self.run = run
-        self.lease = lease
-        self.clock = engine.clock
-        self.parent = parent
-        """The driver of the parent run, when that is under way in this process too."""
-        self.live: dict[str, float] = dict.fromkeys(SHARED, 0)
-        """What descendants under way have used that is not yet rolled up into this run."""
-        self._lapses = engine.leases.lapses
-        self._began: float | None = None
-        """When the step under way began."""
-        self.budgeted: bool = run.budget is not None or (parent is not None and parent.budgeted)
-        self._blobs: tuple[Blob, ...] = ()
-        self._writing = False
-        self._turns: list[asyncio.Future[None]] | None = None
-        self._waiters: list[asyncio.Future[Run | None]] = []
-        self.cancelling: tuple[str, str, bool] | None = None
-        """Reason, by whom and whether to undo, once the run is to be cancelled."""
-        self.halting: str | None = None
-        """Why the run is to end once the step under way is done."""
-        self.performing = False
-        """Effects are being performed: the run must not be cut off now."""
-        self.calls: Sequence[Future[Any]] = ()
-        """What the effect under way has running in threads."""
-        self.in_slot = False
-        """True while this run counts against the engine's concurrency."""
-        self.waiting_calls = 0
-        """How many of the step's calls wait aside just now."""
-        self.slot_lock: asyncio.Lock | None = None
-        self.family: dict[str, Any] = {} if parent is None else parent.family
-        """What the performer keeps for this run and its children while they are under way."""
-        self.telling = True
-        """Somebody may listen to what is told of every step; asked once a visit."""
+        super().__init__(engine, flow, run, lease, parent)
+        self.engine: Engine = engine
+        self.parent: Driver | None = parent
         self._after: tuple[int, Callable[[], Awaitable[None]]] | None = None
         """Steps done when the step was performed, and what is left to do once its move is committed."""
         self._assignments: dict[str, Assignment] = {}
-        # At round numbers, so that a run which is taken over again and again is folded all the same.
-        self._next_fold = run.seq - run.seq % FOLD_EVERY + FOLD_EVERY
 
     # -- the loop -------------------------------------------------------------------------------------------
 
@@ -162,7 +86,7 @@ class Driver:
                 return
             if run.proposal is not None:
                 await effects.perform(self)
-            elif run.let_in or not (self.budgeted and await self._out_of_budget()):
+            elif run.let_in or not (self.spending.budgeted and await self._out_of_budget()):
                 await self._visit()
             if self._after is not None and (run.steps > self._after[0] or run.status.is_end):
                 (_, after), self._after = self._after, None
@@ -196,8 +120,8 @@ class Driver:
         if step.breaker is not None and await self._left_alone(step):
             return
         attempt = run.attempts + 1
-        ctx = StepContext(self, step, attempt)
-        self._began = began = self.clock.elapsed()
+        ctx = StepContext(self, step, attempt, attempts=assignment.retry.max_attempts)
+        self.spending.began = began = self.clock.elapsed()
         try:
             instead: Outcome | None = None
             while step.before is not None and (said := await call(step.before, False, ctx)) is not None:
@@ -205,8 +129,9 @@ class Driver:
                     instead = Outcome.of(said)
                     break
                 performer.replaced(assignment, run, self.clock.now())
-                assignment = self.assignment(said)
-                step, ctx = said, StepContext(self, said, attempt)
+                assignment = self._assigned(said)
+                step = said
+                ctx = StepContext(self, step, attempt, attempts=assignment.retry.max_attempts)
             if instead is not None:
                 outcome = instead
             elif not assignment.plain:
@@ -225,7 +150,7 @@ class Driver:
                     performer.completed(assignment, run, self.clock.now(), self.clock.elapsed() - began)
             bodies, proposes = moves.decided(self.flow, run, step, ctx, outcome, self.clock.elapsed() - began)
         except ChildrenWaiting as waiting:
-            self._began = None
+            self.spending.began = None
             if self.engine.stopping:
                 return  # they may just have been put down; whoever resumes this run asks them again
             await self._hold(
@@ -235,11 +160,11 @@ class Driver:
         except (Fenced, StoreUnavailable):
             raise
         except BudgetExceededError as error:
-            self._began = None
+            self.spending.began = None
             await self._exhausted(error.limit, self, self.clock.elapsed() - began)
             return
         except BaseException as raised:
-            self._began = None
+            self.spending.began = None
             failed = failure(raised)
             if failed is None:
                 raise
@@ -247,7 +172,7 @@ class Driver:
                 self._after = run.steps, after
             await self._failed(ctx, failed, self.clock.elapsed() - began, assignment.retry)
             return
-        self._began = None
+        self.spending.began = None
         if step.breaker is not None:
             await self.engine.breakers.succeeded(f"step/{self.flow.name}/{step.name}")
         if outcome.hold is not None:
@@ -260,13 +185,12 @@ class Driver:
             await self.commit(*ctx.emitted)
         await effects.perform(self, bodies)
 
-    def assignment(self, step: Step) -> Assignment:
-        """How a step is performed that the current state has, or that is performed in its place."""
-        own = self.flow.step_for(self.run.state) is step
-        place = self.run.state if own else f"{self.run.state}/{step.name}"
+    def _assigned(self, step: Step) -> Assignment:
+        """How a step is performed that is performed in the place of the state's own."""
+        place = f"{self.run.state}/{step.name}"
         assignment = self._assignments.get(place)
         if assignment is None:
-            assignment = self.engine.performer.assign(self.flow, self.run, None if own else step)
+            assignment = self.engine.performer.assign(self.flow, self.run, step)
             self._assignments[place] = assignment
         return assignment
 
@@ -311,10 +235,10 @@ class Driver:
         driver: Driver | None = self
         while driver is not None:
             budget = driver.run.budget
-            if budget is not None and (limit := budget.exceeded(driver.used())) is not None:
+            if budget is not None and (limit := budget.exceeded(driver.spending.used())) is not None:
                 if budget.enforce:
                     if self._goes_on_by_code(limit):
-                        limit = budget.exceeded(_without_spend(driver.used()))
+                        limit = budget.exceeded(_without_spend(driver.spending.used()))
                     if limit is not None:
                         await self._exhausted(limit, driver)
                         return True
@@ -324,7 +248,7 @@ class Driver:
                     "budget.passed",
                     driver.run.id,
                     limit=limit,
-                    spent=driver.used()[limit],
+                    spent=driver.spending.used()[limit],
                     run_id=driver.run.id,
                 )
             driver = driver.parent
@@ -334,78 +258,8 @@ class Driver:
         return (
             limit in SPENT
             and limit not in self.flow.exhausted
-            and (self.flow.by_code or self.engine.performer.may_spend(self.flow, self.run))
+            and (self.flow.by_code or self.engine.may_spend(self.flow, self.run))
         )
-
-    def short_of(self, cap: Budget | None = None) -> tuple[str, float, float] | None:
-        """The limit that leaves nothing for asking an agent: its name, what is used, what it is.
-
-        `cap` is the step's own; what the visit has used counts against it.
-        """
-        if cap is not None:
-            run = self.run
-            seconds = run.visit_seconds
-            if self._began is not None:
-                seconds += self.clock.elapsed() - self._began
-            used = {
-                "tokens": run.visit_spend.tokens, "cost_usd": run.visit_spend.cost_usd, "seconds": seconds
-            }  # fmt: skip
-            if (limit := cap.exceeded(used)) is not None:
-                return limit, used[limit], getattr(cap, limit)
-        driver: Driver | None = self
-        while driver is not None:
-            budget = driver.run.budget
-            if budget is not None and budget.enforce:
-                total = driver.used()
-                if (limit := budget.exceeded(total)) is not None:
-                    return limit, total[limit], getattr(budget, limit)
-            driver = driver.parent
-        return None
-
-    def afford(self, cap: Budget | None = None) -> None:
-        """Raise `BudgetExceededError` before something is paid for that no budget covers any more.
-
-        `cap` limits the step's visit, inside the run's budget.
-        """
-        if cap is None and not (self.budgeted and self.engine.performer.may_spend(self.flow, self.run)):
-            return  # a step passed the budget when it began, and may finish
-        if (short := self.short_of(cap)) is not None:
-            limit, used, of = short
-            raise BudgetExceededError(limit, of, used)
-
-    def money_is_limited(self, cap: Budget | None = None) -> bool:
-        """True when some budget limits money."""
-        if cap is not None and cap.cost_usd is not None:
-            return True
-        driver: Driver | None = self
-        while driver is not None:
-            if driver.run.budget is not None and driver.run.budget.cost_usd is not None:
-                return True
-            driver = driver.parent
-        return False
-
-    @property
-    def origin(self) -> str:
-        """The root of the runs that a fork, or what is below it, came from; empty where it came from none."""
-        return str(self.run.config.get(ORIGIN, ""))
-
-    def effect_call(self, key: str, attempt: int) -> EffectCall:
-        """What a tool may know about a call of this run."""
-        proposal = self.run.proposal
-        by = proposal.by if proposal is not None else "handler"
-        return EffectCall(self.run.id, key, attempt, self.origin, by, str(self.run.config.get(ROOT, "")))
-
-    @property
-    def root(self) -> str:
-        """The run at the top of this one's tree."""
-        if self.run.parent is None:
-            return self.run.id
-        return str(self.run.config.get(ROOT) or guessed_root(self.run.id))
-
-    @property
-    def where(self) -> str:
-        """Which run of its tree this is: the id without the root's."""
-        return self.run.id[len(self.root) :]
 
     async def _exhausted(self, limit: str, driver: Driver, seconds: float = 0.0) -> None:
         reason = self.flow.exhausted_reasons.get(limit, f"{limit} budget used up")
@@ -419,7 +273,11 @@ class Driver:
         else:
             body = moves.failing(self.flow, self.run, reason, "", Status.BUDGET_EXHAUSTED, seconds=seconds)
         log.warning(
-            "budget.exhausted", run_id=self.run.id, limit=limit, spent=driver.used()[limit], of=driver.run.id
+            "budget.exhausted",
+            run_id=self.run.id,
+            limit=limit,
+            spent=driver.spending.used()[limit],
+            of=driver.run.id,
         )
         await self.commit(body)
 
@@ -455,177 +313,6 @@ class Driver:
         finally:
             self.waiting_calls -= 1
         return not self.engine.stopping
-
-    def put_down(self) -> asyncio.Future[Run | None]:
-        """Done when the run is not under way here any more: the run, or None when somebody else has it."""
-        waiter: asyncio.Future[Run | None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        return waiter
-
-    def tell_waiters(self, result: Run | Exception | None) -> None:
-        """Tell those who waited for the run to be put down."""
-        for waiter in self._waiters:
-            if waiter.done():
-                continue
-            if isinstance(result, Exception):
-                waiter.set_exception(result)
-            else:
-                waiter.set_result(result)
-        self._waiters.clear()
-
-    async def confirm(self) -> None:
-        """Before what cannot be undone: raise `Fenced` if the run may have been taken over, and was."""
-        self._lapses = await self.engine.leases.confirm(self.lease, self._lapses)
-
-    @property
-    def unstopped(self) -> bool:
-        """True while a thread still performs an effect of this run, whether or not it is under way."""
-        return any(not call.done() for call in self.calls)
-
-    # -- money ----------------------------------------------------------------------------------------------
-
-    def used(self) -> dict[str, float]:
-        """What counts against this run's budget, descendants under way included."""
-        used = self.run.used()
-        for name, more in self.live.items():
-            used[name] += more
-        if self._began is not None:
-            used["seconds"] += self.clock.elapsed() - self._began
-        return used
-
-    def _own(self) -> tuple[float, float, float]:
-        run = self.run
-        own = run.spend + run.visit_spend + run.side_spend
-        return own.tokens, own.cost_usd, run.steps
-
-    def count_in(self, used: Mapping[str, float]) -> None:
-        """Count what a child had already used when it came under way here, for this run and its ancestors."""
-        driver: Driver | None = self
-        while driver is not None:
-            for name in SHARED:
-                driver.live[name] += used[name]
-            driver = driver.parent
-
-    def count_out(self, used: Mapping[str, float]) -> None:
-        """Stop counting a child as under way: it is rolled up into this run now."""
-        for name in SHARED:
-            self.live[name] -= used[name]
-
-    # -- writing --------------------------------------------------------------------------------------------
-
-    def keep(self, blob: Blob) -> None:
-        """Write a blob with the next commit."""
-        self._blobs = (*self._blobs, blob)
-
-    async def blob(self, hash: str) -> bytes | None:
-        """A blob of this run, written or about to be."""
-        waiting = next((blob.body for blob in self._blobs if blob.hash == hash), None)
-        return waiting if waiting is not None else await self.engine.store.blob(hash)
-
-    async def call_off(self, reason: str, by: str) -> None:
-        """Write down that the run is to undo what it did, once; not if it has ended or does so already."""
-        await self.commit_whole(CalledOff(reason, by))
-
-    async def commit(self, *bodies: Body) -> None:
-        """Append entries, then take them in and tell. Raises `Fenced` when the run was taken over."""
-        while self._writing:  # commits of one run go one after another
-            turn = asyncio.get_running_loop().create_future()
-            self._turns = [*(self._turns or ()), turn]
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if not turn.cancelled() and not self._writing:  # stopped just as the turn was ours
-                    self._pass_turn()
-                raise
-        self._writing = True
-        try:
-            if type(bodies[0]) is CalledOff and not self._can_be_called_off():
-                return  # what was written while this waited for its turn has made it needless
-            if self.run.called_off is not None:
-                bodies = tuple(moves.diverted(self.flow, self.run, bodies))
-            await self._commit(bodies)
-        except StoreError:
-            raise  # another drives the run, or the store is away: nothing more is written here
-        except Exception:
-            await self.stand_again()
-            raise
-        finally:
-            self._writing = False
-            if self._turns:
-                self._pass_turn()
-
-    async def stand_again(self) -> None:
-        """Have the run stand where its journal does, after entries that could not be written."""
-        run = await load(self.engine.store, self.run.id)
-        run.beside = self.run.beside
-        for name in Run.__slots__:
-            setattr(self.run, name, getattr(run, name))
-
-    def _can_be_called_off(self) -> bool:
-        run = self.run
-        return not run.status.is_end and run.called_off is None and not moves.undoing_now(self.flow, run)
-
-    def _pass_turn(self) -> None:
-        """Let the next in the queue commit."""
-        while self._turns:
-            turn = self._turns.pop(0)
-            if not turn.done():
-                turn.set_result(None)
-                return
-
-    async def commit_whole(self, *bodies: Body) -> None:
-        """Commit, and see it through even when whoever asked is stopped meanwhile."""
-        commit = asyncio.ensure_future(self.commit(*bodies))
-        try:
-            await asyncio.shield(commit)
-        except asyncio.CancelledError:
-            # Before anything else happens, the run stands where its journal does. An error is nobody's now.
-            await asyncio.gather(commit, return_exceptions=True)
-            raise
-
-    async def _commit(self, bodies: tuple[Body, ...]) -> None:
-        run, lease = self.run, self.lease
-        now = self.clock.now()
-        after = run.seq
-        before = self._own() if self.parent is not None else None
-        definition = None
-        committed: list[Entry] = []
-        for body in bodies:
-            entry = Entry(run.seq + 1, now, lease.epoch, body)
-            committed.append(entry)
-            run.apply(entry)
-            if type(body) is Migrated:
-                definition = self.flow.definition
-        row, ledger, edges, tags = derived(run, committed)
-        fold = None
-        if run.seq >= self._next_fold:
-            fold = run.to_plain()
-            self._next_fold = run.seq + FOLD_EVERY
-        blobs = self._blobs
-        size = await self.engine.store.append(
-            Commit(
-                lease, after, committed, row, run.status is not Status.RUNNING, ledger, edges, tags,
-                fold, blobs, definition, self.engine.alone,
-            )
-        )  # fmt: skip
-        if not run.seq % BREATHE_EVERY:  # a store may answer without ever letting others run
-            await asyncio.sleep(0)
-        if blobs:
-            self._blobs = self._blobs[len(blobs) :]
-        if size:
-            self._next_fold = run.seq + max(FOLD_EVERY, size // FOLD_BYTES_PER_ENTRY)
-        if before is not None:
-            self._roll_up(before)
-        self.engine.committed(self, committed)
-
-    def _roll_up(self, before: tuple[float, float, float]) -> None:
-        """Count what this commit used against the ancestors under way."""
-        after = self._own()
-        ancestor = self.parent
-        while ancestor is not None:
-            for index, name in enumerate(SHARED):
-                ancestor.live[name] += after[index] - before[index]
-            ancestor = ancestor.parent
 
 
 def _without_spend(used: dict[str, float]) -> dict[str, float]:

@@ -24,7 +24,7 @@ from detent.kernel.errors import ConfigurationError, Fenced, StoreUnavailable
 from detent.kernel.plain import brief, decode, writable
 
 if TYPE_CHECKING:
-    from detent.engine.driver import Driver
+    from detent.engine.work import Work
 
 LONGEST_CALL = 60.0
 """Seconds a call may go on out of sight, where its tool sets no timeout."""
@@ -32,7 +32,7 @@ HAPPENED, AGAIN, SKIP = "happened", "again", "skip"
 """What a person may say about an effect in doubt."""
 
 
-async def perform(driver: Driver, opening: Sequence[Body] = ()) -> None:
+async def perform(driver: Work, opening: Sequence[Body] = ()) -> None:
     """Perform the effects of a proposal that are not yet done, then make its move.
 
     `opening` holds the proposal itself when it is not yet committed. Returns early when the run must wait,
@@ -45,7 +45,7 @@ async def perform(driver: Driver, opening: Sequence[Body] = ()) -> None:
         driver.performing = False
 
 
-async def _perform(driver: Driver, opening: Sequence[Body]) -> None:
+async def _perform(driver: Work, opening: Sequence[Body]) -> None:
     run = driver.run
     proposal = run.proposal if not opening else opening[0]
     assert isinstance(proposal, Proposed)
@@ -87,7 +87,7 @@ async def _perform(driver: Driver, opening: Sequence[Body]) -> None:
             if receipts_in(changes):
                 step = driver.flow.step_named(run.state, proposal.step)
                 filled = fill(changes, _receipts(driver, pending))
-                await driver.engine.performer.check_filled(step, filled)
+                await driver.engine.check_filled(step, filled)
         ending: Body = moves.moving_from(
             driver.flow, run, proposal, _receipts(driver, pending), seconds, spend
         )
@@ -106,31 +106,31 @@ async def _perform(driver: Driver, opening: Sequence[Body]) -> None:
     await driver.commit(*pending, ending)
 
 
-async def _args(driver: Driver, tool: Tool, said: dict[str, Any]) -> dict[str, Any]:
+async def _args(driver: Work, tool: Tool, said: dict[str, Any]) -> dict[str, Any]:
     """The arguments of an effect; those of a private tool lie beside the journal."""
     if not (tool.private and "$blob" in said):
         return said
-    raw = await driver.blob(said["$blob"])
+    raw = await driver.log.blob(said["$blob"])
     if raw is None:
         raise ConfigurationError(f"The arguments of '{tool.name}' were purged before it was performed.")
     args: dict[str, Any] = decode(raw)
     return args
 
 
-def _receipts(driver: Driver, pending: Sequence[Body]) -> dict[str, Any]:
+def _receipts(driver: Work, pending: Sequence[Body]) -> dict[str, Any]:
     """Receipts known so far, those not yet committed included."""
     fresh = {body.key: body.receipt for body in pending if isinstance(body, EffectDone)}
     return {**driver.run.done, **fresh}
 
 
-async def _earlier(driver: Driver, line: LedgerLine) -> EffectDone:
+async def _earlier(driver: Work, line: LedgerLine) -> EffectDone:
     """The receipt of an equal effect this run performed before: what is done is not done again."""
     (entry,) = await driver.engine.store.entries(driver.run.id, after=line.seq - 1, limit=1)
     receipt = entry.body.receipt if isinstance(entry.body, EffectDone) else None
     return EffectDone(line.key, line.tool, receipt, "reused")
 
 
-def _beginning(driver: Driver, tool: Tool, key: str) -> EffectBegun:
+def _beginning(driver: Work, tool: Tool, key: str) -> EffectBegun:
     """What is written before an effect: who performs it, and for how long at most.
 
     Of an async tool, too: it may wait in a thread or for a program, and then goes on when it is cancelled.
@@ -138,7 +138,7 @@ def _beginning(driver: Driver, tool: Tool, key: str) -> EffectBegun:
     return EffectBegun(key, tool.name, driver.engine.leases.me.id, tool.timeout or LONGEST_CALL)
 
 
-async def _over(driver: Driver, line: LedgerLine) -> bool:
+async def _over(driver: Work, line: LedgerLine) -> bool:
     """Wait until the call of an effect found begun cannot be going on any more; False when told to stop.
 
     While it may be, "not done" means "not yet": nobody must ask, and nobody repeat it.
@@ -161,7 +161,7 @@ async def _over(driver: Driver, line: LedgerLine) -> bool:
     return True
 
 
-async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -> EffectDone | None:
+async def _attempt(driver: Work, tool: Tool, key: str, args: dict[str, Any]) -> EffectDone | None:
     """Perform once. None when that did not settle it; what follows is committed."""
     number = driver.run.effect_attempts + 1
     breakers, name = driver.engine.breakers, f"tool/{tool.name}"
@@ -233,7 +233,7 @@ async def _attempt(driver: Driver, tool: Tool, key: str, args: dict[str, Any]) -
 
 
 async def _did_not_happen(
-    driver: Driver, tool: Tool, key: str, code: str, message: str, transient: bool, number: int
+    driver: Work, tool: Tool, key: str, code: str, message: str, transient: bool, number: int
 ) -> None:
     """Write down that an effect certainly did not happen; try again later, or have the step think again."""
     again = transient and number < tool.retry.max_attempts
@@ -245,7 +245,7 @@ async def _did_not_happen(
 
 
 async def _settle(
-    driver: Driver,
+    driver: Work,
     tool: Tool,
     key: str,
     args: dict[str, Any],
@@ -283,7 +283,7 @@ async def _settle(
 
 
 async def _ask_person(
-    driver: Driver, tool: Tool, key: str, args: dict[str, Any], question: str, why: str
+    driver: Work, tool: Tool, key: str, args: dict[str, Any], question: str, why: str
 ) -> None:
     """Have the run wait until a person settles an effect."""
     about = {
@@ -304,7 +304,7 @@ def _receipt(value: Any, function: Callable[..., Any]) -> Any:
         raise UnkeptReceipt(message_of(error)) from error
 
 
-async def _probe(driver: Driver, tool: Tool, args: dict[str, Any]) -> Any:
+async def _probe(driver: Work, tool: Tool, args: dict[str, Any]) -> Any:
     """Ask the outside world, patiently; UNKNOWN when it does not answer."""
     assert tool.probe is not None
     for number in range(1, tool.retry.max_attempts + 1):

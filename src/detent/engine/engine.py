@@ -12,9 +12,10 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from detent.engine import commands, family, waking, worker
+from detent.engine import children, commands, family, waking, worker
 from detent.engine.breaker import Breakers
 from detent.engine.calls import watch_threads_of
+from detent.engine.children import Child
 from detent.engine.clock import SystemClock
 from detent.engine.concurrency import Slots
 from detent.engine.derived import row_of
@@ -28,6 +29,7 @@ from detent.engine.offloaded import Beside, blob_of
 from detent.engine.performer import HandlerPerformer, Performer, PerformerSource
 from detent.engine.ports import USUAL_LEASE, Blob, Clock, Lease, NewRun, Resource, Store, Tape
 from detent.engine.raised import failure, message_of
+from detent.engine.step import Step
 from detent.engine.timers import Timers
 from detent.kernel import checks, log
 from detent.kernel.budget import Budget
@@ -547,6 +549,22 @@ class Engine:
                 await worker.resume(self, there, parent=parent)
         return there
 
+    def may_spend(self, flow: Flow, run: Run) -> bool:
+        """True when performing steps of a run may cost tokens or money."""
+        return self.performer.may_spend(flow, run)
+
+    async def check_filled(self, step: Step, changes: Mapping[str, Any]) -> None:
+        """Raise when an agent's outcome breaks the step's contract now that receipts are filled in."""
+        await self.performer.check_filled(step, changes)
+
+    async def run_children(self, work: Driver, *args: Any, **options: Any) -> list[Child]:
+        """Run children of a run under way to their ends."""
+        return await children.run_children(self, work, *args, **options)
+
+    async def wind_up(self, work: Driver, runs: Sequence[str], reason: str) -> None:
+        """Cancel runs below a run under way, wherever they are under way."""
+        await commands.wind_up(work, runs, reason)
+
     def launch(self, driver: Driver) -> None:
         """Have a driver work in the background."""
         run_id = driver.run.id
@@ -600,7 +618,7 @@ class Engine:
         if not isinstance(error, StoreError):
             # Not the step's doing (a tool that is gone, say): trying for ever would not help, a person may.
             try:
-                await driver.stand_again()
+                await driver.log.reload()
                 question = f"It cannot be driven: {kind}: {message}"[:500]
                 await driver.commit(Held("driver", "attention", question, ["continue", "cancel"]))
             except Exception as another:

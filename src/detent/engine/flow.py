@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from detent.engine.calls import still_running
-from detent.engine.performer import PerformerSource
 from detent.engine.ports import Resource, Store
 from detent.engine.raised import message_of
 from detent.engine.step import Handler, Step
@@ -58,7 +57,7 @@ class Past(NamedTuple):
 class Flow:
     """One kind of run. Steps are given as a mapping, or added with the `step` decorator."""
 
-    performed_by: PerformerSource | None = None
+    performed_by: Any = None
     """Brings the performer of an engine that was given none; None: its handlers are called."""
     beside: str | None = None
     """Key under which data of its runs says which of its values lie beside the journal (see `beside`)."""

@@ -20,8 +20,8 @@ from detent.kernel.policy import RetryPolicy
 
 if TYPE_CHECKING:
     from detent.engine.context import StepContext
-    from detent.engine.driver import Driver
     from detent.engine.flow import Flow
+    from detent.engine.work import Work
     from detent.kernel.budget import Budget
     from detent.kernel.run import Run
 
@@ -89,7 +89,7 @@ class Performer(Protocol):
     def completed(self, assignment: Assignment, run: Run, now: float, seconds: float) -> None:
         """A plain step's handler is done; told while someone listens."""
 
-    async def perform(self, driver: Driver, assignment: Assignment, ctx: StepContext) -> Performed:
+    async def perform(self, driver: Work, assignment: Assignment, ctx: StepContext) -> Performed:
         """The outcome of a step that is not plain. An error may bring an `after` as well."""
 
     async def check_filled(self, step: Step, changes: Mapping[str, Any]) -> None:
@@ -146,7 +146,7 @@ class HandlerPerformer:
     def completed(self, assignment: Assignment, run: Run, now: float, seconds: float) -> None:
         """Of no interest."""
 
-    async def perform(self, driver: Driver, assignment: Assignment, ctx: StepContext) -> Performed:
+    async def perform(self, driver: Work, assignment: Assignment, ctx: StepContext) -> Performed:
         """Have an opaque step's handler called through the ledger."""
         outcome, _ = await called_through_ledger(assignment.step, ctx, await ctx.inputs())
         return Performed(outcome)

@@ -126,7 +126,7 @@ async def truths(ran: Ran, project: Project) -> dict[str, list[dict[str, Any]]]:
     replies: dict[str, list[tuple[float, dict[str, Any]]]] = {}
     assert ran.engine is not None
     store = ran.engine.store
-    async for past in family_of(ran.engine, ran.run.id):
+    async for past in family_of(ran.engine.store, ran.engine.flow, ran.run.id):
         for entry in await store.entries(past.run.id, 0, 100_000):
             body = entry.body
             if isinstance(body, Proposed) and body.step in steps:
@@ -188,7 +188,7 @@ async def effects(ran: Ran) -> list[str]:
     """Tools of the effects of the whole family; calling a handler that acts itself counts as what it did."""
     found: list[tuple[float, str]] = []
     assert ran.engine is not None
-    async for past in family_of(ran.engine, ran.run.id):
+    async for past in family_of(ran.engine.store, ran.engine.flow, ran.run.id):
         for entry in await ran.engine.store.entries(past.run.id, 0, 100_000):
             if isinstance(entry.body, EffectDone):
                 found.append((entry.at, entry.body.tool))

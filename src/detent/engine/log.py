@@ -1,0 +1,170 @@
+"""The journal of one run, as the process that drives it writes it.
+
+Commits go one after another, each under the run's fence; what is derived from entries is written with them,
+and a fold of the whole every so often.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from detent.engine import moves
+from detent.engine.derived import derived
+from detent.engine.flow import Flow
+from detent.engine.journals import load
+from detent.engine.ports import Blob, Clock, Commit, Lease, Store
+from detent.engine.spending import Spending
+from detent.kernel.entries import Body, CalledOff, Entry, Migrated
+from detent.kernel.errors import StoreError
+from detent.kernel.run import Run
+from detent.kernel.status import Status
+
+FOLD_EVERY = 256
+"""Entries between saved folds, while folds are small."""
+FOLD_BYTES_PER_ENTRY = 1024
+"""A large fold is saved so seldom that it costs at most this much per entry."""
+BREATHE_EVERY = 32
+"""Entries after which a driver lets others run, should the store never make it wait."""
+
+
+class Log:
+    """One run's journal, written."""
+
+    __slots__ = (
+        "_blobs", "_next_fold", "_turns", "_writing", "alone", "clock", "committed", "flow", "lease", "run",
+        "spending", "store",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        flow: Flow,
+        run: Run,
+        lease: Lease,
+        spending: Spending,
+        *,
+        alone: Callable[[], bool],
+        committed: Callable[[Sequence[Entry]], None],
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.flow = flow
+        self.run = run
+        self.lease = lease
+        self.spending = spending
+        self.alone = alone
+        """True while no other run is under way in this process."""
+        self.committed = committed
+        """Called after every commit."""
+        self._blobs: tuple[Blob, ...] = ()
+        self._writing = False
+        self._turns: list[asyncio.Future[None]] | None = None
+        # At round numbers, so that a run which is taken over again and again is folded all the same.
+        self._next_fold = run.seq - run.seq % FOLD_EVERY + FOLD_EVERY
+
+    def keep(self, blob: Blob) -> None:
+        """Write a blob with the next commit."""
+        self._blobs = (*self._blobs, blob)
+
+    async def blob(self, hash: str) -> bytes | None:
+        """A blob of this run, written or about to be."""
+        waiting = next((blob.body for blob in self._blobs if blob.hash == hash), None)
+        return waiting if waiting is not None else await self.store.blob(hash)
+
+    async def call_off(self, reason: str, by: str) -> None:
+        """Write down that the run is to undo what it did, once; not if it has ended or does so already."""
+        await self.commit_whole(CalledOff(reason, by))
+
+    async def commit(self, *bodies: Body) -> None:
+        """Append entries, then take them in and tell. Raises `Fenced` when the run was taken over."""
+        while self._writing:  # commits of one run go one after another
+            turn = asyncio.get_running_loop().create_future()
+            self._turns = [*(self._turns or ()), turn]
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if not turn.cancelled() and not self._writing:  # stopped just as the turn was ours
+                    self._pass_turn()
+                raise
+        self._writing = True
+        try:
+            if type(bodies[0]) is CalledOff and not self._can_be_called_off():
+                return  # what was written while this waited for its turn has made it needless
+            if self.run.called_off is not None:
+                bodies = tuple(moves.diverted(self.flow, self.run, bodies))
+            await self._commit(bodies)
+        except StoreError:
+            raise  # another drives the run, or the store is away: nothing more is written here
+        except Exception:
+            await self.reload()
+            raise
+        finally:
+            self._writing = False
+            if self._turns:
+                self._pass_turn()
+
+    async def reload(self) -> None:
+        """Have the run stand where its journal does, after entries that could not be written."""
+        run = await load(self.store, self.run.id)
+        run.beside = self.run.beside
+        for name in Run.__slots__:
+            setattr(self.run, name, getattr(run, name))
+
+    def _can_be_called_off(self) -> bool:
+        run = self.run
+        return not run.status.is_end and run.called_off is None and not moves.undoing_now(self.flow, run)
+
+    def _pass_turn(self) -> None:
+        """Let the next in the queue commit."""
+        while self._turns:
+            turn = self._turns.pop(0)
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    async def commit_whole(self, *bodies: Body) -> None:
+        """Commit, and see it through even when whoever asked is stopped meanwhile."""
+        commit = asyncio.ensure_future(self.commit(*bodies))
+        try:
+            await asyncio.shield(commit)
+        except asyncio.CancelledError:
+            # Before anything else happens, the run stands where its journal does. An error is nobody's now.
+            await asyncio.gather(commit, return_exceptions=True)
+            raise
+
+    async def _commit(self, bodies: tuple[Body, ...]) -> None:
+        run, lease = self.run, self.lease
+        now = self.clock.now()
+        after = run.seq
+        before = self.spending.own() if self.spending.parent is not None else None
+        definition = None
+        committed: list[Entry] = []
+        for body in bodies:
+            entry = Entry(run.seq + 1, now, lease.epoch, body)
+            committed.append(entry)
+            run.apply(entry)
+            if type(body) is Migrated:
+                definition = self.flow.definition
+        row, ledger, edges, tags = derived(run, committed)
+        fold = None
+        if run.seq >= self._next_fold:
+            fold = run.to_plain()
+            self._next_fold = run.seq + FOLD_EVERY
+        blobs = self._blobs
+        size = await self.store.append(
+            Commit(
+                lease, after, committed, row, run.status is not Status.RUNNING, ledger, edges, tags,
+                fold, blobs, definition, self.alone(),
+            )
+        )  # fmt: skip
+        if not run.seq % BREATHE_EVERY:  # a store may answer without ever letting others run
+            await asyncio.sleep(0)
+        if blobs:
+            self._blobs = self._blobs[len(blobs) :]
+        if size:
+            self._next_fold = run.seq + max(FOLD_EVERY, size // FOLD_BYTES_PER_ENTRY)
+        if before is not None:
+            self.spending.roll_up(before)
+        self.committed(committed)

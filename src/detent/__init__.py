@@ -18,7 +18,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "BreakerPolicy": "detent.kernel.policy",
     "Budget": "detent.kernel.budget",
-    "Child": "detent.engine.children",
+    "Child": "detent.engine.child",
     "DetentError": "detent.kernel.errors",
     "Effect": "detent.engine.outcome",
     "Engine": "detent.engine.engine",
@@ -57,7 +57,7 @@ _MOVED = {
 """Names that stood here before, by the module that shows them now."""
 
 if TYPE_CHECKING:
-    from detent.engine.children import Child as Child
+    from detent.engine.child import Child as Child
     from detent.engine.context import StepContext as StepContext
     from detent.engine.engine import Engine as Engine
     from detent.engine.flow import Flow as Flow

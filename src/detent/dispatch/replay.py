@@ -30,7 +30,7 @@ from detent.kernel.plain import brief, canonical, copied, decode, to_plain
 from detent.kernel.run import Run
 
 if TYPE_CHECKING:
-    from detent.engine.children import Child
+    from detent.engine.child import Child
     from detent.engine.driver import Driver
     from detent.engine.engine import Engine
     from detent.engine.step import Step

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from detent.engine.child import Child
 from detent.engine.family import child_of, children
 from detent.engine.moves import UNDOES, undoing_now
 from detent.engine.offloaded import NOTHING, Beside
@@ -23,23 +24,6 @@ from detent.kernel.view import View
 if TYPE_CHECKING:
     from detent.engine.driver import Driver
     from detent.engine.engine import Engine
-
-
-class Child(NamedTuple):
-    """How a child run ended."""
-
-    key: str
-    id: str
-    status: Status
-    state: str
-    data: View
-    reason: str | None
-    error: str | None
-
-    @property
-    def ok(self) -> bool:
-        """True when it succeeded."""
-        return self.status is Status.SUCCEEDED
 
 
 HALTED = "another one failed"

@@ -26,7 +26,7 @@ from detent.kernel.run_config import PATH
 from detent.kernel.view import View, view
 
 if TYPE_CHECKING:
-    from detent.engine.children import Child
+    from detent.engine.child import Child
     from detent.engine.flow import Past
     from detent.engine.work import Work
     from detent.kernel.run import Run

@@ -13,12 +13,12 @@ from detent.engine import effects, moves
 from detent.engine.calls import call
 from detent.engine.context import StepContext
 from detent.engine.outcome import Hold, Outcome
-from detent.engine.performer import Assignment, called, concluded
+from detent.engine.performer import Assignment, Performer, called, concluded
 from detent.engine.ports import Lease
 from detent.engine.raised import ChildrenWaiting, failure, located, message_of
 from detent.engine.step import Step
 from detent.engine.step_failures import Transient
-from detent.engine.work import Work
+from detent.engine.work import Process, Work
 from detent.kernel import log
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import (
@@ -40,11 +40,21 @@ from detent.kernel.run import Run
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
-    from detent.engine.engine import Engine
     from detent.engine.flow import Flow
 
 SPENT = ("tokens", "cost_usd")
 """Limits that asking agents uses up."""
+
+
+class Home(Process, Protocol):
+    """What a driver uses of the process it works in."""
+
+    performer: Performer
+    park_after: float
+    """Seconds of waiting for a retry above which the run is put down instead of kept at hand."""
+
+    def patience(self, driver: Any) -> float | None:
+        """Seconds for which a run may queue for a slot; None: as long as it takes."""
 
 
 class Driver(Work):
@@ -53,10 +63,10 @@ class Driver(Work):
     __slots__ = ("_after", "_assignments")
 
     def __init__(
-        self, engine: Engine, flow: Flow, run: Run, lease: Lease, parent: Driver | None = None
+        self, engine: Home, flow: Flow, run: Run, lease: Lease, parent: Driver | None = None
     ) -> None:
         super().__init__(engine, flow, run, lease, parent)
-        self.engine: Engine = engine
+        self.engine: Home = engine
         self.parent: Driver | None = parent
         self._after: tuple[int, Callable[[], Awaitable[None]]] | None = None
         """Steps done when the step was performed, and what is left to do once its move is committed."""

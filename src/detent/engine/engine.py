@@ -15,7 +15,7 @@ from typing import Any
 from detent.engine import children, commands, family, waking, worker
 from detent.engine.breaker import Breakers
 from detent.engine.calls import watch_threads_of
-from detent.engine.children import Child
+from detent.engine.child import Child
 from detent.engine.clock import SystemClock
 from detent.engine.concurrency import Slots
 from detent.engine.derived import row_of

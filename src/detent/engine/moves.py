@@ -7,7 +7,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from detent.engine.outcome import Effect, Outcome, additions
 from detent.engine.placeholders import fill, receipts_in, written
@@ -28,7 +28,6 @@ from detent.kernel.run import Run
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
-    from detent.engine.context import StepContext
     from detent.engine.flow import Flow
 
 LONGEST_REASON = 200
@@ -36,6 +35,22 @@ UNDOING = "cancelled_by"
 """Key of the data of a run that was cancelled and undoes what it did: by whom."""
 UNDOES = "undoes"
 """Key of the configuration of the runs that undo what another did, and of all below them."""
+
+
+class Proposer(Protocol):
+    """A step's context, as far as deciding needs it."""
+
+    step: Step
+    attempt: int
+    proposed: Sequence[Effect]
+    looked: Sequence[dict[str, Any]]
+
+    @property
+    def failure(self) -> Mapping[str, Any] | None:
+        """The effect of this step that failed for good."""
+
+    def keep(self, body: bytes | str) -> dict[str, Any]:
+        """Keep a value outside the journal."""
 
 
 class EffectRefused(DetentError):
@@ -49,7 +64,7 @@ class EffectRefused(DetentError):
 
 
 def decided(
-    flow: Flow, run: Run, step: Step, ctx: StepContext, outcome: Outcome, duration: float, dry: bool = False
+    flow: Flow, run: Run, step: Step, ctx: Proposer, outcome: Outcome, duration: float, dry: bool = False
 ) -> tuple[list[Body], bool]:
     """The entries an outcome amounts to, checked; and whether it has effects to perform first.
 
@@ -387,7 +402,7 @@ class _After(Mapping[str, Any]):
         return sum(1 for _ in self)
 
 
-def _check_hold(outcome: Outcome, ctx: StepContext) -> None:
+def _check_hold(outcome: Outcome, ctx: Proposer) -> None:
     """A step that waits changes nothing yet, and its wait is not mistaken for one of the engine's."""
     hold = outcome.hold
     assert hold is not None

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.autonomy import StepType
-from detent.engine.children import Child
+from detent.engine.child import Child
 from detent.engine.context import StepContext
 from detent.engine.offloaded import Beside
 from detent.engine.step import Step

@@ -355,12 +355,11 @@ async def _halt(engine: Engine, run_id: str, reason: str, by: str) -> None:
         await engine.store.ask(run_id, Request(reason, by, undo=True))
 
 
-async def wind_up(driver: Driver, runs: Sequence[str], reason: str) -> None:
+async def wind_up(engine: Engine, driver: Driver, runs: Sequence[str], reason: str) -> None:
     """Have runs below another end, each once what its step has begun is settled, and wait for that.
 
     Raises `ChildrenWaiting` for those that wait for somebody who settles it.
     """
-    engine = driver.engine
     async with engine.slots.released(driver):
         for run_id in runs:
             await _halt(engine, run_id, reason, "engine")

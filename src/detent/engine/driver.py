@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from detent.engine import effects, moves
 from detent.engine.calls import call

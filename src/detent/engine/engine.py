@@ -563,7 +563,7 @@ class Engine:
 
     async def wind_up(self, work: Driver, runs: Sequence[str], reason: str) -> None:
         """Cancel runs below a run under way, wherever they are under way."""
-        await commands.wind_up(work, runs, reason)
+        await commands.wind_up(self, work, runs, reason)
 
     def launch(self, driver: Driver) -> None:
         """Have a driver work in the background."""

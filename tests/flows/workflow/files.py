@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from detent.authoring.problem import Problem
 from detent.flows.workflow.checking import check_read
-from detent.flows.workflow.problems import Problem
 from detent.flows.workflow.reading import Read, read_workflow
 from detent.flows.workflow.registry import (
     Action,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from detent.authoring.problem import Place
 from detent.flows.workflow.drawing import ascii, mermaid
-from detent.flows.workflow.problems import Place
 from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.shelf import SHIPPED
 from detent.flows.workflow.spec import (

@@ -7,11 +7,11 @@ from typing import Any
 import jsonschema
 import pytest
 
+from detent.authoring.document import read_document
 from detent.engine.schemas import check_schema
 from detent.flows.workflow.reading import COMMON_KEYS, OWN_KEYS, WORKFLOW_KEYS
 from detent.flows.workflow.schema import json_schema
 from detent.flows.workflow.shelf import SHIPPED
-from detent.flows.workflow.yaml_text import read_yaml_text
 from detent.kernel.autonomy import StepType
 from detent.kernel.step_config import FIELDS
 from tests.flows.workflow import test_checking, test_reading
@@ -22,7 +22,7 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 
 def fits(text: str) -> bool:
-    return bool(VALIDATOR.is_valid(read_yaml_text(text.encode(), "f").value))
+    return bool(VALIDATOR.is_valid(read_document(text.encode(), "f").value))
 
 
 def parameters(test: Any) -> list[Any]:
@@ -53,11 +53,11 @@ def test_everything_in_it_is_described() -> None:
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_shipped_workflow_fits(path: Any) -> None:
-    assert list(VALIDATOR.iter_errors(read_yaml_text(path.read_bytes(), path.name).value)) == []
+    assert list(VALIDATOR.iter_errors(read_document(path.read_bytes(), path.name).value)) == []
 
 
 def test_a_file_that_says_everything_fits() -> None:
-    assert list(VALIDATOR.iter_errors(read_yaml_text(test_reading.WHOLE.encode(), "f").value)) == []
+    assert list(VALIDATOR.iter_errors(read_document(test_reading.WHOLE.encode(), "f").value)) == []
 
 
 @pytest.mark.parametrize("text", parameters(test_checking.test_a_right_file_has_no_problem))

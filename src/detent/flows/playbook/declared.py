@@ -93,7 +93,7 @@ class DeclaredHandler:
         for declared in self.step.effects:
             if declared.when is not None and not when(declared.when)(data):
                 continue
-            where = f"step {self.step.id}, {declared.place}"
+            where = f"step {self.step.id}, {declared.path}"
             args = self.writer.args(ctx, declared, self.step.variant, data, receipts, where)
             receipt = receipts[declared.function] = ctx.propose(declared.function, **args)
             changes |= received(declared.into, receipt)
@@ -104,7 +104,7 @@ class DeclaredHandler:
         changes: dict[str, Any] = {}
         data: Mapping[str, Any] = ChainMap(changes, ctx.data)  # type: ignore[arg-type]
         for call in self.step.call:
-            where = f"step {self.step.id}, {call.place}"
+            where = f"step {self.step.id}, {call.path}"
             if call.when is None or when(call.when)(data):
                 args = filled(dict(call.args), values_of(data), where)
                 changes[call.into] = await look_up(ctx, call.function, **args)

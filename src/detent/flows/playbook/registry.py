@@ -9,11 +9,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
+from detent.authoring.problem import Problem
 from detent.engine.source_imports import import_from_source
 from detent.engine.tools import Tool, tools_of
 from detent.flows.playbook.folder import INSTRUCTIONS
 from detent.flows.playbook.playbook import Playbook
-from detent.flows.playbook.problems import Problem
 from detent.kernel.errors import nearest
 
 Given: TypeAlias = Mapping[str, Callable[..., Any]] | Callable[[str], Callable[..., Any] | None] | None
@@ -97,7 +97,7 @@ class Names:
         validators: Given = None,
         load: Load = imported,
     ) -> None:
-        manifest, shown = playbook.manifest, playbook.manifest_shown
+        manifest = playbook.manifest
         self.problems: list[Problem] = []
         self.tools: dict[str, Tool] = {tool.name: tool for tool in tools}
         root = playbook.loader.folder.root
@@ -106,7 +106,7 @@ class Names:
         for name in manifest.tools:
             module = load(name)
             if isinstance(module, str):
-                self.problems.append(Problem(shown, manifest.line("tools"), "P14", module))
+                self.problems.append(Problem("P14", module, manifest.place("tools"), "tools"))
                 continue
             for tool in tools_of(module):
                 self.tools.setdefault(tool.name, tool)
@@ -114,7 +114,7 @@ class Names:
         for name in manifest.handlers:
             module = load(name)
             if isinstance(module, str):
-                self.problems.append(Problem(shown, manifest.line("handlers"), "P16", module))
+                self.problems.append(Problem("P16", module, manifest.place("handlers"), "handlers"))
             else:
                 modules.append(module)
         self.handlers = Registry(handlers, modules, load)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from detent.authoring.document import decoded
 from detent.flows.playbook.instruction import Variant
-from detent.flows.playbook.reading import decoded
 from detent.kernel.errors import DetentError, nearest
 from detent.kernel.guards import dig, when
 from detent.kernel.plain import to_plain

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from detent.authoring.document import below
 from detent.flows.workflow.findings import Findings, a, cut
 from detent.flows.workflow.reading import MEANT
 from detent.flows.workflow.registry import Registry
 from detent.flows.workflow.spec import AgentStep, GenerateStep, PythonStep, StepSpec, WorkflowSpec
-from detent.flows.workflow.yaml_text import below
 from detent.kernel.autonomy import AutonomyLevel, StepMode
 from detent.kernel.step_config import UNSAID, Resolved, StepConfig, StepConfigError, resolve
 

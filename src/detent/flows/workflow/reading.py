@@ -18,7 +18,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from detent.flows.workflow.problems import Place, Problem
+from detent.authoring.document import Document, below, read_document
+from detent.authoring.problem import Place, Problem
 from detent.flows.workflow.spec import (
     RESERVED,
     AgentStep,
@@ -35,7 +36,6 @@ from detent.flows.workflow.spec import (
     ValidateStep,
     WorkflowSpec,
 )
-from detent.flows.workflow.yaml_text import Document, below, read_yaml_text
 from detent.kernel import log
 from detent.kernel.autonomy import StepType
 from detent.kernel.errors import ConfigurationError
@@ -98,7 +98,7 @@ def read_workflow(raw: bytes, file: str, *, folder: Path | None = None) -> Read:
 
     What it names by relative paths stands in `folder`, by default the one `file` says.
     """
-    document = read_yaml_text(raw, file)
+    document = read_document(raw, file)
     reader = _Reader(document, (folder or Path(file).parent).absolute())
     reader.problems += document.problems
     partial = None

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from detent.flows.workflow.problems import Place
+from detent.authoring.problem import Place
 from detent.kernel.autonomy import StepType
 from detent.kernel.step_config import UNSAID, StepConfig
 

@@ -154,9 +154,9 @@ async def dump_json(value: Any, indent: int | None = 2) -> Text:
 @action("parse_yaml", intent="Turn YAML text into the plain value it describes.", output_schema=Value)
 async def parse_yaml(text: str) -> Value:
     """YAML 1.2, safe: no tags, no key twice, aliases bounded, one document."""
-    from detent.flows.workflow.yaml_text import read_yaml_text
+    from detent.authoring.document import read_document
 
-    read = read_yaml_text(text.encode("utf-8", "surrogatepass"), "text")
+    read = read_document(text.encode("utf-8", "surrogatepass"), "text")
     if read.problems:
         first = read.problems[0]
         more = f" ({len(read.problems) - 1} more)" if len(read.problems) > 1 else ""

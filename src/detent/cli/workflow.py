@@ -1,4 +1,4 @@
-"""Commands about workflow files: `workflow list`, `show`, `validate`, `viz`, `new`, `schema`, `actions`.
+"""Commands about workflow files: `workflow list`, `show`, `validate`, `viz`, `new`, `actions`.
 
 Running one is in `workflow_run`.
 """
@@ -433,16 +433,7 @@ def new(
         say(f"It hides the {there[0].source} workflow of the same name.")
 
 
-# -- schema, actions ----------------------------------------------------------------------------------------
-
-
-@workflow.command("schema")
-def schema() -> None:
-    """Print the JSON Schema of workflow files, for editors."""
-    from detent.cli.output import say_json
-    from detent.flows.workflow.schema import json_schema
-
-    say_json(json_schema())
+# -- actions ------------------------------------------------------------------------------------------------
 
 
 @workflow.command("actions")

@@ -232,6 +232,24 @@ def read_settings(
     return settings
 
 
+def settings_schema(headings: Mapping[str, Keys]) -> dict[str, Any]:
+    """The JSON Schema of a settings file: its headings and the keys below them."""
+    schema = _keys_schema({**COMMON, **headings})
+    for heading in NAMED:
+        schema["properties"][heading]["type"] = ["object", "null"]
+    dialect = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": dialect, "title": "Detent settings", "type": ["object", "null"], **schema}
+
+
+def _keys_schema(keys: Keys) -> dict[str, Any]:
+    if keys is None:
+        return {}
+    return {
+        "properties": {key: _keys_schema(below_it) for key, below_it in keys.items() if key != "*"},
+        "additionalProperties": _keys_schema(keys["*"]) if "*" in keys else False,
+    }
+
+
 # -- sources ------------------------------------------------------------------------------------------------
 
 

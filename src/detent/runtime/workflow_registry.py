@@ -347,8 +347,8 @@ def settings_problems(
     workflows and those they run, of the workflows on the shelf and of files beside them, and of all other
     flows there are.
     """
+    from detent.authoring.model import Nearest
     from detent.authoring.problem import Place, Problem
-    from detent.flows.workflow.reading import Nearest
 
     section = [str(key) for key in settings.section("steps")]
     if not section:

@@ -8,10 +8,12 @@ import jsonschema
 import pytest
 
 from detent.authoring.document import read_document
+from detent.authoring.model import keys_of
 from detent.engine.schemas import check_schema
-from detent.flows.workflow.reading import COMMON_KEYS, OWN_KEYS, WORKFLOW_KEYS
+from detent.flows.workflow.reading import OLD_CONFIG
 from detent.flows.workflow.schema import json_schema
 from detent.flows.workflow.shelf import SHIPPED
+from detent.flows.workflow.spec import STEPS, WorkflowSpec
 from detent.kernel.autonomy import StepType
 from detent.kernel.step_config import FIELDS
 from tests.flows.workflow import test_checking, test_reading
@@ -36,10 +38,10 @@ def test_it_is_a_schema_of_draft_2020_12() -> None:
 
 
 def test_it_knows_every_key() -> None:
-    assert set(SCHEMA["properties"]) == set(WORKFLOW_KEYS)
+    assert set(SCHEMA["properties"]) == set(keys_of(WorkflowSpec))
     for kind in StepType:
         known = set(SCHEMA["$defs"][kind.value]["properties"])
-        assert known == {*COMMON_KEYS, *OWN_KEYS[kind], "executor_config"}
+        assert known == {*keys_of(STEPS[kind]), "type", "config", OLD_CONFIG}
     assert set(SCHEMA["$defs"]["config"]["properties"]) == {*FIELDS, "model", "timeout_s", "max_attempts"}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from detent.authoring.document import above
+from detent.authoring.model import Nearest
 from detent.authoring.problem import Place, Problem
-from detent.flows.workflow.reading import Nearest
 from detent.flows.workflow.spec import StepSpec
 
 _FEW = 12

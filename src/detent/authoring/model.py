@@ -8,17 +8,14 @@ first file is read, so that declaring a model costs nothing at start-up.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from detent.authoring.document import Document, below
+from detent.authoring.names import Nearest
 from detent.authoring.problem import Place, Problem, either
 
-SUGGESTED = 5
-_COMPARISONS = 40_000
-_LONGEST = 100
 _OF_A_TYPE = ("_type", "_parsing", "is_instance_of", "int_from_float")
 """Endings of pydantic's codes for a value of the wrong type; the others are about its size or pattern."""
 
@@ -109,21 +106,6 @@ def json_schema(model: Any) -> dict[str, Any]:
         else:
             part |= facts.schema
     return schema
-
-
-class Nearest:
-    """Finds the names that may have been meant; a file full of mistakes gets a bounded amount of help."""
-
-    def __init__(self) -> None:
-        self.left = _COMPARISONS
-
-    def of(self, name: Any, names: Iterable[str]) -> tuple[str, ...]:
-        """The nearest of `names`, at most five, best first."""
-        if not isinstance(name, str) or not name or len(name) > _LONGEST or self.left <= 0:
-            return ()
-        known = sorted({one for one in names if one and len(one) <= _LONGEST})
-        self.left -= len(known)
-        return tuple(get_close_matches(name, known, n=SUGGESTED, cutoff=0.6))
 
 
 class ModelReader:

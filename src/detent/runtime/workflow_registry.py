@@ -18,12 +18,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from detent.authoring.document import below
+from detent.authoring.names import Named
 from detent.flows.workflow.registry import (
     Action,
     Agent,
     ContextBuilder,
     Generator,
-    Named,
     Prerequisite,
     Registry,
     ValidationStage,
@@ -347,7 +347,7 @@ def settings_problems(
     workflows and those they run, of the workflows on the shelf and of files beside them, and of all other
     flows there are.
     """
-    from detent.authoring.model import Nearest
+    from detent.authoring.names import Nearest
     from detent.authoring.problem import Place, Problem
 
     section = [str(key) for key in settings.section("steps")]

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from detent.authoring.names import Named
 from detent.authoring.problem import Problem
 from detent.flows.workflow.checking import check_read
 from detent.flows.workflow.reading import Read, read_workflow
@@ -14,7 +15,6 @@ from detent.flows.workflow.registry import (
     Agent,
     ContextBuilder,
     Generator,
-    Named,
     Prerequisite,
     Registry,
     ValidationStage,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from detent.authoring.model import Nearest
+from detent.authoring.names import Nearest
 from detent.authoring.problem import in_order
 from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.spec import (

@@ -13,6 +13,7 @@ from typing import Any
 
 from detent.authoring.document import above, below, path_of
 from detent.authoring.problem import Place, Problem, in_order
+from detent.authoring.templates import placeholders
 from detent.engine.tools import Tool
 from detent.flows.playbook.folder import Manifest, PlaybookFolder
 from detent.flows.playbook.instruction import (
@@ -24,8 +25,8 @@ from detent.flows.playbook.instruction import (
 )
 from detent.flows.playbook.playbook import Playbook, read_playbook
 from detent.flows.playbook.reading import BODY_ARGUMENT, DECLARATIVE, KEYS
-from detent.flows.playbook.registry import Given, Load, Names, Registry, imported
-from detent.flows.playbook.templates import LANGUAGE, TemplateSet, placeholders
+from detent.flows.playbook.registry import FunctionRegistry, Given, Load, Names, imported
+from detent.flows.playbook.templates import LANGUAGE, TemplateSet
 from detent.kernel.autonomy import StepMode
 from detent.kernel.errors import ConfigurationError, nearest
 
@@ -64,8 +65,8 @@ def check_playbook(
 def problems_of(
     playbook: Playbook,
     tools: Mapping[str, Tool | None],
-    handlers: Registry,
-    validators: Registry,
+    handlers: FunctionRegistry,
+    validators: FunctionRegistry,
     *,
     agents: Iterable[str] = (),
     usual: Mapping[str, Any] | None = None,
@@ -99,8 +100,8 @@ class _Check:
         self,
         playbook: Playbook,
         tools: Mapping[str, Tool | None],
-        handlers: Registry,
-        validators: Registry,
+        handlers: FunctionRegistry,
+        validators: FunctionRegistry,
         agents: set[str],
         usual: Mapping[str, Any],
         values: tuple[str, ...] = (),

@@ -6,11 +6,12 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from detent.authoring.templates import ABSENT, Values, filled, values_of
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome, Receipt
 from detent.flows.playbook.functions import look_up
 from detent.flows.playbook.instruction import DEGRADED, Edge, EffectDeclaration, InstructionFile, Variant
-from detent.flows.playbook.templates import ABSENT, TemplateSet, Values, filled, values_of
+from detent.flows.playbook.templates import TemplateSet
 from detent.kernel.guards import when
 from detent.kernel.plain import digest, to_plain
 

@@ -34,7 +34,7 @@ def imported(name: str) -> ModuleType | str:
         return f"module '{name}' cannot be imported: {type(error).__name__}: {error}."
 
 
-class Registry:
+class FunctionRegistry:
     """Functions by name: given ones, those of a manifest's modules, `package.module:function`."""
 
     def __init__(
@@ -117,5 +117,5 @@ class Names:
                 self.problems.append(Problem("P16", module, manifest.place("handlers"), "handlers"))
             else:
                 modules.append(module)
-        self.handlers = Registry(handlers, modules, load)
-        self.validators = Registry(validators, modules, load)
+        self.handlers = FunctionRegistry(handlers, modules, load)
+        self.validators = FunctionRegistry(validators, modules, load)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from detent.authoring.templates import filled, placeholders, values_of
 from detent.engine.calls import call
 from detent.engine.context import BesideContext, StepContext
 from detent.engine.executor import OutputSchemaValidationError
@@ -27,7 +28,6 @@ from detent.flows.playbook.instruction import (
 )
 from detent.flows.playbook.prompting import LineDialect, Said, Show
 from detent.flows.playbook.protocol import BODY, Reply
-from detent.flows.playbook.templates import filled, placeholders, values_of
 from detent.kernel import log
 from detent.kernel.autonomy import FallbackReason
 from detent.kernel.errors import DetentError, InvalidTransitionError, name_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from detent.authoring.document import above
-from detent.authoring.model import Nearest
+from detent.authoring.names import Nearest
 from detent.authoring.problem import Place, Problem
 from detent.flows.workflow.spec import StepSpec
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from detent.authoring.document import MOST_BYTES
-from detent.authoring.model import Nearest
+from detent.authoring.names import Nearest
 from detent.authoring.problem import DocumentError, Place, Problem
 from detent.flows.workflow.reading import Read, read_workflow
 from detent.flows.workflow.spec import WorkflowSpec

@@ -11,9 +11,9 @@ from typing import Any
 
 from detent.adapters.general.letters import Letters
 from detent.adapters.stores.memory import MemoryStore
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
-from detent.engine.receipts import LITERAL, STAND_IN
+from detent.engine.placeholders import LITERAL, STAND_IN
 from detent.engine.tools import Tool, Toolbox
 from detent.flows.playbook.flow import PlaybookFlow
 from detent.flows.playbook.history import FunctionCall, StepVisit, blobs_of, response_text, visits

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from detent.authoring.document import Document, below, read_document
-from detent.kernel.autonomy import AutonomyLevel
+from detent.dispatch.autonomy import AutonomyLevel
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import decode
 

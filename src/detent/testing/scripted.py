@@ -17,23 +17,22 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast, get_a
 
 from detent.authoring.document import DATA_VALUES, Document, decoded, path_of, read_document
 from detent.authoring.problem import NOWHERE, DocumentError, Problem
-from detent.engine.executor import (
+from detent.dispatch.executor import (
     AgentStreamChunk,
     Availability,
     EventCallback,
-    ExecutorError,
     ExecutorResult,
-    OutputSchemaValidationError,
     Schema,
     StepExecutor,
-    UsageMetadata,
 )
+from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
+from detent.dispatch.usage import UsageMetadata
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import copied, decode, encode, to_plain
 
 if TYPE_CHECKING:
-    from detent.engine.agent_tools import AgentTools
-    from detent.kernel.step_config import StepConfig
+    from detent.dispatch.agent_tools import AgentTools
+    from detent.dispatch.config import StepConfig
 
 EVERY = "*"
 """Stands for every step the script does not name."""

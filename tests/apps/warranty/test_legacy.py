@@ -23,7 +23,7 @@ from detent.apps.warranty.legacy.transcript import transcript
 from detent.apps.warranty.mail_data import pack
 from detent.apps.warranty.processor import EmailProcessor, view_of
 from detent.authoring.problem import DocumentError
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.tools import ToolError
 from detent.kernel.budget import Spend
 from detent.kernel.status import Status

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from detent.authoring.names import Named
 from detent.authoring.problem import Problem
+from detent.dispatch.autonomy import AutonomyLevel
 from detent.flows.workflow.checking import check_read
 from detent.flows.workflow.reading import Read, read_workflow
 from detent.flows.workflow.registry import (
@@ -20,7 +21,6 @@ from detent.flows.workflow.registry import (
     ValidationStage,
 )
 from detent.flows.workflow.spec import WorkflowSpec
-from detent.kernel.autonomy import AutonomyLevel
 
 FILE = "flow.yaml"
 INTENT = "Do the one thing this action is there for."

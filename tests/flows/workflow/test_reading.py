@@ -9,6 +9,7 @@ import pytest
 
 from detent.authoring.names import Nearest
 from detent.authoring.problem import in_order
+from detent.dispatch.autonomy import AutonomyLevel, StepMode, StepType
 from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.spec import (
     RESERVED,
@@ -21,7 +22,6 @@ from detent.flows.workflow.spec import (
     SubworkflowStep,
     ValidateStep,
 )
-from detent.kernel.autonomy import AutonomyLevel, StepMode, StepType
 from tests.flows.workflow.files import read, spec_of, text_of
 
 WHOLE = """

@@ -14,6 +14,7 @@ from typing import Any
 from detent.authoring.document import above, below, path_of
 from detent.authoring.problem import Place, Problem, in_order
 from detent.authoring.templates import placeholders
+from detent.dispatch.autonomy import StepMode
 from detent.engine.tools import Tool
 from detent.flows.playbook.folder import Manifest, PlaybookFolder
 from detent.flows.playbook.instruction import (
@@ -27,7 +28,6 @@ from detent.flows.playbook.playbook import Playbook, read_playbook
 from detent.flows.playbook.reading import BODY_ARGUMENT, DECLARATIVE, KEYS
 from detent.flows.playbook.registry import FunctionRegistry, Given, Load, Names, imported
 from detent.flows.playbook.templates import LANGUAGE, TemplateSet
-from detent.kernel.autonomy import StepMode
 from detent.kernel.errors import ConfigurationError, nearest
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from detent.authoring.document import above, path_of
 from detent.authoring.problem import Place
-from detent.kernel.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
 
 DONE = "DONE"
 DEGRADED = "graceful-degradation"

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from detent.authoring.document import Document, decoded, path_of, read_document
 from detent.authoring.problem import Place, Problem
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.flows.playbook.form_reading import read_examples, read_form
 from detent.flows.playbook.instruction import (
     ENDS,
@@ -26,7 +27,6 @@ from detent.flows.playbook.instruction import (
     InstructionFile,
     Variant,
 )
-from detent.kernel.autonomy import AutonomyLevel, StepMode
 from detent.kernel.errors import ConfigurationError, nearest
 
 MARKER = "---"

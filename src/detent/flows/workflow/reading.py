@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 from detent.authoring.document import Document, below, read_document
 from detent.authoring.model import ModelReader, kind_of
 from detent.authoring.problem import Place, Problem, either
+from detent.dispatch.autonomy import StepType
+from detent.dispatch.config import FIELDS, PROMPT_BYTES, UNSAID, StepConfig, StepConfigError
 from detent.flows.workflow.spec import (
     INPUT_NAME,
     RESERVED,
@@ -32,9 +34,7 @@ from detent.flows.workflow.spec import (
     WorkflowSpec,
 )
 from detent.kernel import log
-from detent.kernel.autonomy import StepType
 from detent.kernel.errors import ConfigurationError
-from detent.kernel.step_config import FIELDS, PROMPT_BYTES, UNSAID, StepConfig, StepConfigError
 
 OLD_CONFIG = "executor_config"
 """What `config` was called."""

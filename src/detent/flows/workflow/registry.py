@@ -13,8 +13,8 @@ from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from detent.authoring.names import Named, Shelf
-from detent.kernel.autonomy import AutonomyLevel
-from detent.kernel.equivalence import CompareRules
+from detent.dispatch.autonomy import AutonomyLevel
+from detent.dispatch.equivalence import CompareRules
 from detent.kernel.errors import ConfigurationError
 
 if TYPE_CHECKING:

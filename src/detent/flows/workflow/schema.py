@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from detent.authoring import model
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.config_values import MAX_TOKENS
 from detent.flows.workflow.reading import KINDS, OLD_CONFIG
 from detent.flows.workflow.spec import STEPS, InputSpec, Option, WorkflowSpec
-from detent.kernel.autonomy import AutonomyLevel, StepMode
 from detent.kernel.policy import RetryPolicy
-from detent.kernel.step_values import MAX_TOKENS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

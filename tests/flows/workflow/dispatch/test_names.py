@@ -8,9 +8,8 @@ import pytest
 
 from detent.authoring.problem import DocumentError
 from detent.cli.main import run as detent
-from detent.engine.dispatch import Dispatcher
-from detent.engine.dispatch_settings import DispatchSettings
-from detent.kernel.autonomy import StepMode
+from detent.dispatch.autonomy import StepMode
+from detent.dispatch.dispatcher import Dispatcher, DispatchSettings
 from detent.kernel.status import Status
 from tests.flows.workflow.dispatch.project import Project
 

@@ -74,6 +74,16 @@ def test_what_both_versions_read_alike_is_not_reported(written: str) -> None:
     assert read(f"a: {written}").problems == ()
 
 
+@pytest.mark.parametrize("written", [".inf", "9" * 200])
+def test_a_number_that_cannot_be_used_is_one_problem(written: str) -> None:
+    (problem,) = read(f"a: {written}").problems
+    assert problem.severity == "error"
+
+
+def test_a_long_sexagesimal_number_costs_nothing() -> None:
+    assert read("a: " + "1:" * 100_000 + "1").problems == ()
+
+
 def test_a_setting_that_would_change_its_meaning_is_refused(tmp_path: Path) -> None:
     (tmp_path / "detent.yaml").write_text("telemetry:\n  enabled: yes\nbudget: {steps: 010}\n")
     with pytest.raises(SettingsError) as caught:

@@ -130,7 +130,7 @@ def test_the_general_check_and_diagram_take_the_folder_too(detent, overdue):
     spoil(overdue, "03-note-for-desk, reason", "03-note-desk, reason")
     result = detent("check", "overdue/")
     assert result.code == 2
-    assert "P10 overdue/steps/01-find-loan.md:8: next names" in result.out
+    assert "overdue/steps/01-find-loan.md:8:6: P10 next names" in result.out
 
 
 # -- diagram ------------------------------------------------------------------------------------------------

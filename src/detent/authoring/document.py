@@ -264,8 +264,8 @@ def _read_as_1_1(text: str) -> str | None:
 
     A date became a date, which every format turned back into the text that stands there.
     """
-    if not text or text[0] not in "+-.0123456789yYnNoO":
-        return None  # both versions read it alike
+    if not text or len(text) > LONGEST_NUMBER or text[0] not in "+-.0123456789yYnNoO":
+        return None  # both versions read it alike, or it is longer than any number
     import yaml
 
     loader = _loader_1_1()
@@ -546,8 +546,10 @@ class _Reader:
             except Unusable as unusable:
                 self.wrong(place, f"'{text[:40]}' cannot be used: {unusable}")
                 value = None
-            if self.was_yaml_1_1 and (before := _read_as_1_1(text)) is not None and before != repr(value):
-                self.problems.append(Problem(CHANGED, _changed(text, before, value), Place(*place)))
+            else:
+                before = _read_as_1_1(text) if self.was_yaml_1_1 else None
+                if before is not None and before != repr(value):
+                    self.problems.append(Problem(CHANGED, _changed(text, before, value), Place(*place)))
         return _Node("scalar", written, value)
 
     # -- putting nodes together -----------------------------------------------------------------------------

@@ -121,7 +121,8 @@ def test_a_broken_file_ends_with_2_and_its_line(detent, folder):
     result = detent("eval", "suite.py")
     assert result.code == 2
     assert (
-        "cases/zz_broken.yaml:4: unknown key 'expected_output.statsu'. Did you mean 'status'?" in result.err
+        "cases/zz_broken.yaml:4:19: unknown key 'expected_output.statsu'. Did you mean 'status'?"
+        in result.err
     )
 
 

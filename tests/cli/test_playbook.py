@@ -105,10 +105,10 @@ def test_every_problem_is_a_line_with_path_line_and_code(detent, overdue):
     assert result.code == 2
     assert len(result.lines) == 2
     assert result.lines[0].startswith(
-        "overdue/steps/01-find-loan.md:8: P10 next names '03-note-desk', which is no step here. "
+        "overdue/steps/01-find-loan.md:8:6: P10 next names '03-note-desk', which is no step here. "
         "Did you mean '03-note-for-desk'?"
     )
-    assert result.lines[1].startswith("overdue/steps/02-remind-reader.md:4: P08")
+    assert result.lines[1].startswith("overdue/steps/02-remind-reader.md:4:1: P08")
     as_json = detent("playbook", "check", "overdue", "--json")
     assert (as_json.code, as_json.json["ok"]) == (2, False)
     assert [(one["line"], one["code"]) for one in as_json.json["problems"]] == [(8, "P10"), (4, "P08")]
@@ -118,7 +118,7 @@ def test_a_warning_is_an_error_only_when_strict(detent, overdue):
     (overdue / "templates" / "09-unused.en.txt").write_text("nobody asks for this")
     loose = detent("playbook", "check", "overdue")
     assert loose.code == 0
-    assert loose.lines[0].startswith("overdue/templates/09-unused.en.txt:1: W02")
+    assert loose.lines[0].startswith("overdue/templates/09-unused.en.txt:1:1: W02")
     assert loose.lines[1] == "overdue: ok, 3 steps, 1 warning"
     strict = detent("playbook", "check", "overdue", "--strict")
     assert (strict.code, len(strict.lines)) == (2, 1)
@@ -130,7 +130,7 @@ def test_the_general_check_and_diagram_take_the_folder_too(detent, overdue):
     spoil(overdue, "03-note-for-desk, reason", "03-note-desk, reason")
     result = detent("check", "overdue/")
     assert result.code == 2
-    assert "P10 overdue/steps/01-find-loan.md:8: next names" in result.out
+    assert "overdue/steps/01-find-loan.md:8:6: P10 next names" in result.out
 
 
 # -- diagram ------------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def test_a_playbook_can_be_a_plugin_and_then_goes_by_its_name(detent, folder, ov
         (["run", "playbook", "nosuch"], "There is no playbook 'nosuch'"),
         (["run", "playbook", "overdue"], "lacks loan_number"),
         (["run", "playbook", "overdue", "--input", "no.json"], "--input: no.json cannot be read"),
-        (["run", "playbook", "overdue", "--input", "bad.yaml"], "line 1: not valid YAML"),
+        (["run", "playbook", "overdue", "--input", "bad.yaml"], "bad.yaml:1:5: This is not valid YAML"),
         (["run", "playbook", "overdue", "--input", "bin.json"], "is not UTF-8 text"),
         (["run", "playbook", "overdue", "--input", "a", "--data", "{}"], "say one of them"),
         (["run", "flow.py", "overdue"], "are for playbooks"),
@@ -294,7 +294,7 @@ def test_a_broken_playbook_is_not_run_and_not_judged(detent, folder, overdue):
     for args in (["run", "playbook", "overdue", "--input", "overdue/input.json"], ["eval", "overdue"]):
         result = detent(*args)
         assert result.code == 2
-        assert "overdue/steps/01-find-loan.md:8: P10" in result.err
+        assert "overdue/steps/01-find-loan.md:8:6: P10" in result.err
     assert not (folder / "mail").exists()
 
 
@@ -374,6 +374,6 @@ def test_a_form_is_checked_like_everything_else(detent, overdue):
     result = detent("playbook", "check", "overdue")
     assert result.code == 2
     assert result.lines == [
-        "overdue/steps/01-find-loan.md:2: P21 type is one of string, integer, number, boolean. "
-        "Did you mean 'string'?"
+        "overdue/steps/01-find-loan.md:2:43: P21 type is one of string, integer, number, boolean. "
+        "Did you mean 'string'? (form.mood.type)"
     ]

@@ -535,7 +535,7 @@ def test_problems_of_its_step_files_are_told_with_their_own_place_only(folder, d
     assert said.code == 2
     assert said.lines[0] == "warranty: 2 problems"
     assert said.lines[2] == (
-        "  P05 instructions/steps/05-send-confirmation.md:5: unknown key 'nxt'. Did you mean 'next'?"
+        "  instructions/steps/05-send-confirmation.md:5:1: P05 unknown key 'nxt'. Did you mean 'next'?"
     )
 
 

@@ -523,7 +523,7 @@ def test_the_schema_accepts_what_ships_and_refuses_unknown_keys(detent):
 
     from detent.flows.workflow.shelf import SHIPPED as FILES
 
-    schema = detent("workflow", "schema").json
+    schema = detent("schema", "workflow").json
     jsonschema.Draft202012Validator.check_schema(schema)
     for file in FILES.glob("*.yaml"):
         jsonschema.validate(yaml.safe_load(file.read_text()), schema)

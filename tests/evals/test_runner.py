@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from detent.authoring.problem import Place, Problem
 from detent.evals.case import EvalTestCase, ExpectedOutput
 from detent.evals.playing import (
     Contracts,
@@ -18,7 +19,7 @@ from detent.evals.playing import (
     StepContract,
     StepEdge,
 )
-from detent.evals.reading import BrokenFile, CaseProblem
+from detent.evals.reading import BrokenFile
 from detent.evals.runner import EvalRunner
 from detent.evals.selecting import Filter
 from detent.evals.trace import first_difference, trace_of
@@ -224,10 +225,10 @@ async def test_a_report_without_a_counted_case_is_not_ok():
 
 
 async def test_a_broken_file_counts_as_failed():
-    broken = BrokenFile("b.yaml", "b", (CaseProblem("b.yaml", 3, "unknown key 'x'."),))
+    broken = BrokenFile("b.yaml", "b", (Problem("", "unknown key 'x'.", Place("b.yaml", 3)),))
     report = await EvalRunner(Odd(DONE)).run([case()], broken=[broken])
     assert (report.counted, report.passed, report.ok) == (2, 1, False)
-    assert report.cases[0].failures[0].actual == "b.yaml:3: unknown key 'x'."
+    assert report.cases[0].failures[0].actual == "b.yaml:3:1: unknown key 'x'."
 
 
 async def test_a_case_is_played_only_in_the_modes_it_holds_for(cases):

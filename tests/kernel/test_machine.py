@@ -10,7 +10,7 @@ import pytest
 
 from detent.kernel.errors import DefinitionError, GuardRefusedError, InvalidTransitionError
 from detent.kernel.guards import Guard, when
-from detent.kernel.machine import Machine, Move, Problem, changes, difference
+from detent.kernel.machine import Machine, MachineProblem, Move, changes, difference
 from detent.kernel.status import Status
 
 
@@ -38,7 +38,7 @@ def door(**changes) -> Machine[Door]:
 def codes(**definition) -> list[str]:
     with pytest.raises(DefinitionError) as refused:
         Machine(**{"name": "m", "start": "a", "moves": {}, "ends": ["end"], **definition})
-    assert all(isinstance(problem, Problem) for problem in refused.value.problems)
+    assert all(isinstance(problem, MachineProblem) for problem in refused.value.problems)
     return [problem.code for problem in refused.value.problems]
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from detent.adapters.stores.sqlite import SQLiteStore
+from detent.authoring.problem import DocumentError
 from detent.engine.engine import Engine
 from detent.flows.workflow import events
 from detent.flows.workflow.inputs import InputsError
 from detent.flows.workflow.preflight import PrerequisitesMissing
-from detent.flows.workflow.problems import WorkflowFileError
 from detent.flows.workflow.registry import ValidationStage
 from detent.kernel.errors import ConfigurationError, DefinitionChanged, RunBusy, RunExists
 from detent.kernel.status import Status
@@ -114,7 +114,7 @@ class TestFiles:
         project.file.write_text(
             FILE.replace("action: fail", "action: fial").replace("inputs.who", "inputs.hwo")
         )
-        with pytest.raises(WorkflowFileError) as caught:
+        with pytest.raises(DocumentError) as caught:
             project.workflows.choose("shop")
         assert {problem.code for problem in caught.value.problems} == {"E001", "E007"}
 

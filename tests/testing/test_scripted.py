@@ -34,7 +34,7 @@ async def ask(executor: StepExecutor, step: str = "work", prompt: Any = "do it",
 def problems(script: Any) -> list[str]:
     with pytest.raises(DefinitionError) as caught:
         ScriptedStepExecutor(script)
-    return caught.value.problems
+    return [str(problem) for problem in caught.value.problems]
 
 
 # -- replies ------------------------------------------------------------------------------------------------
@@ -378,7 +378,7 @@ write:
         ScriptedStepExecutor(file)
     assert str(file) in str(caught.value)
     assert isinstance(caught.value, ConfigurationError)
-    told = "\n".join(caught.value.problems)
+    told = "\n".join(f"line {one.place.line}: {one.path}: {one.message}" for one in caught.value.problems)
     for expected in (
         "line 2: classify[0].otput: unknown key. Did you mean 'output'?",
         "line 2: classify[0]: says nothing: a reply has exactly one of output, text, error.",
@@ -401,37 +401,36 @@ write:
         "line 18: classify[7].usage: an error of the type crash cannot tell what was used.",
         "line 19: classify[7].model_id: belongs to an answer, not to an error.",
         "line 21: send: takes a reply or a list of replies",
-        "line 22: write: is said twice.",
-        "line 24: 7: a step's name is text; put it in quotes.",
+        "The key 'write' is defined twice",
+        "The key 7 is not text. Put it in quotes.",
     ):
         assert expected in told
 
 
 def test_problems_of_a_script_in_python_say_where_without_lines():
-    assert problems([{"output": 1, "delays": 1}]) == ["[0].delays: unknown key. Did you mean 'delay'?"]
-    assert problems({"work": []}) == ["work: has no replies."]
+    assert problems([{"output": 1, "delays": 1}]) == ["unknown key. Did you mean 'delay'? ([0].delays)"]
+    assert problems({"work": []}) == ["has no replies. (work)"]
     assert problems(7) == ["a script holds replies per step name, or a list of replies."]
     assert problems([{"text": 7}, {"error": 7}, {"output": 1, "calls": "x", "match": 3}]) == [
-        "[0].text: takes text.",
-        "[1].error: takes a type, or a mapping with type, message and retry_after.",
-        "[2].calls: takes a list of {tool, args}.",
-        "[2].match: takes a mapping with contains.",
+        "takes text. ([0].text)",
+        "takes a type, or a mapping with type, message and retry_after. ([1].error)",
+        "takes a list of {tool, args}. ([2].calls)",
+        "takes a mapping with contains. ([2].match)",
     ]
 
 
 def test_lines_are_told_for_json_too(tmp_path):
     file = tmp_path / "script.json"
     file.write_text('{\n  "work": [\n    {"ouput": 1}\n  ]\n}\n')
-    assert problems(file)[0] == "line 3: work[0].ouput: unknown key. Did you mean 'output'?"
+    assert f"{file}:3:6: unknown key. Did you mean 'output'? (work[0].ouput)" in problems(file)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.yaml", b"work: [", "line 1: not valid YAML"),
-        ("a.yaml", b"\xff\xfe", "is not UTF-8 text (byte 0)"),
-        ("a.yaml", b"work:\n  - output: 2024-13-45", "not valid YAML"),
-        ("a.yaml", b"work: &a\n  - output: *a", "contains itself"),
+        ("a.yaml", b"work: [", "not valid YAML"),
+        ("a.yaml", b"\xff\xfe", "UTF-16"),
+        ("a.yaml", b"work: &a\n  - output: *a", "holds this alias itself"),
         ("a.json", b'{"work": }', "not valid JSON"),
     ],
 )

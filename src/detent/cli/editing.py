@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from detent.engine.yaml_loader import safe_load, safe_loader
+from detent.authoring.document import MOST_BYTES, read_document
 from detent.kernel.errors import ConfigurationError
 
 Change = tuple[tuple[str, ...], str]
@@ -172,22 +172,16 @@ def _checked(old: str, new: str, way: tuple[str, ...], value: str) -> str:
 def _compose(text: str) -> Any:
     import yaml
 
+    if len(text) > MOST_BYTES:
+        raise CannotEdit("it is too large")
     try:
-        loader = safe_loader()(text)
-    except yaml.YAMLError:
-        raise CannotEdit("it is too large") from None
-    try:
-        return loader.get_single_node()
-    except yaml.YAMLError:
+        return yaml.compose(text, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError):
         raise CannotEdit("it is not valid YAML") from None
-    finally:
-        loader.dispose()
 
 
 def _load(text: str) -> Any:
-    import yaml
-
-    try:
-        return safe_load(text)
-    except yaml.YAMLError:
-        raise CannotEdit("its layout leaves no safe place for the change") from None
+    document = read_document(text, "the settings", keys_as_written=True)
+    if document.errors:
+        raise CannotEdit("its layout leaves no safe place for the change")
+    return document.value

@@ -11,6 +11,7 @@ import typer
 from detent.cli import options
 
 if TYPE_CHECKING:
+    from detent.authoring.problem import Problem
     from detent.cli.workspace import Workspace
 
 SECTION = "Look at flows"
@@ -69,7 +70,8 @@ def check(
     config: options.Config = None,
 ) -> int:
     """Check definitions: every problem at once."""
-    from detent.cli.output import paint, say, say_json
+    from detent.authoring.problem import problems_of
+    from detent.cli.output import clean, paint, say, say_json
     from detent.cli.workspace import Workspace
     from detent.kernel.errors import ConfigurationError
 
@@ -79,12 +81,22 @@ def check(
         try:
             results += _checked(workspace, target)
         except ConfigurationError as error:
+            problems = problems_of(error)
             results.append(
-                {"target": target, "flow": None, "problems": _problems(error), "place": _place(error)}
+                {"target": target, "flow": None, "problems": problems, "place": _place(error, problems)}
             )
     wrong = [result for result in results if result["problems"]]
     if json:
-        say_json([{**result, "ok": not result["problems"]} for result in results])
+        say_json(
+            [
+                {
+                    **result,
+                    "problems": [problem.to_plain() for problem in result["problems"]],
+                    "ok": not result["problems"],
+                }
+                for result in results
+            ]
+        )
         return 2 if wrong else 0
     if not results:
         say("There is nothing to check: no flow is known here.")
@@ -97,13 +109,13 @@ def check(
         place = f" ({result['place']})" if result["place"] else ""
         say(f"{name}{place}: {paint(f'{number} problem' + 's' * (number > 1), 'red')}")
         for problem in result["problems"]:
-            say("  " + " ".join(filter(None, [problem["code"], problem["where"] and problem["where"] + ":"]))
-                + (" " if problem["code"] or problem["where"] else "") + problem["message"])  # fmt: skip
+            say(f"  {clean(str(problem))}")
     return 2 if wrong else 0
 
 
 def _checked(workspace: Workspace, target: str) -> list[dict[str, Any]]:
     """Results for one target; a file without a name after it stands for all flows in it."""
+    from detent.authoring.problem import as_problem
     from detent.kernel.errors import ConfigurationError
     from detent.runtime.catalog import is_path
 
@@ -117,7 +129,7 @@ def _checked(workspace: Workspace, target: str) -> list[dict[str, Any]]:
         {
             "target": target,
             "flow": flow.name,
-            "problems": [{"code": p.code, "where": p.where, "message": p.message} for p in flow.problems()],
+            "problems": [as_problem(problem) for problem in flow.problems()],
             "place": place,
             "states": len(flow.machine.states),
             "steps": len(flow.steps),
@@ -126,26 +138,9 @@ def _checked(workspace: Workspace, target: str) -> list[dict[str, Any]]:
     ]
 
 
-def _problems(error: Any) -> list[dict[str, str]]:
-    """The problems an error stands for."""
-    listed = getattr(getattr(error, "error", error), "problems", None)
-    if listed and not isinstance(listed[0], str):
-        return [{"code": p.code, "where": _where(p), "message": p.message} for p in listed]
-    return [{"code": "", "where": "", "message": str(error)}]
-
-
-def _where(problem: Any) -> str:
-    """Where a problem stands: in a definition, or in a file of one."""
-    if hasattr(problem, "where"):
-        return str(problem.where)
-    place = getattr(problem, "place", None)
-    return f"{place.file}:{place.line}" if place is not None else f"{problem.path}:{problem.line}"
-
-
-def _place(error: Any) -> str | None:
-    """Where an error was raised, unless its problems say better where they stand."""
-    listed = getattr(getattr(error, "error", error), "problems", None)
-    if listed and hasattr(listed[0], "path"):
+def _place(error: Any, problems: list[Problem]) -> str | None:
+    """Where an error was raised, unless its problems name places of their own."""
+    if any(problem.place.file for problem in problems):
         return None
     line = getattr(error, "line", None)
     return f"{error.file}, line {line}" if line else None

@@ -26,6 +26,7 @@ from detent.cli import (
     playbook,
     reports,
     runs,
+    schema,
     shadow,
     starting,
     steps,
@@ -69,8 +70,8 @@ app = typer.Typer(
 )
 
 GROUPS = (
-    starting, driving, flows, steps, playbook, workflow, warranty, runs, reports, autonomy, shadow, answering,
-    evals, models, doctor, store, trust,
+    starting, driving, flows, schema, steps, playbook, workflow, warranty, runs, reports, autonomy, shadow,
+    answering, evals, models, doctor, store, trust,
 )  # fmt: skip
 for group in GROUPS:
     group.add(app)

@@ -174,7 +174,7 @@ def check(
 ) -> int:
     """Check a playbook: every problem of every file at once.
 
-    Each is told as `path:line: code message`.
+    Each is printed as `file:line:column: code message (path)`.
     """
     from detent.cli.output import clean, paint, say, say_json
     from detent.cli.workspace import Workspace
@@ -185,20 +185,20 @@ def check(
     place = find_playbook(folder, workspace.settings.folder)
     servers = mcp_servers(workspace.settings) if workspace.settings.get("mcp") is not None else {}
     tools = [tool for server in servers.values() for tool in server.tools]
-    found = problems_of(workspace.settings, place, tools=tools, strict=strict)
-    errors = [problem for problem in found if not problem.warning]
+    found = problems_of(workspace.settings, place, tools=tools)
+    errors = [problem for problem in found if strict or problem.severity == "error"]
     if json:
         say_json(
             {
                 "playbook": folder,
                 "ok": not errors,
-                "problems": [problem._asdict() for problem in found],
+                "problems": [problem.to_plain() for problem in found],
             }
         )
         return 2 if errors else 0
     for problem in found:
         said = clean(str(problem))
-        say(paint(said, "yellow") if problem.warning else said)
+        say(paint(said, "yellow") if problem.severity == "warning" else said)
     if errors:
         return 2
     flow = _flow(workspace, folder)
@@ -224,10 +224,10 @@ def diagram(
     config: options.Config = None,
 ) -> None:
     """Draw a playbook as a Mermaid diagram."""
+    from detent.authoring.problem import DocumentError
     from detent.cli.flows import _write
     from detent.cli.workspace import Workspace
     from detent.flows.playbook.playbook import read_playbook
-    from detent.flows.playbook.problems import PlaybookError
     from detent.insight.diagram import mermaid
     from detent.kernel.errors import ConfigurationError
     from detent.runtime.trust import trusted_as_made
@@ -236,7 +236,7 @@ def diagram(
         raise ConfigurationError("--write names the file itself; leave out --output.")
     try:
         playbook = _flow(Workspace(None, config, plugin, looks=True), folder).playbook
-    except PlaybookError as error:
+    except DocumentError as error:
         # What handlers and tools are there makes no difference to a drawing: an application brings its own.
         if any(problem.code not in ("P14", "P16") for problem in error.problems):
             raise
@@ -420,20 +420,9 @@ def read_object(said: str, option: str) -> Any:
     text = read_text(source, option)
     if Path(source).suffix.lower() not in (".yaml", ".yml"):
         return read_json(text, f"{option} {source}")
-    import yaml
+    from detent.authoring.document import read_value
 
-    from detent.engine.yaml_loader import safe_load
-    from detent.kernel.errors import ConfigurationError
-    from detent.kernel.plain import to_plain
-    from detent.kernel.yaml_words import yaml_trouble
-
-    try:
-        return to_plain(safe_load(text))
-    except yaml.YAMLError as error:
-        line, words = yaml_trouble(error, text)
-        raise ConfigurationError(f"{option} {source}, line {line}: not valid YAML: {words}.") from None
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"{option} {source}: {' '.join(str(error).split())}") from None
+    return read_value(text, f"{option} {source}")
 
 
 def _word(path: Path) -> str:

@@ -282,8 +282,8 @@ def _of_workflows(workspace: Workspace) -> Iterator[tuple[Flow, bool]]:
     file is pointed out."""
     from contextlib import suppress
 
+    from detent.authoring.problem import DocumentError
     from detent.cli.output import warn
-    from detent.flows.workflow.problems import WorkflowFileError
     from detent.flows.workflow.shelf import files_of
 
     workflows = workspace.catalog.workflows
@@ -296,14 +296,14 @@ def _of_workflows(workspace: Workspace) -> Iterator[tuple[Flow, bool]]:
             continue
         try:
             chosen = workflows.choose(str(listed.file))
-        except WorkflowFileError as error:
+        except DocumentError as error:
             warn(f"The steps of this workflow are left out. {error}")
             continue
         for flow in workflows.flows(chosen.spec):
             yield flow, listed.source == "builtin"
     for file in files_of(workspace.settings.folder):
         if workflows.shelf.load(file).spec is not None:
-            with suppress(WorkflowFileError):  # nobody said that it is to be a workflow of the project
+            with suppress(DocumentError):  # nobody said that it is to be a workflow of the project
                 yield from ((flow, False) for flow in workflows.flows(workflows.choose(str(file)).spec))
     for clash in clashes:
         warn(f"The steps of these workflows are left out. {clash}")

@@ -511,19 +511,11 @@ def _data(file: Path | None) -> dict[str, Any]:
     """A step's data from a file."""
     if file is None:
         return {}
-    import yaml
-
+    from detent.authoring.document import read_value
     from detent.cli.values import read_text
-    from detent.engine.yaml_loader import safe_load
     from detent.kernel.errors import ConfigurationError
-    from detent.kernel.plain import to_plain
 
-    try:
-        found = safe_load(read_text(str(file), "--data"))
-    except yaml.YAMLError as error:
-        raise ConfigurationError(
-            f"--data: {file} is neither JSON nor YAML: {' '.join(str(error).split())}."
-        ) from None
-    if not isinstance(found, dict):
+    data = read_value(read_text(str(file), "--data"), f"--data {file}")
+    if not isinstance(data, dict):
         raise ConfigurationError(f"--data: {file} holds no named values.")
-    return dict(to_plain(found))
+    return data

@@ -1,4 +1,4 @@
-"""Commands about workflow files: `workflow list`, `show`, `validate`, `viz`, `new`, `schema`, `actions`.
+"""Commands about workflow files: `workflow list`, `show`, `validate`, `viz`, `new`, `actions`.
 
 Running one is in `workflow_run`.
 """
@@ -17,8 +17,8 @@ from typer.core import TyperCommand
 from detent.cli import options
 
 if TYPE_CHECKING:
+    from detent.authoring.problem import Problem
     from detent.cli.workspace import Workspace
-    from detent.flows.workflow.problems import Problem
     from detent.flows.workflow.shelf import Listed
     from detent.flows.workflow.spec import WorkflowSpec
     from detent.runtime.workflows import Workflows
@@ -122,7 +122,7 @@ class _Desk:
         return self.shelf.find(name, self.settings.folder)
 
     def spec(self, name: str) -> tuple[Path, WorkflowSpec]:
-        """A workflow as its file says it; `WorkflowFileError` with all problems of its shape."""
+        """A workflow as its file says it; `DocumentError` with all problems of its shape."""
         file = self.find(name)
         return file, self.shelf.spec(str(file), self.settings.folder)
 
@@ -287,7 +287,7 @@ def validate(
 
 def _clash(one: Listed, spec: WorkflowSpec | None) -> Problem:
     """That a file cannot be found by its name, since another has the same."""
-    from detent.flows.workflow.problems import Place, Problem
+    from detent.authoring.problem import Place, Problem
 
     place = spec.places.get("name", spec.place) if spec is not None else Place(str(one.file), 1)
     return Problem("E005", one.clash, Place(*place[:3]), "name")
@@ -433,16 +433,7 @@ def new(
         say(f"It hides the {there[0].source} workflow of the same name.")
 
 
-# -- schema, actions ----------------------------------------------------------------------------------------
-
-
-@workflow.command("schema")
-def schema() -> None:
-    """Print the JSON Schema of workflow files, for editors."""
-    from detent.cli.output import say_json
-    from detent.flows.workflow.schema import json_schema
-
-    say_json(json_schema())
+# -- actions ------------------------------------------------------------------------------------------------
 
 
 @workflow.command("actions")

@@ -189,10 +189,10 @@ class _Job:
 
     def _chosen(self) -> tuple[Chosen, WorkflowRuns, Prepared]:
         """The workflow, checked, and its inputs."""
+        from detent.authoring.problem import DocumentError
         from detent.cli.output import clean, warn
         from detent.cli.workflow import stand_ins
         from detent.cli.workflow_lines import WorkflowLines
-        from detent.flows.workflow.problems import WorkflowFileError
         from detent.runtime.workflow_registry import settings_problems
         from detent.runtime.workflow_runs import WorkflowRuns
 
@@ -200,7 +200,7 @@ class _Job:
         chosen = workflows.choose(self.name, forced=self.deterministic)
         beside = settings_problems(self.workspace.settings, workflows, [chosen.spec])
         if beside:
-            raise WorkflowFileError("What the settings say about steps", beside)
+            raise DocumentError("What the settings say about steps", beside)
         for problem in chosen.warnings:
             if not self.silent:
                 warn(str(problem))

@@ -15,7 +15,7 @@ from detent.engine.tools import CALL, Tool, Toolbox, ToolError
 from detent.kernel.budget import LIMITS, Budget
 from detent.kernel.entries import Entry
 from detent.kernel.errors import ConfigurationError, DefinitionError, name_of, nearest
-from detent.kernel.machine import Machine, Problem, difference
+from detent.kernel.machine import Machine, MachineProblem, difference
 from detent.kernel.plain import digest, to_plain
 from detent.kernel.run import Run
 
@@ -218,37 +218,41 @@ class Flow:
         """Paths of the steps that a run has done."""
         return ()
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[MachineProblem]:
         """Everything that keeps this flow from being run."""
         machine = self.machine
         names = {machine.named(state): state for state in machine.states}
         found = [
-            Problem("F01", f"'{name}'", "has no step.")
+            MachineProblem("F01", f"'{name}'", "has no step.")
             for name, state in names.items()
             if not machine.is_end(state) and name not in self._steps
         ]
         for name in self._steps:
             if name not in names:
                 found.append(
-                    Problem("F02", f"'{name}'", f"has a step but is no state.{nearest(name, names)}")
+                    MachineProblem("F02", f"'{name}'", f"has a step but is no state.{nearest(name, names)}")
                 )
             elif machine.is_end(names[name]):
-                found.append(Problem("F03", f"'{name}'", "is an end, so its step would never be done."))
+                found.append(
+                    MachineProblem("F03", f"'{name}'", "is an end, so its step would never be done.")
+                )
         for step in self.every_step():
             for kind, wanted in (("effect", step.effects), ("query", step.queries)):
                 for tool_name in wanted or ():
                     try:
                         self.tools.get(tool_name, kind)  # type: ignore[arg-type]
                     except ConfigurationError as error:
-                        found.append(Problem("F04", f"step '{step.name}'", str(error)))
+                        found.append(MachineProblem("F04", f"step '{step.name}'", str(error)))
         for limit, state in self.exhausted.items():
             if limit not in LIMITS:
                 found.append(
-                    Problem("F05", f"limit '{limit}'", f"is no limit of a budget.{nearest(limit, LIMITS)}")
+                    MachineProblem(
+                        "F05", f"limit '{limit}'", f"is no limit of a budget.{nearest(limit, LIMITS)}"
+                    )
                 )
             elif not machine.is_end(state):
                 found.append(
-                    Problem(
+                    MachineProblem(
                         "F06", f"limit '{limit}'", f"leads into '{machine.named(state)}', which is no end."
                     )
                 )

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
+from detent.authoring.document import above
+from detent.authoring.problem import Place
+
 ORCHESTRATORS = ("step", "legacy")
 """Ways in which a case can be played."""
 STEP, LEGACY = ORCHESTRATORS
@@ -151,10 +154,16 @@ class EvalTestCase:
     """Path of its file, as people see it."""
     path_comment: str = ""
     """The first comment of its file, which states the path."""
-    lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
-    """Line of every key of the file, by dotted way: `expected_output.expected_steps.0.step_name`."""
+    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
+    """Where every key and item of the file stands, by its path: `expected_output.expected_steps[0]`."""
     source: Path | None = field(default=None, compare=False, repr=False)
     """Its file; paths in the input start from the folder of it."""
+
+    def place(self, path: str) -> Place:
+        """Where a key stands or, where that is not known, what it stands in."""
+        while path and path not in self.places:
+            path = above(path)
+        return Place(*self.places.get(path, Place(self.file, 1)))
 
     @property
     def expected_steps(self) -> list[ExpectedStepExecution] | None:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from detent.authoring.document import Document, core, path_of
+from detent.authoring.problem import Problem
 from detent.evals.case import (
     ORCHESTRATORS,
     UNSAID,
@@ -15,9 +17,10 @@ from detent.evals.case import (
     ExpectedOutput,
     ExpectedStepExecution,
 )
-from detent.evals.yaml_lines import Document, Way
 from detent.kernel.errors import nearest
 
+Way = tuple[str | int, ...]
+"""Keys and indices that lead to a value."""
 _STEP_KEYS = tuple(one.name for one in fields(ExpectedStepExecution))
 _CALL_KEYS = tuple(one.name for one in fields(ExpectedFunctionCall))
 _KEYS = tuple(one.name for one in fields(ExpectedOutput))
@@ -26,21 +29,16 @@ STEP_ONLY = ("expected_steps", "forbidden_steps", "fallbacks", "allow_missing", 
 
 
 class Reader:
-    """Takes values of the right kind out of a document and notes what is wrong, with its line."""
+    """Takes values of the right kind out of a document and notes what is wrong, with its place."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self.problems: list[tuple[int, str]] = []
-
-    def line(self, way: Way) -> int:
-        """The line of a value, or of the nearest thing above it."""
-        while way and way not in self._document.lines:
-            way = way[:-1]
-        return self._document.lines.get(way, 1)
+        self.problems: list[Problem] = list(document.errors)
 
     def problem(self, way: Way, message: str) -> None:
         """Note something wrong."""
-        self.problems.append((self.line(way), message))
+        path = path_of(*way)
+        self.problems.append(Problem("", message, self._document.mark(path), path))
 
     def mapping(self, value: Any, way: Way, known: Iterable[str]) -> Mapping[str, Any]:
         """Named values, every name known."""
@@ -50,7 +48,7 @@ class Reader:
         names = list(known)
         for key in found:
             if key not in names:
-                where = ".".join((*way, key))
+                where = path_of(*way, key)
                 hint = nearest(key, names) or f" Known here: {', '.join(names)}."
                 self.problem((*way, key), f"unknown key '{where}'.{hint}")
         return found
@@ -59,7 +57,7 @@ class Reader:
         """Named values, whatever the names."""
         if value is None or isinstance(value, Mapping):
             return value
-        self.problem(way, f"'{'.'.join(way)}' takes named values.")
+        self.problem(way, f"'{path_of(*way)}' takes named values.")
         return None
 
     def needed(self, top: Mapping[str, Any], key: str) -> str | None:
@@ -73,8 +71,9 @@ class Reader:
         """A text."""
         if value is None or isinstance(value, str):
             return value
-        quoted = f'; write it as "{self._document.bare[way]}"' if way in self._document.bare else ""
-        self.problem(way, f"'{'.'.join(way)}' takes text{quoted}.")
+        written = self._document.bare(path_of(*way)) if not isinstance(value, bool) else None
+        quoted = f'; write it as "{written}"' if written is not None else ""
+        self.problem(way, f"'{path_of(*way)}' takes text{quoted}.")
         return None
 
     def texts(self, value: Any, way: Way) -> tuple[str, ...] | None:
@@ -84,14 +83,14 @@ class Reader:
         if not isinstance(value, list):
             one = self.text(value, way)
             return None if one is None else (one,)
-        read = [self.text(item, (*way, str(index))) for index, item in enumerate(value)]
+        read = [self.text(item, (*way, index)) for index, item in enumerate(value)]
         return tuple(item for item in read if item is not None)
 
     def flag(self, value: Any, way: Way) -> bool | None:
         """True or false."""
         if value is None or isinstance(value, bool):
             return value
-        self.problem(way, f"'{'.'.join(way)}' takes true or false.")
+        self.problem(way, f"'{path_of(*way)}' takes true or false.")
         return None
 
     def number(self, value: Any, way: Way) -> float | None:
@@ -99,7 +98,7 @@ class Reader:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-            self.problem(way, f"'{'.'.join(way)}' takes a number above 0.")
+            self.problem(way, f"'{path_of(*way)}' takes a number above 0.")
             return None
         return value
 
@@ -109,31 +108,32 @@ class Reader:
         for index, mode in enumerate(said or ()):
             if mode not in ORCHESTRATORS:
                 there = f"{nearest(mode, ORCHESTRATORS)} There are: {', '.join(ORCHESTRATORS)}."
-                self.problem((*way, str(index)), f"there is no orchestrator '{mode}'.{there}")
+                self.problem((*way, index), f"there is no orchestrator '{mode}'.{there}")
         if said == ():
-            self.problem(way, f"'{'.'.join(way)}' is empty, so the case would never be played.")
+            self.problem(way, f"'{path_of(*way)}' is empty, so the case would never be played.")
         return said or ORCHESTRATORS
 
-    def not_bare(self, way: Way) -> bool:
-        """Note a name of a step that is written as a bare number."""
-        written = self._document.bare.get(way)
-        if written is None:
+    def not_bare(self, way: Way, *, bare_value: bool = False) -> bool:
+        """Note a name of a step, key or value, that is written as a bare number."""
+        path = path_of(*way)
+        written = self._document.bare(path) if bare_value else self._document.bare_key(path)
+        if written is None or isinstance(core(written), str):
             return True
         self.problem(way, f'{written} is a number to YAML; quote the step: "{written}".')
         return False
 
     def step(self, value: Any, way: Way) -> str | None:
         """A reference to a step: id, alias, or a quoted beginning."""
-        return self.text(value, way) if self.not_bare(way) else None
+        return self.text(value, way) if self.not_bare(way, bare_value=True) else None
 
     def steps(self, value: Any, way: Way) -> tuple[str, ...] | None:
         """Several references."""
         if value is None:
             return None
         if not isinstance(value, list):
-            self.problem(way, f"'{'.'.join(way)}' takes a list of steps.")
+            self.problem(way, f"'{path_of(*way)}' takes a list of steps.")
             return None
-        read = [self.step(item, (*way, str(index))) for index, item in enumerate(value)]
+        read = [self.step(item, (*way, index)) for index, item in enumerate(value)]
         return tuple(item for item in read if item is not None)
 
     def items(self, value: Any, way: Way) -> list[tuple[Any, Way]] | None:
@@ -141,9 +141,9 @@ class Reader:
         if value is None:
             return None
         if not isinstance(value, list):
-            self.problem(way, f"'{'.'.join(way)}' takes a list.")
+            self.problem(way, f"'{path_of(*way)}' takes a list.")
             return None
-        return [(item, (*way, str(index))) for index, item in enumerate(value)]
+        return [(item, (*way, index)) for index, item in enumerate(value)]
 
 
 def read_expected(reader: Reader, value: Any, way: Way, *, legacy: bool = False) -> ExpectedOutput:
@@ -200,7 +200,7 @@ def _step(reader: Reader, value: Any, way: Way) -> ExpectedStepExecution | None:
     said = reader.mapping(value, way, _STEP_KEYS)
     name = reader.step(said.get("step_name"), (*way, "step_name"))
     if said.get("step_name") in (None, ""):
-        reader.problem(way, f"'{'.'.join(way)}' needs step_name.")
+        reader.problem(way, f"'{path_of(*way)}' needs step_name.")
     call: Any = UNSAID
     if "function_call" in said:
         named = said["function_call"]
@@ -249,7 +249,7 @@ def _calls(reader: Reader, value: Any, way: Way) -> tuple[ExpectedFunctionCall, 
         said = reader.mapping(item, here, _CALL_KEYS)
         name = reader.text(said.get("function_name"), (*here, "function_name"))
         if not name:
-            reader.problem(here, f"'{'.'.join(here)}' needs function_name.")
+            reader.problem(here, f"'{path_of(*here)}' needs function_name.")
         contain = reader.any_mapping(said.get("arguments_contain"), (*here, "arguments_contain")) or {}
         calls.append(
             ExpectedFunctionCall(
@@ -275,7 +275,7 @@ def _fallbacks(reader: Reader, value: Any, way: Way) -> tuple[ExpectedFallback, 
         said = reader.mapping(item, here, ("step", "reason"))
         step = reader.step(said.get("step"), (*here, "step"))
         if said.get("step") in (None, ""):
-            reader.problem(here, f"'{'.'.join(here)}' needs step.")
+            reader.problem(here, f"'{path_of(*here)}' needs step.")
         found.append(ExpectedFallback(step or "", reader.text(said.get("reason"), (*here, "reason"))))
     return tuple(found)
 
@@ -286,5 +286,5 @@ def _intake(reader: Reader, value: Any, way: Way) -> ExpectedIntake | None:
         return None
     decision = reader.text(said.get("decision"), (*way, "decision"))
     if not decision:
-        reader.problem(way, f"'{'.'.join(way)}' needs decision.")
+        reader.problem(way, f"'{path_of(*way)}' needs decision.")
     return ExpectedIntake(decision or "", reader.text(said.get("reason"), (*way, "reason")))

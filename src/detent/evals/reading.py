@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from detent.authoring.document import DATA_VALUES, decoded, read_document
+from detent.authoring.problem import DocumentError, Place, Problem, in_order
 from detent.evals.case import EvalTestCase
 from detent.evals.expectations import Reader, expects_anything, read_expected
 from detent.evals.playing import Contracts, StepContract
 from detent.evals.references import resolve_case
-from detent.evals.yaml_lines import YamlFault, read
-from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.errors import nearest
 
 INPUT_KEYS = (
     "email", "registry", "mock_function_responses", "mock_responses", "failures", "start_step", "data",
@@ -31,17 +32,6 @@ _TOP = (
 _SUFFIXES = (".yaml", ".yml")
 
 
-class CaseProblem(NamedTuple):
-    """One thing wrong with a case file."""
-
-    file: str
-    line: int
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.message}"
-
-
 @dataclass(frozen=True, slots=True)
 class BrokenFile:
     """A case file that cannot be played."""
@@ -49,17 +39,7 @@ class BrokenFile:
     file: str
     scenario_id: str
     """Its stem, which is what its id should be."""
-    problems: tuple[CaseProblem, ...]
-
-
-class CaseFilesError(ConfigurationError):
-    """Case files are wrong; all problems are listed at once."""
-
-    def __init__(self, problems: Iterable[CaseProblem]) -> None:
-        self.problems = list(problems)
-        count = len(self.problems)
-        lines = "\n".join(f"  {problem}" for problem in self.problems)
-        super().__init__(f"The case files have {count} problem{'s' if count != 1 else ''}:\n{lines}")
+    problems: tuple[Problem, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +50,14 @@ class Cases:
     broken: tuple[BrokenFile, ...] = ()
 
     @property
-    def problems(self) -> list[CaseProblem]:
+    def problems(self) -> list[Problem]:
         """Everything wrong with any file."""
         return [problem for file in self.broken for problem in file.problems]
 
     def check(self) -> Cases:
-        """The same, or `CaseFilesError` with every problem."""
+        """The same, or `DocumentError` with every problem."""
         if self.broken:
-            raise CaseFilesError(self.problems)
+            raise DocumentError("The folder of cases", self.problems)
         return self
 
 
@@ -131,13 +111,13 @@ def read_files(
         if case is not None and case.scenario_id:
             other = first.setdefault(case.scenario_id, shown)
             if other != shown:
-                line = case.lines.get("scenario_id", 1)
-                problems.append(CaseProblem(shown, line, f"'{case.scenario_id}' is already in {other}."))
+                message = f"'{case.scenario_id}' is already in {other}."
+                problems.append(Problem("", message, case.place("scenario_id"), "scenario_id"))
         if case is not None and contracts is not None and not problems:
             case, wrong = resolve_case(case, contracts)
-            problems += [CaseProblem(shown, line, message) for line, message in wrong]
+            problems += wrong
         if case is None or problems:
-            broken.append(BrokenFile(shown, file.stem, tuple(sorted(problems, key=lambda one: one.line))))
+            broken.append(BrokenFile(shown, file.stem, tuple(in_order(problems))))
         else:
             cases.append(case)
     return Cases(tuple(cases), tuple(broken))
@@ -145,33 +125,29 @@ def read_files(
 
 def _read_file(
     file: Path, shown: str, input_keys: Collection[str] | None
-) -> tuple[EvalTestCase | None, list[CaseProblem]]:
+) -> tuple[EvalTestCase | None, list[Problem]]:
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        raw = file.read_bytes()
     except OSError as error:
-        return None, [CaseProblem(shown, 1, f"cannot be read: {error.strerror}.")]
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        return None, [CaseProblem(shown, line, f"is not UTF-8 text (byte {error.start}).")]
-    case, wrong = read_case(text, shown=shown, stem=file.stem, input_keys=input_keys)
-    if case is not None:
-        case = replace(case, source=file)
-    return case, [CaseProblem(shown, line, message) for line, message in wrong]
+        return None, [Problem("", f"cannot be read: {error.strerror}.", Place(shown, 1))]
+    case, problems = read_case(raw, shown=shown, stem=file.stem, input_keys=input_keys)
+    return case and replace(case, source=file), problems
 
 
 def read_case(
-    text: str, *, shown: str = "", stem: str | None = None, input_keys: Collection[str] | None = None
-) -> tuple[EvalTestCase | None, list[tuple[int, str]]]:
-    """The case a text stands for, and its problems with their lines; None when it is no case at all."""
-    try:
-        document = read(text)
-    except YamlFault as fault:
-        return None, [(fault.line, f"{fault.message}.")]
+    raw: bytes | str, *, shown: str = "", stem: str | None = None, input_keys: Collection[str] | None = None
+) -> tuple[EvalTestCase | None, list[Problem]]:
+    """The case a file stands for, and its problems; None when it is no case at all."""
+    document = read_document(
+        raw, shown, code="", most_values=DATA_VALUES, was_yaml_1_1=True, keys_as_written=True
+    )
+    document.log_warnings()
+    if document.value is None and document.errors:
+        return None, list(document.errors)
     reader = Reader(document)
-    for way, line in document.twice:
-        reader.problems.append((line, f"'{'.'.join(way)}' is said twice."))
     if not isinstance(document.value, Mapping):
-        return None, [(document.lines.get((), 1), "a case file holds scenario_id, description, category, …")]
+        reader.problem((), "a case file holds scenario_id, description, category, …")
+        return None, reader.problems
     top = reader.mapping(document.value, (), _TOP)
     scenario_id = reader.needed(top, "scenario_id")
     if scenario_id and stem is not None and scenario_id != stem:
@@ -200,8 +176,8 @@ def read_case(
         required=bool(required),
         deprecated=deprecated,
         file=shown,
-        path_comment=_comment(text),
-        lines={".".join(way): line for way, line in document.lines.items()},
+        path_comment=_comment(decoded(raw)),
+        places={**document.places, **document.keys},
     )
     return case, reader.problems
 
@@ -254,10 +230,10 @@ def _input_shapes(reader: Reader, value: Mapping[str, Any]) -> None:
         for index, word in enumerate(reader.texts(planned[function], here) or ()):
             if word not in FAULTS:
                 choices = f"{nearest(word, FAULTS)} It takes: {', '.join(FAULTS)}."
-                reader.problem((*here, str(index)), f"there is no fault '{word}'.{choices}")
+                reader.problem((*here, index), f"there is no fault '{word}'.{choices}")
 
 
 __all__ = [
-    "FAULTS", "INPUT_KEYS", "BrokenFile", "CaseFilesError", "CaseProblem", "Cases", "find_case_files",
+    "FAULTS", "INPUT_KEYS", "BrokenFile", "Cases", "find_case_files",
     "read_case", "read_cases", "read_files",
 ]  # fmt: skip

@@ -7,19 +7,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from detent.authoring.document import path_of
+from detent.authoring.problem import Problem
 from detent.evals.case import STEP, EvalTestCase
 from detent.evals.playing import Contracts, StepContract, UnknownStep
 from detent.kernel.errors import DetentError, nearest
 
-Wrong = list[tuple[int, str]]
-"""Problems with the line each stands in."""
 _PATH = re.compile(r"^\s*path\s*:\s*(.*)$", re.IGNORECASE)
 _ARROWS = re.compile(r"\s*(?:->|→|,|>)\s*")
 
 
 def resolve_case(
     case: EvalTestCase, contracts: Callable[[EvalTestCase], Contracts | Mapping[str, StepContract] | None]
-) -> tuple[EvalTestCase, Wrong]:
+) -> tuple[EvalTestCase, list[Problem]]:
     """The case with the ids of its steps, and the references that mean no step or several."""
     if STEP not in case.orchestrators:
         return case, []
@@ -27,21 +27,21 @@ def resolve_case(
         found = contracts(case)
     except Exception as error:
         said = str(error) if isinstance(error, DetentError) else f"{type(error).__name__}: {error}"
-        line = case.lines.get("input.playbook", case.lines.get("input", 1))
-        return case, [(line, f"its steps cannot be read: {' '.join(said.split())}")]
+        message = f"its steps cannot be read: {' '.join(said.split())}"
+        return case, [Problem("", message, case.place("input.playbook"))]
     return (case, []) if found is None else resolve(case, Contracts.of(found))
 
 
-def resolve(case: EvalTestCase, contracts: Contracts) -> tuple[EvalTestCase, Wrong]:
+def resolve(case: EvalTestCase, contracts: Contracts) -> tuple[EvalTestCase, list[Problem]]:
     """The case with the ids of its steps, by these contracts."""
-    wrong: Wrong = []
+    wrong: list[Problem] = []
 
-    def name(reference: str, way: str) -> str:
+    def name(reference: str, *way: str | int) -> str:
         try:
             return contracts.resolve(reference)
         except UnknownStep as error:
-            line = case.lines.get(way) or case.lines.get(way.rpartition(".")[0], 1)
-            wrong.append((line, str(error)))
+            path = path_of(*way)
+            wrong.append(Problem("", str(error), case.place(path), path))
             return reference
 
     expected = case.expected_output
@@ -51,48 +51,47 @@ def resolve(case: EvalTestCase, contracts: Contracts) -> tuple[EvalTestCase, Wro
         changes["expected_steps"] = tuple(
             replace(
                 step,
-                step_name=name(step.step_name, f"{begin}.expected_steps.{index}.step_name"),
+                step_name=name(step.step_name, begin, "expected_steps", index, "step_name"),
                 next_step=None
                 if step.next_step is None
-                else name(step.next_step, f"{begin}.expected_steps.{index}.next_step"),
+                else name(step.next_step, begin, "expected_steps", index, "next_step"),
             )
             for index, step in enumerate(expected.expected_steps)
         )
     if expected.forbidden_steps is not None:
         changes["forbidden_steps"] = tuple(
-            name(step, f"{begin}.forbidden_steps.{index}")
-            for index, step in enumerate(expected.forbidden_steps)
+            name(step, begin, "forbidden_steps", index) for index, step in enumerate(expected.forbidden_steps)
         )
     if expected.fallbacks is not None:
         changes["fallbacks"] = tuple(
-            replace(one, step=name(one.step, f"{begin}.fallbacks.{index}.step"))
+            replace(one, step=name(one.step, begin, "fallbacks", index, "step"))
             for index, one in enumerate(expected.fallbacks)
         )
     said = dict(case.input)
     if isinstance(start := said.get("start_step"), str):
-        said["start_step"] = name(start, "input.start_step")
+        said["start_step"] = name(start, "input", "start_step")
     for key in ("steps", "agent_replies"):
         if isinstance(by_step := said.get(key), Mapping):
-            said[key] = {name(str(step), f"input.{key}.{step}"): value for step, value in by_step.items()}
+            said[key] = {name(str(step), "input", key, str(step)): value for step, value in by_step.items()}
     wrong += _unknown_calls(case, contracts)
     case = replace(case, input=said)
     return replace(case, expected_output=replace(expected, **changes)), wrong
 
 
-def _unknown_calls(case: EvalTestCase, contracts: Contracts) -> Wrong:
+def _unknown_calls(case: EvalTestCase, contracts: Contracts) -> list[Problem]:
     """Forbidden functions that no step may call: forbidding them would never fail, whatever happens."""
     declared = [one.functions for one in contracts.steps.values()]
     known = sorted({function for functions in declared for function in functions or ()})
     if None in declared:
         return []  # some step may call anything
-    wrong: Wrong = []
+    wrong: list[Problem] = []
     for index, function in enumerate(case.expected_output.forbidden_calls or ()):
         if function not in known:
-            way = "expected_output.forbidden_calls"
-            line = case.lines.get(f"{way}.{index}") or case.lines.get(way, 1)
+            path = path_of("expected_output", "forbidden_calls", index)
             there = ", ".join(known) or "none"
             hint = nearest(function, known)
-            wrong.append((line, f"no step may call '{function}'.{hint} Functions of the steps: {there}."))
+            message = f"no step may call '{function}'.{hint} Functions of the steps: {there}."
+            wrong.append(Problem("", message, case.place(path), path))
     return wrong
 
 

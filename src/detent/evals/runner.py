@@ -203,8 +203,10 @@ class EvalRunner:
             case, wrong = resolve(case, contracts)
             expected = case.expected_output
             failures += [
-                StepFailure(name, None, None, "reference", "a step", message, f"line {line}")
-                for line, message in wrong
+                StepFailure(
+                    name, None, None, "reference", "a step", problem.message, f"line {problem.place.line}"
+                )
+                for problem in wrong
             ]
         if played.error is not None:
             failures.append(StepFailure(name, None, None, "play", "the case as it is written", played.error))

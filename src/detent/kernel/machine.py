@@ -46,7 +46,7 @@ MoveLike: TypeAlias = S | Move[S]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class MachineProblem:
     """One thing wrong with a definition."""
 
     code: str
@@ -397,21 +397,21 @@ def _states(
     return tuple(dict.fromkeys([start, *moves, *ends]))
 
 
-def _problems(machine: Machine[Any]) -> list[Problem]:
+def _problems(machine: Machine[Any]) -> list[MachineProblem]:
     """Everything wrong with a table, in table order."""
-    found: list[Problem] = []
+    found: list[MachineProblem] = []
     known = set(machine.states)
     names = [name_of(state) for state in machine.states]
 
     def add(code: str, state: Any, message: str) -> None:
-        found.append(Problem(code, f"'{name_of(state)}'", message))
+        found.append(MachineProblem(code, f"'{name_of(state)}'", message))
 
     if not machine.name or not isinstance(machine.version, int) or machine.version < 1:
-        found.append(Problem("M01", "machine", "needs a name and a version of 1 or more."))
+        found.append(MachineProblem("M01", "machine", "needs a name and a version of 1 or more."))
     if machine.start in machine.ends:
         add("M02", machine.start, "is the start and an end at once.")
     if not machine.ends and not machine.may_end:
-        found.append(Problem("M03", "machine", "has no end, so no run could ever finish."))
+        found.append(MachineProblem("M03", "machine", "has no end, so no run could ever finish."))
     for end, status in machine.ends.items():
         if end not in known:
             add("M04", end, "is named as an end but is no state here.")
@@ -455,7 +455,7 @@ def _problems(machine: Machine[Any]) -> list[Problem]:
             if state in reached and state not in can_leave and machine.moves.get(state):
                 add("M13", state, "has no way to any end: a loop without exit.")
     if len(set(names)) != len(names):
-        found.append(Problem("M14", "machine", "has two states of the same name."))
+        found.append(MachineProblem("M14", "machine", "has two states of the same name."))
     return found
 
 

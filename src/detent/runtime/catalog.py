@@ -253,7 +253,7 @@ class Catalog:
         return {flow.name: self._add(flow, path if is_path(path) else f"{path}/")}
 
     def add_workflow(self, said: str, place: str | None = None) -> dict[str, Found]:
-        """The flows of a workflow file, its own first; `WorkflowFileError` lists everything wrong with it."""
+        """The flows of a workflow file, its own first; `DocumentError` lists everything wrong with it."""
         chosen = self.workflows.choose(said)
         where = place or f"workflow '{chosen.spec.name}'"
         return {flow.name: self._add(flow, where) for flow in self.workflows.flows(chosen.spec)}

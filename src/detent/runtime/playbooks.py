@@ -16,12 +16,12 @@ from detent.adapters.general.files import Files, Ground, write_file_tool
 from detent.adapters.general.letters import Letters, send_email_tool
 from detent.adapters.general.lookup import Tables, lookup_tool
 from detent.adapters.mail.departures import MailSink
+from detent.authoring.problem import DocumentError, Problem
 from detent.engine.tools import Tool, tools_of
 from detent.flows.playbook.checking import check_playbook, redirect_of
 from detent.flows.playbook.flow import PlaybookFlow, playbook_flow
 from detent.flows.playbook.folder import INSTRUCTIONS, MANIFEST, PlaybookFolder
 from detent.flows.playbook.playbook import Playbook, read_playbook
-from detent.flows.playbook.problems import PlaybookError, Problem
 from detent.flows.playbook.registry import Load, imported, reachable
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.policy import USUAL, RetryPolicy
@@ -250,7 +250,7 @@ def playbook_of(
     retry: RetryPolicy = USUAL,
     strict: bool = False,
 ) -> PlaybookFlow:
-    """The flow of a playbook's folder; `PlaybookError` lists everything wrong with it.
+    """The flow of a playbook's folder; `DocumentError` lists everything wrong with it.
 
     A function of the playbook's own modules goes before one of `tools`, and that before a general one of the
     same name. `wrap` may put something around each. `agents` are steps beyond those that the settings give
@@ -276,21 +276,19 @@ def playbook_of(
             strict=strict,
             load=load,
         )
-    except PlaybookError as error:
-        raise PlaybookError(error.subject, _from_here(error.problems, folder, settings.folder)) from error
+    except DocumentError as error:
+        raise DocumentError(error.subject, _from_here(error.problems, folder, settings.folder)) from error
     if by_letters:
         flow.needs.append(general.letters)
     return flow
 
 
-def problems_of(
-    settings: Settings, folder: Path, *, tools: Iterable[Tool] = (), strict: bool = False
-) -> list[Problem]:
+def problems_of(settings: Settings, folder: Path, *, tools: Iterable[Tool] = ()) -> list[Problem]:
     """Everything wrong with a playbook's folder, its paths as seen from the working folder."""
     playbook, _ = read_playbook(folder)
     load = module_loader(settings, folder)
     known = _known(playbook, [*General.of(settings, folder, sends=False).tools(), *tools], load)
-    found = check_playbook(folder, tools=known, agents=_agents(settings, playbook), strict=strict, load=load)
+    found = check_playbook(folder, tools=known, agents=_agents(settings, playbook), load=load)
     return _from_here(found, folder, settings.folder)
 
 
@@ -343,10 +341,11 @@ def _from_here(problems: Iterable[Problem], folder: Path, base: Path) -> list[Pr
     above = PlaybookFolder.at(folder).root.parent
     found: list[Problem] = []
     for problem in problems:
-        path = above / problem.path
+        path = above / problem.place.file
         for one, root in ((path, base), (path.resolve(), base.resolve())):
             if one.is_relative_to(root):
-                problem = problem._replace(path=one.relative_to(root).as_posix())
+                shown = one.relative_to(root).as_posix()
+                problem = problem._replace(place=problem.place._replace(file=shown))
                 break
         found.append(problem)
     return found

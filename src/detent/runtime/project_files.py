@@ -293,13 +293,11 @@ def _candidates(name: str, folder: Path) -> list[Path]:
 
 def _named_in(workflow: Path) -> list[Path]:
     """The files that a workflow file names, with paths that start from its folder."""
-    from yaml import YAMLError
-
-    from detent.engine.yaml_loader import safe_load
+    from detent.authoring.document import read_document
 
     try:
-        left = [safe_load(workflow.read_text(encoding="utf-8"))]
-    except (OSError, ValueError, YAMLError, RecursionError):
+        left = [read_document(workflow.read_bytes(), workflow.name).value]
+    except OSError:
         return []  # nothing runs of a file that cannot be read
     found: list[Path] = []
     while left:

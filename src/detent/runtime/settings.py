@@ -15,16 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from detent.authoring.document import Document, below, read_document
 from detent.dispatch.autonomy import AutonomyLevel
-from detent.engine.yaml_loader import safe_loader
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import decode
-from detent.kernel.yaml_words import yaml_trouble
 
 FILES = ("detent.yaml", "config.yaml")
-LONGEST_FILE = 250_000
-"""Characters of a settings file: every command reads it."""
 """Names the project file may have, the better one first."""
+LONGEST_FILE = 250_000
+"""Bytes of a settings file: every command reads it."""
 USER_FILE = "detent.yaml"
 """The user's own settings, in the folder that `config_home` names."""
 PREFIX = "DETENT__"
@@ -96,7 +95,6 @@ _URL_SECRET = re.compile(r"^[a-z][a-z0-9+.-]*://[^/@\s:]*:([^/@\s]+)@", re.I)
 _HOST = re.compile(r"[^\W_](?:[\w-]*\w)?(?:\.\w(?:[\w-]*\w)?)*\.?")
 NO_HOST = "port, scheme, path or user"
 """What is no part of a host, for messages."""
-_MERGE_TAG = "tag:yaml.org,2002:merge"
 _SECRET_LENGTH = 8
 """Shorter values are too common as ordinary text to be hidden wherever they turn up."""
 
@@ -226,12 +224,30 @@ def read_settings(
             if not problems:
                 raise
             complete = False  # a plugin cannot be looked into while what names it is itself in doubt
-    told = values if complete else {name: below for name, below in values.items() if name in known}
+    told = values if complete else {name: value for name, value in values.items() if name in known}
     problems += _unknown(told, known, (), places)
     problems += _shapes(settings)
     if problems:
         raise SettingsError("The settings", problems, settings)
     return settings
+
+
+def settings_schema(headings: Mapping[str, Keys]) -> dict[str, Any]:
+    """The JSON Schema of a settings file: its headings and the keys below them."""
+    schema = _keys_schema({**COMMON, **headings})
+    for heading in NAMED:
+        schema["properties"][heading]["type"] = ["object", "null"]
+    dialect = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": dialect, "title": "Detent settings", "type": ["object", "null"], **schema}
+
+
+def _keys_schema(keys: Keys) -> dict[str, Any]:
+    if keys is None:
+        return {}
+    return {
+        "properties": {key: _keys_schema(below_it) for key, below_it in keys.items() if key != "*"},
+        "additionalProperties": _keys_schema(keys["*"]) if "*" in keys else False,
+    }
 
 
 # -- sources ------------------------------------------------------------------------------------------------
@@ -322,64 +338,35 @@ def _forced(environ: Mapping[str, str], problems: list[str]) -> bool:
 
 
 def _read_file(file: Path, shown: str, places: dict[Way, str], problems: list[str]) -> dict[str, Any]:
-    """The file's values; every key's line goes to `places`."""
-    import yaml
+    """The file's values; every key's line goes to `places`.
 
+    A scalar that YAML 1.1 read differently is refused rather than warned of: a setting must not change its
+    meaning in silence.
+    """
     try:
-        with file.open(encoding="utf-8") as stream:
-            text = stream.read(LONGEST_FILE + 1)
-        loader = safe_loader(LONGEST_FILE)(text)
-        try:
-            node = loader.get_single_node()
-            if node is None:
-                return {}
-            _walk(loader, node, (), shown, places, problems)
-            value = loader.construct_document(node)
-        finally:
-            loader.dispose()
+        with file.open("rb") as stream:
+            raw = stream.read(LONGEST_FILE + 1)
     except OSError as error:
         raise ConfigurationError(f"{shown} cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{shown} is not UTF-8 text (byte {error.start}).") from error
-    except yaml.YAMLError as error:
-        line, said = yaml_trouble(error, text)
-        raise ConfigurationError(f"{shown}, line {line}: not valid YAML: {said}.") from error
-    except RecursionError as error:
-        raise ConfigurationError(f"{shown}: brackets stand inside each other too deeply.") from error
-    except ValueError as error:  # a number or a date that is none
-        raise ConfigurationError(f"{shown}: {' '.join(str(error).split())}.") from error
-    if not isinstance(value, dict):
+    document = read_document(
+        raw, shown, code="", most_bytes=LONGEST_FILE, was_yaml_1_1=True, keys_as_written=True
+    )
+    wrong = [f"{shown}, line {problem.place.line}: {problem.message}" for problem in document.problems]
+    if document.value is None and wrong:
+        raise ConfigurationError(wrong[-1])  # the one that ended the reading
+    if not isinstance(document.value, dict | None):
         raise ConfigurationError(f"{shown}: a settings file holds headings with values under them.")
-    return value
+    problems += wrong
+    places |= {way: f"{shown}, line {line}" for way, line in _lines(document, document.value, (), "")}
+    return document.value or {}
 
 
-def _walk(loader: Any, node: Any, way: Way, shown: str, places: dict[Way, str], problems: list[str]) -> None:
-    """Note the line of every key, by the name it is loaded as; a key said twice is a problem.
-
-    Merge keys and keys that are no plain values are refused: what they bring in would have no place, and a
-    value without a place would not count as the project's.
-    """
-    if node.id == "sequence":
-        for item in node.value:
-            _walk(loader, item, way, shown, {}, problems)
-    if node.id != "mapping":
-        return
-    seen: set[str] = set()
-    for key, value in node.value:
-        place = f"{shown}, line {key.start_mark.line + 1}"
-        if key.tag == _MERGE_TAG:
-            raise ConfigurationError(
-                f"{place}: settings take no merge key ('<<'). Write the keys out where they belong."
-            )
-        if key.id != "scalar":
-            raise ConfigurationError(f"{place}: a key of the settings is a word, not a list or a mapping.")
-        name = str(loader.construct_object(key, deep=True))
-        here = (*way, name)
-        if name in seen:
-            problems.append(f"{place}: '{'.'.join(here)}' is said twice.")
-        seen.add(name)
-        places[here] = place
-        _walk(loader, value, here, shown, places, problems)
+def _lines(document: Document, value: Any, way: Way, path: str) -> Iterator[tuple[Way, int]]:
+    """The line of every key, lists left out."""
+    for key, inner in value.items() if isinstance(value, dict) else ():
+        here = below(path, key)
+        yield (*way, key), document.key_place(here).line
+        yield from _lines(document, inner, (*way, key), here)
 
 
 def _environment(environ: Mapping[str, str]) -> Iterator[tuple[Way, Any, str]]:
@@ -425,10 +412,9 @@ def _put(
         return
     inner = values
     for index, key in enumerate(way[:-1], 1):
-        below = inner.get(key)
-        below = dict(below) if isinstance(below, Mapping) else {}
-        inner[key] = below
-        inner = below
+        value_there = inner.get(key)
+        inner[key] = dict(value_there) if isinstance(value_there, Mapping) else {}
+        inner = inner[key]
         places.setdefault(way[:index], place)
     inner[way[-1]] = value
     places[way] = place
@@ -466,10 +452,10 @@ def _unknown(value: Any, known: Keys, way: Way, places: Mapping[Way, str]) -> li
     if known is None or not isinstance(value, Mapping):
         return []
     found: list[str] = []
-    for key, below in value.items():
+    for key, inner in value.items():
         here = (*way, str(key))
         if key in known or "*" in known:
-            found += _unknown(below, known.get(key, known.get("*")), here, places)
+            found += _unknown(inner, known.get(key, known.get("*")), here, places)
             continue
         what = "key" if way else "heading"
         there = ", ".join(sorted(known))
@@ -482,17 +468,17 @@ def _secrets(value: Any, places: Mapping[Way, str], way: Way = ()) -> list[str]:
     """Values that must not stand in a file that is kept and shared."""
     found: list[str] = []
     if isinstance(value, Mapping):
-        for key, below in value.items():
+        for key, inner in value.items():
             here = (*way, str(key))
             if (
                 _SECRET.search(str(key))
                 and not _names_a_variable(here)
-                and below not in (None, "")
-                and not isinstance(below, (Mapping, list))
+                and inner not in (None, "")
+                and not isinstance(inner, (Mapping, list))
             ):
                 found.append(_secret(places, here, f"'{'.'.join(here)}'"))
             else:
-                found += _secrets(below, places, here)
+                found += _secrets(inner, places, here)
     elif isinstance(value, list):
         for item in value:
             found += _secrets(item, places, way)

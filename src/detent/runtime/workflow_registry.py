@@ -17,18 +17,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from detent.authoring.document import below
+from detent.authoring.names import Named
 from detent.flows.workflow.registry import (
     Action,
     Agent,
     ContextBuilder,
     Generator,
-    Named,
     Prerequisite,
     Registry,
     ValidationStage,
     marked,
 )
-from detent.flows.workflow.yaml_text import below
 from detent.kernel import log
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.catalog import Catalog, plugin_error, shown_point
@@ -45,7 +45,7 @@ from detent.runtime.workflow_settings import (
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from detent.flows.workflow.problems import Problem
+    from detent.authoring.problem import Problem
     from detent.flows.workflow.shelf import WorkflowShelf
     from detent.flows.workflow.spec import WorkflowSpec
     from detent.runtime.workflows import Workflows
@@ -347,8 +347,8 @@ def settings_problems(
     workflows and those they run, of the workflows on the shelf and of files beside them, and of all other
     flows there are.
     """
-    from detent.flows.workflow.problems import Place, Problem
-    from detent.flows.workflow.reading import Nearest
+    from detent.authoring.names import Nearest
+    from detent.authoring.problem import Place, Problem
 
     section = [str(key) for key in settings.section("steps")]
     if not section:

@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from detent.authoring.problem import DocumentError, Problem
 from detent.engine.tools import Tool, ToolError, tools_of
-from detent.flows.workflow.problems import Problem, WorkflowFileError
 from detent.flows.workflow.spec import WorkflowSpec
 from detent.runtime.key_hosts import KeyHosts, guarded_fetch
 from detent.runtime.workflow_registry import problems_of, registry_for, shelf_for
@@ -137,13 +137,13 @@ class Workflows:
     # -- files ----------------------------------------------------------------------------------------------
 
     def choose(self, said: str, *, forced: bool = False) -> Chosen:
-        """The workflow of a name or path, checked; `WorkflowFileError` with everything wrong with it."""
+        """The workflow of a name or path, checked; `DocumentError` with everything wrong with it."""
         file = self.shelf.find(said, self.settings.folder)
         self._named_files.append(file.resolve())
         spec, problems = self.check(file, forced=forced)
         errors = [problem for problem in problems if problem.severity == "error"]
         if errors or spec is None:
-            raise WorkflowFileError(f"Workflow '{spec.name if spec and spec.name else said}'", errors)
+            raise DocumentError(f"Workflow '{spec.name if spec and spec.name else said}'", errors)
         return Chosen(spec, file, tuple(problem for problem in problems if problem.severity == "warning"))
 
     def check(self, file: Path, *, forced: bool = False) -> tuple[WorkflowSpec | None, Sequence[Problem]]:

@@ -11,11 +11,12 @@ import asyncio
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast, get_args
 
+from detent.authoring.document import DATA_VALUES, Document, decoded, path_of, read_document
+from detent.authoring.problem import NOWHERE, DocumentError, Problem
 from detent.dispatch.executor import (
     AgentStreamChunk,
     Availability,
@@ -26,8 +27,7 @@ from detent.dispatch.executor import (
 )
 from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
 from detent.dispatch.usage import UsageMetadata
-from detent.engine.yaml_loader import safe_load, safe_loader
-from detent.kernel.errors import ConfigurationError, DefinitionError, nearest
+from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import copied, decode, encode, to_plain
 
 if TYPE_CHECKING:
@@ -275,13 +275,14 @@ class _Script:
 
     name: str
     value: Any
-    lines: Mapping[Way, int] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
+    document: Document | None = None
+    """The file it was read from."""
+    problems: list[Problem] = field(default_factory=list)
     plain: bool = False
     """Read from a file, where only plain values make sense."""
 
     def parsed(self) -> tuple[dict[str, tuple[Reply, ...]], str | None]:
-        """Replies per step, and why the executor is unavailable; `DefinitionError` tells all problems."""
+        """Replies per step, and why the executor is unavailable; `DocumentError` lists all problems."""
         value, why_not = self.value, None
         steps: dict[str, tuple[Reply, ...]] = {}
         if isinstance(value, Mapping):
@@ -297,16 +298,14 @@ class _Script:
         else:
             self.wrong((), "a script holds replies per step name, or a list of replies")
         if self.problems:
-            raise DefinitionError(self.name, self.problems)
+            raise DocumentError(self.name, self.problems)
         return steps, why_not
 
     def wrong(self, way: Way, what: str) -> None:
         """Note a problem and where it is."""
-        line = next(
-            (self.lines[way[:end]] for end in range(len(way), -1, -1) if way[:end] in self.lines), None
-        )
-        place = f"line {line}: " if line is not None else ""
-        self.problems.append(f"{place}{_shown(way)}{what}{'' if what[-1] in '.?' else '.'}")
+        path = path_of(*way)
+        place = self.document.mark(path) if self.document is not None else NOWHERE
+        self.problems.append(Problem("", f"{what}{'' if what[-1] in '.?' else '.'}", place, path))
 
     def unknown(self, found: Mapping[Any, Any], known: Iterable[str], way: Way) -> None:
         """Note every key nobody knows."""
@@ -372,7 +371,7 @@ class _Script:
         try:
             return to_plain(value, str(way[-1])) if self.plain else value
         except (TypeError, ValueError) as error:
-            self.wrong(way, f"{error} In YAML, dates and the like are text only in quotes")
+            self.wrong(way, str(error))
             return None
 
     def fault(self, said: Any, way: Way) -> Fault | None:
@@ -476,57 +475,26 @@ class _Script:
         return value
 
 
-def _shown(way: Way) -> str:
-    """`classify[0].usage: ` for people."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in way).removeprefix(".")
-    return f"{text}: " if text else ""
-
-
 def _read_file(path: Path) -> _Script:
-    """A script file, with the line of every key and item."""
-    import yaml
-
-    script = _Script(f"Script {path}", None, plain=True)
+    """A script file, with the place of every key and item."""
     is_json = path.suffix.lower() == ".json"
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        script.value = decode(text) if is_json else safe_load(text)
+        raw = path.read_bytes()
     except OSError as error:
         raise ConfigurationError(f"Script {path} cannot be read: {error.strerror or error}.") from error
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"Script {path} is not UTF-8 text (byte {error.start}).") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        line = f", line {mark.line + 1}" if mark is not None else ""
-        said = getattr(error, "problem", None) or getattr(error, "context", None) or error
-        raise ConfigurationError(f"Script {path}{line}: not valid YAML: {said}.") from error
-    except ValueError as error:
-        kind = "JSON" if is_json else "YAML"
-        raise ConfigurationError(f"Script {path}: not valid {kind}: {error}.") from error
-    lines: dict[Way, int] = {}
-    with suppress(yaml.YAMLError):  # JSON that is no YAML (tabs) goes without line numbers
-        node = yaml.compose(text, Loader=safe_loader())
-        if node is not None:
-            _walk(node, (), lines, script)
-    script.lines = lines
+    document = read_document(raw, str(path), code="", most_values=DATA_VALUES, was_yaml_1_1=not is_json)
+    document.log_warnings()
+    script = _Script(f"Script {path}", document.value, document, list(document.errors), plain=True)
+    if is_json:
+        try:
+            script.value = decode(decoded(raw))
+        except ValueError as error:
+            raise ConfigurationError(f"Script {path}: not valid JSON: {error}.") from error
+        if document.value is None:  # JSON that is not YAML, such as one indented with tabs, has no places
+            script.document, script.problems = None, []
+    elif document.value is None and document.errors:
+        raise DocumentError(script.name, document.errors)
     return script
-
-
-def _walk(node: Any, way: Way, lines: dict[Way, int], script: _Script) -> None:
-    """Note the line of every key and item; a key said twice is a problem."""
-    lines.setdefault(way, node.start_mark.line + 1)
-    if node.id == "sequence":
-        for index, item in enumerate(node.value):
-            _walk(item, (*way, index), lines, script)
-    elif node.id == "mapping":
-        seen: set[str] = set()
-        for key, value in node.value:
-            here = (*way, str(key.value))
-            lines[here] = key.start_mark.line + 1
-            if here[-1] in seen:
-                script.problems.append(f"line {lines[here]}: {_shown(here)}is said twice.")
-            seen.add(str(key.value))
-            _walk(value, here, lines, script)
 
 
 # -- where executors come from ------------------------------------------------------------------------------

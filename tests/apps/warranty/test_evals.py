@@ -20,9 +20,10 @@ from detent.apps.warranty.evals.mails import mail_of
 from detent.apps.warranty.evals.player import WarrantyPlayer, contracts_of
 from detent.apps.warranty.flow import shipped
 from detent.apps.warranty.settings import WarrantySettings, read
+from detent.authoring.problem import DocumentError, Place
 from detent.evals.case import EvalTestCase, ExpectedFunctionCall, ExpectedStepExecution
 from detent.evals.playing import Played, PlayFailed, PlayOptions
-from detent.evals.reading import CaseFilesError, read_case, read_cases
+from detent.evals.reading import read_case, read_cases
 from detent.evals.report import EvalReport
 from detent.evals.runner import EvalRunner
 from detent.evals.transitions import validate_step_transitions
@@ -441,7 +442,8 @@ async def test_the_mail_delivered_twice_leaves_one_ticket_and_one_reply(player):
 )
 def test_a_mail_that_cannot_be_made_is_told_with_its_place(said, what):
     case = EvalTestCase(
-        "x", "d", "c", {"email": said}, lines={"input.email": 2, "input.email.form": 3},
+        "x", "d", "c", {"email": said},
+        places={"input.email": Place("x.yaml", 2), "input.email.form": Place("x.yaml", 3)},
         source=shipped_cases() / "x.yaml",
     )  # fmt: skip
     with pytest.raises(PlayFailed) as caught:
@@ -473,10 +475,10 @@ def test_an_unknown_key_of_the_input_is_told_with_line_and_nearest(player, tmp_p
     file.write_text(
         text.replace("valid_warranty_001", "wrong_001").replace("\n  email:", "\n  emial:"), encoding="utf-8"
     )
-    with pytest.raises(CaseFilesError) as caught:
+    with pytest.raises(DocumentError) as caught:
         read_cases(file.parent, input_keys=player.input_keys).check()
     assert re.search(
-        r"wrong_001\.yaml:\d+: unknown key 'input\.emial'\. Did you mean 'email'", str(caught.value)
+        r"wrong_001\.yaml:\d+:\d+: unknown key 'input\.emial'\. Did you mean 'email'", str(caught.value)
     )
 
 

@@ -22,9 +22,9 @@ from detent.apps.warranty.legacy.scenarios import Scenarios, scenarios_folder
 from detent.apps.warranty.legacy.transcript import transcript
 from detent.apps.warranty.mail_data import pack
 from detent.apps.warranty.processor import EmailProcessor, view_of
+from detent.authoring.problem import DocumentError
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.tools import ToolError
-from detent.flows.playbook.problems import PlaybookError
 from detent.kernel.budget import Spend
 from detent.kernel.status import Status
 from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
@@ -307,7 +307,7 @@ class TestTheSwitch:
     async def test_missing_scenario_files_are_all_told_at_once(self, tmp_path):
         (tmp_path / "instructions" / "scenarios").mkdir(parents=True)
         async with mailbox(tmp_path) as box:
-            with pytest.raises(PlaybookError) as caught:
+            with pytest.raises(DocumentError) as caught:
                 legacy_for(box.office, box.engine)
         assert len(caught.value.problems) == len(SCENARIOS)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from detent.authoring.problem import DocumentError
 from detent.flows.playbook.checking import check_playbook
 from detent.flows.playbook.flow import playbook_flow
-from detent.flows.playbook.problems import PlaybookError
 from tests.flows.playbook.bench import World, step_file, write
 
 FIRST = step_file("01-a", call="[]", next="[02-b]")
@@ -54,7 +54,7 @@ def test_every_code_has_a_folder_that_triggers_it_and_nothing_else(tmp_path, cod
     """W-10."""
     files, path, line = FOLDERS[code]
     found = check(write(tmp_path / "p", files))
-    assert [(one.path, one.line, one.code) for one in found] == [(path, line, code)]
+    assert [(one.place.file, one.place.line, one.code) for one in found] == [(path, line, code)]
 
 
 def test_the_two_files_the_folders_are_made_of_are_fine(tmp_path):
@@ -78,10 +78,10 @@ def test_five_faults_are_reported_at_once(tmp_path, world):
         ("p/steps/02-b.md", 6, "P20"),
         ("p/steps/03-c.md", 1, "P02"),
     ]
-    assert [(one.path, one.line, one.code) for one in check(folder)] == expected
-    with pytest.raises(PlaybookError) as caught:
+    assert [(one.place.file, one.place.line, one.code) for one in check(folder)] == expected
+    with pytest.raises(DocumentError) as caught:
         playbook_flow(folder, tools=world.tools())
-    assert [(one.path, one.line, one.code) for one in caught.value.problems] == expected
+    assert [(one.place.file, one.place.line, one.code) for one in caught.value.problems] == expected
     assert caught.value.exit_code == 2
     assert str(caught.value.problems[1]) in str(caught.value)
 
@@ -97,8 +97,9 @@ def test_a_misspelt_step_is_told_with_the_nearest_and_all_of_them(tmp_path):
     )
     (problem,) = check(folder)
     assert str(problem) == (
-        "instructions/steps/02-check.md:6: P10 next names '03-valid', which is no step here. "
-        "Did you mean '03a-valid-case'? Steps: 02-check, 03a-valid-case, DONE, graceful-degradation, FAILED."
+        "instructions/steps/02-check.md:6:6: P10 next names '03-valid', which is no step here. "
+        "Did you mean '03a-valid-case'? Steps: 02-check, 03a-valid-case, DONE, graceful-degradation, FAILED. "
+        "(next[0].to)"
     )
 
 
@@ -227,7 +228,7 @@ class TestBetweenFiles:
         write(tmp_path / "p", {"01-a": FIRST, "02-b": LAST})
         more = write(tmp_path / "more", {"03-c": step_file("03-c", call="[]")})
         found = check(tmp_path / "p", overlays=[more])
-        assert [(one.path, one.code) for one in found] == [("more/steps/03-c.md", "P12")]
+        assert [(one.place.file, one.code) for one in found] == [("more/steps/03-c.md", "P12")]
 
 
 def told(tmp_path, files, **options):
@@ -323,21 +324,21 @@ class TestYamlInPlainWords:
         ("front", "line", "hint"),
         [
             ("name: 02-b\nneeds:\n\t- a", 4, "spaces, never with tabs"),
-            ("name: 02-b\ndescription: a: b", 3, "stands in quotes"),
+            ("name: 02-b\ndescription: a: b", 3, "belongs in quotes"),
             ("name: 02-b\nneeds:\n  - a\n - b", 5, "begin in the same column"),
-            ("name: 02-b\ndescription: *b* c", 3, "begins with * or & stands in quotes"),
-            ("name: 02-b\ndescription: @b", 3, "begins with this character stands in quotes"),
+            ("name: 02-b\ndescription: *b* c", 3, "begins with * or & belongs in quotes"),
+            ("name: 02-b\ndescription: @b", 3, "begins with this character belongs in quotes"),
             ("name: 02-b\nversion 1.0.0\nnext: [DONE]", 4, "followed by a colon and a space"),
             ('name: 02-b\ndescription: "b\nversion: 1.0.0\nnext: [DONE]', 3, "quotation mark is not closed"),
             ("name: 02-b\nneeds: [a\nnext: [DONE]", 4, "bracket is not closed"),
-            ("name: 02-b\ncall: {lookup: {value: {{order}}}, into: x}", 3, "{{…}} in it stands in quotes"),
-            ("name: 02-b\ndescription: {{order}}", 3, "{{…}} in it stands in quotes"),
-            ("name: 02-b\nneeds: " + "[" * 3000 + "]" * 3000, 3, "too deeply"),
+            ("name: 02-b\ncall: {lookup: {value: {{order}}}, into: x}", 3, "{{…}} in it belongs in quotes"),
+            ("name: 02-b\ndescription: {{order}}", 3, "{{…}} in it belongs in quotes"),
+            ("name: 02-b\nneeds: " + "[" * 3000 + "]" * 3000, 3, "levels deep at most"),
         ],
     )  # fmt: skip
     def test_what_the_parser_says_comes_with_what_to_do(self, tmp_path, front, line, hint):
         found = check(write(tmp_path / "p", {"01-a": FIRST, "02-b": f"---\n{front}\n---\nDo it.\n"}))
-        assert [(one.line, one.code) for one in found] == [(line, "P03")]
+        assert [(one.place.line, one.code) for one in found] == [(line, "P03")]
         assert hint in found[0].message
         assert "Node" not in found[0].message
 
@@ -354,10 +355,11 @@ class TestWarnings:
             },
         )
         found = check(folder)
-        assert [(one.code, one.warning) for one in found] == [("W03", True), ("W01", True), ("W02", True)]
+        assert [(one.code, one.severity) for one in found] == [
+            (code, "warning") for code in ("W03", "W01", "W02")
+        ]
         assert playbook_flow(folder, tools=world.tools()).name == "p"
-        assert not any(one.warning for one in check(folder, strict=True))
-        with pytest.raises(PlaybookError):
+        with pytest.raises(DocumentError):
             playbook_flow(folder, tools=world.tools(), strict=True)
 
     def test_a_step_that_settings_give_to_an_agent_needs_no_handler(self, tmp_path):

@@ -317,8 +317,8 @@ def test_everything_wrong_with_a_form_is_told_with_file_and_line(tmp_path, name)
     found = check_playbook(
         write(tmp_path / "p", {"01-a": text}), tools={one.name: one for one in World().tools()}
     )
-    assert [(one.path, one.code) for one in found] == [("p/steps/01-a.md", code)], found
-    assert found[0].line == 7 + front.count("\n") + 1
+    assert [(one.place.file, one.code) for one in found] == [("p/steps/01-a.md", code)], found
+    assert found[0].place.line == 7 + front.count("\n") + 1
 
 
 def test_an_argument_nobody_has_or_proposes_cannot_be_filled(tmp_path):

@@ -61,7 +61,7 @@ def test_a_module_that_cannot_be_imported_is_a_problem_of_the_manifest(tmp_path,
     manifest = f"handlers: [{name}]\n"
     files = {f"{name}.py": text, "playbook.yaml": manifest, "01-a": step_file("01-a", call="[]")}
     (problem,) = check_playbook(write(tmp_path / "p", files))
-    assert (problem.path, problem.line, problem.code) == ("p/playbook.yaml", 1, "P16")
+    assert (problem.place.file, problem.place.line, problem.code) == ("p/playbook.yaml", 1, "P16")
     assert words in problem.message
 
 

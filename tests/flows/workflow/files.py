@@ -6,16 +6,16 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from detent.authoring.names import Named
+from detent.authoring.problem import Problem
 from detent.dispatch.autonomy import AutonomyLevel
 from detent.flows.workflow.checking import check_read
-from detent.flows.workflow.problems import Problem
 from detent.flows.workflow.reading import Read, read_workflow
 from detent.flows.workflow.registry import (
     Action,
     Agent,
     ContextBuilder,
     Generator,
-    Named,
     Prerequisite,
     Registry,
     ValidationStage,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from detent.authoring.problem import DocumentError
 from detent.dispatch.config import StepConfig
 from detent.flows.workflow.checking import check_read, check_workflow
-from detent.flows.workflow.problems import WorkflowFileError
 from detent.flows.workflow.registry import Action, Agent, Generator
 from detent.flows.workflow.shelf import WorkflowNotFound
 from detent.kernel.errors import ConfigurationError
@@ -946,7 +946,7 @@ def test_whoever_finds_workflows_may_say_why_there_is_none() -> None:
     assert (problem.code, problem.suggestions) == ("E005", ("commit", "comet"))
 
     def broken(name: str) -> None:
-        raise WorkflowFileError("Workflow file comit.yaml", read("").problems)
+        raise DocumentError("Workflow file comit.yaml", read("").problems)
 
     (problem,) = check_workflow(spec, registry(), find=broken)
     assert problem.code == "E005"

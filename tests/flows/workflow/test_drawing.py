@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from detent.authoring.problem import Place
 from detent.flows.workflow.drawing import ascii, mermaid
-from detent.flows.workflow.problems import Place
 from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.shelf import SHIPPED
 from detent.flows.workflow.spec import (
@@ -298,7 +298,7 @@ def test_a_loop_with_a_condition_leads_back_where_nothing_is_in_the_way():
 
 
 def test_mending_that_loops_is_not_led_back_from():
-    loop = LoopStep("l", HERE, "", steps=(python("a"),), for_each=[1], has_for_each=True)
+    loop = LoopStep("l", HERE, "", steps=(python("a"),), for_each=[1])
     step = ValidateStep("v", HERE, "", stages=("test",), on_failure=loop)
     assert 'n1 -->|"fails#59; again, up to 3<br/>times"| loop2' in arrows(checked(mermaid(made(step))))
 
@@ -340,7 +340,7 @@ def test_a_runs_path_colours_what_it_reached():
 def test_no_text_of_the_file_means_anything_to_mermaid(text):
     """D-78."""
     branch = BranchStep("b", HERE, "", options=(Option(python("x", action=text), text),))
-    loop = LoopStep("l", HERE, "", steps=(branch,), for_each=text, has_for_each=True, when=text)
+    loop = LoopStep("l", HERE, "", steps=(branch,), for_each=text, when=text)
     until = LoopStep("u", HERE, "", steps=(CheckpointStep("c", HERE, "", checkpoint_id=text),), until=text)
     spec = made(loop, until, python("y", when=text, requires=(text,), rollback=text), description=text)
     checked(mermaid(spec, "LR", {"l": text}))

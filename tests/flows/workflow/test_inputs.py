@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from detent.authoring.problem import Place
 from detent.flows.workflow.inputs import (
     InputProblem,
     InputsError,
@@ -19,7 +20,6 @@ from detent.flows.workflow.inputs import (
     secret_values,
     variable,
 )
-from detent.flows.workflow.problems import Place
 from detent.flows.workflow.spec import InputSpec
 from detent.kernel.errors import ConfigurationError
 from tests.flows.workflow.expressions.test_evaluation import exactly

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from detent.authoring.names import Nearest
+from detent.authoring.problem import in_order
 from detent.dispatch.autonomy import AutonomyLevel, StepMode, StepType
-from detent.flows.workflow.reading import Nearest, read_workflow
+from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.spec import (
     RESERVED,
     AgentStep,
@@ -387,10 +389,10 @@ def test_all_problems_are_told_at_once_and_the_rest_is_kept() -> None:
           - {name: c, type: checkpoint, config: {mode: agnt, temperature: 3}}
         """
     )
-    assert [(one.code, one.path) for one in found.problems] == [
-        ("E010", "tpyo"), ("E023", "version"), ("E010", "name"), ("E010", "inputs.n.type"),
-        ("E010", "steps[0].type"), ("E009", "steps[1].name"), ("E010", "steps[1].acton"),
-        ("E010", "steps[1].action"), ("E011", "steps[2].until"), ("E026", "steps[2].steps"),
+    assert [(one.code, one.path) for one in in_order(found.problems)] == [
+        ("E023", "version"), ("E010", "name"), ("E010", "tpyo"), ("E010", "inputs.n.type"),
+        ("E010", "steps[0].type"), ("E010", "steps[1].action"), ("E009", "steps[1].name"),
+        ("E010", "steps[1].acton"), ("E011", "steps[2].until"), ("E026", "steps[2].steps"),
         ("E020", "steps[3].config.mode"), ("E020", "steps[3].config.temperature"),
     ]  # fmt: skip
     assert found.spec is None

@@ -7,13 +7,15 @@ from typing import Any
 import jsonschema
 import pytest
 
+from detent.authoring.document import read_document
+from detent.authoring.model import keys_of
 from detent.dispatch.autonomy import StepType
 from detent.dispatch.config import FIELDS
 from detent.engine.schemas import check_schema
-from detent.flows.workflow.reading import COMMON_KEYS, OWN_KEYS, WORKFLOW_KEYS
+from detent.flows.workflow.reading import OLD_CONFIG
 from detent.flows.workflow.schema import json_schema
 from detent.flows.workflow.shelf import SHIPPED
-from detent.flows.workflow.yaml_text import read_yaml_text
+from detent.flows.workflow.spec import STEPS, WorkflowSpec
 from tests.flows.workflow import test_checking, test_reading
 from tests.flows.workflow.files import read, text_of
 
@@ -22,7 +24,7 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 
 def fits(text: str) -> bool:
-    return bool(VALIDATOR.is_valid(read_yaml_text(text.encode(), "f").value))
+    return bool(VALIDATOR.is_valid(read_document(text.encode(), "f").value))
 
 
 def parameters(test: Any) -> list[Any]:
@@ -36,10 +38,10 @@ def test_it_is_a_schema_of_draft_2020_12() -> None:
 
 
 def test_it_knows_every_key() -> None:
-    assert set(SCHEMA["properties"]) == set(WORKFLOW_KEYS)
+    assert set(SCHEMA["properties"]) == set(keys_of(WorkflowSpec))
     for kind in StepType:
         known = set(SCHEMA["$defs"][kind.value]["properties"])
-        assert known == {*COMMON_KEYS, *OWN_KEYS[kind], "executor_config"}
+        assert known == {*keys_of(STEPS[kind]), "type", "config", OLD_CONFIG}
     assert set(SCHEMA["$defs"]["config"]["properties"]) == {*FIELDS, "model", "timeout_s", "max_attempts"}
 
 
@@ -53,11 +55,11 @@ def test_everything_in_it_is_described() -> None:
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_shipped_workflow_fits(path: Any) -> None:
-    assert list(VALIDATOR.iter_errors(read_yaml_text(path.read_bytes(), path.name).value)) == []
+    assert list(VALIDATOR.iter_errors(read_document(path.read_bytes(), path.name).value)) == []
 
 
 def test_a_file_that_says_everything_fits() -> None:
-    assert list(VALIDATOR.iter_errors(read_yaml_text(test_reading.WHOLE.encode(), "f").value)) == []
+    assert list(VALIDATOR.iter_errors(read_document(test_reading.WHOLE.encode(), "f").value)) == []
 
 
 @pytest.mark.parametrize("text", parameters(test_checking.test_a_right_file_has_no_problem))

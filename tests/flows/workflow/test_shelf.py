@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from detent.authoring.problem import DocumentError
 from detent.flows.workflow.checking import check_read
-from detent.flows.workflow.problems import WorkflowFileError
 from detent.flows.workflow.shelf import SHIPPED, WorkflowNotFound, WorkflowShelf, is_path
 from detent.flows.workflow.spec import SubworkflowStep
 from detent.kernel.errors import ConfigurationError
@@ -173,7 +173,7 @@ def test_a_broken_file_is_listed_with_its_problems(tmp_path: Path, shelf: Workfl
     assert listed["bad"].problems[0].code == "E010"
     assert listed["half"].description == "Some."
     assert shelf.find("good", tmp_path).name == "good.yaml"
-    with pytest.raises(WorkflowFileError) as caught:
+    with pytest.raises(DocumentError) as caught:
         shelf.spec("half", tmp_path)
     assert "half.yaml" in str(caught.value)
     assert caught.value.problems[0].path == "steps[0].type"

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from detent import Engine
 from detent.adapters.project.checkpoints import Checkpoints
+from detent.authoring.names import Named
 from detent.engine.context import StepContext
 from detent.engine.family import children
 from detent.engine.journals import read
@@ -28,7 +29,7 @@ from detent.flows.workflow.events import Event, Telling
 from detent.flows.workflow.home import Ports
 from detent.flows.workflow.inputs import coerce
 from detent.flows.workflow.reading import read_workflow
-from detent.flows.workflow.registry import Action, Named, Registry, ValidationStage
+from detent.flows.workflow.registry import Action, Registry, ValidationStage
 from detent.flows.workflow.results import StepResult, WorkflowResult, workflow_result
 from detent.flows.workflow.scope import HASH, INPUTS, SECRETS
 from detent.flows.workflow.secrets import hash_of, marked, marks_for

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from detent.adapters.general.files import Ground
+from detent.authoring.document import read_value
 from detent.engine.tools import Tool, ToolError
-from detent.engine.yaml_loader import safe_load
-from detent.kernel.errors import nearest
+from detent.kernel.errors import ConfigurationError, nearest
 
 LARGEST = 50 * 1024 * 1024
 """Bytes of the largest text file that is read."""
@@ -210,27 +210,14 @@ def _csv(text: str, table: str) -> tuple[tuple[str, ...], list[dict[str, str]]]:
 def _structured(text: str, kind: str, table: str) -> Any:
     if kind == "json":
         try:
-            return _tidy(json.loads(text))
+            return json.loads(text)
         except (ValueError, RecursionError) as error:
             line = getattr(error, "lineno", 1)
             raise ToolError("no_table", f"'{table}', line {line}: not valid JSON.") from error
-    import yaml
-
     try:
-        return _tidy(safe_load(text))
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark is not None else ""
-        raise ToolError("no_table", f"'{table}'{line}: not valid YAML.") from error
-
-
-def _tidy(value: Any) -> Any:
-    """A value with text keys and dates as text."""
-    if isinstance(value, dict):
-        return {_text(key): _tidy(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set):
-        return [_tidy(item) for item in value]
-    return _text(value) if isinstance(value, datetime | date) else value
+        return read_value(text, f"'{table}'")
+    except ConfigurationError as error:
+        raise ToolError("no_table", str(error)) from error
 
 
 def _indexed(kept: _Kept, table: str, key: str | None, part: str | None) -> Rows:

@@ -121,7 +121,7 @@ def warranty_flow(
     folder: str | Path | None = None,
     check: bool = True,
 ) -> PlaybookFlow:
-    """The flow; `PlaybookError` lists everything wrong with the step files.
+    """The flow; `DocumentError` lists everything wrong with the step files.
 
     `agents` are the steps that settings give to agents; `overlay` names overlays beyond the settings';
     `folder` takes the step files from elsewhere.

@@ -20,13 +20,13 @@ from detent.apps.warranty.craft.serials import SerialExtraction, extract
 from detent.apps.warranty.craft.words import Words
 from detent.apps.warranty.mail_data import MailView, TextPart, mail_of, with_flags
 from detent.apps.warranty.settings import WarrantySettings
+from detent.authoring.templates import ABSENT, Values, values_of
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
 from detent.flows.playbook.forms import Candidate
 from detent.flows.playbook.instruction import DEGRADED, DONE, FAILED
 from detent.flows.playbook.playbook import Playbook
 from detent.flows.playbook.prompting import Said
-from detent.flows.playbook.templates import ABSENT, Values, values_of
 from detent.kernel.plain import encode
 
 CHECK, ASK, REDIRECT = "02-check-warranty", "03d-request-serial", "04-out-of-scope"

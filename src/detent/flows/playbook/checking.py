@@ -11,6 +11,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from detent.authoring.document import above, below, path_of
+from detent.authoring.problem import Place, Problem, in_order
+from detent.authoring.templates import placeholders
 from detent.dispatch.autonomy import StepMode
 from detent.engine.tools import Tool
 from detent.flows.playbook.folder import Manifest, PlaybookFolder
@@ -22,10 +25,9 @@ from detent.flows.playbook.instruction import (
     folded,
 )
 from detent.flows.playbook.playbook import Playbook, read_playbook
-from detent.flows.playbook.problems import Problem
 from detent.flows.playbook.reading import BODY_ARGUMENT, DECLARATIVE, KEYS
-from detent.flows.playbook.registry import Given, Load, Names, Registry, imported
-from detent.flows.playbook.templates import LANGUAGE, TemplateSet, placeholders
+from detent.flows.playbook.registry import FunctionRegistry, Given, Load, Names, imported
+from detent.flows.playbook.templates import LANGUAGE, TemplateSet
 from detent.kernel.errors import ConfigurationError, nearest
 
 
@@ -39,10 +41,9 @@ def check_playbook(
     agents: Iterable[str] = (),
     arguments: Mapping[str, Any] | None = None,
     language: str | None = None,
-    strict: bool = False,
     load: Load = imported,
 ) -> list[Problem]:
-    """Everything wrong with a folder, in order of place. Warnings are marked; with `strict` they are errors.
+    """Everything wrong with a folder, in order of place.
 
     `tools` are the registered functions: names, or tools by name, whose kinds are then checked as well. What
     the manifest's modules hold is added to them; `load` gives those modules.
@@ -58,16 +59,14 @@ def check_playbook(
         playbook, known, names.handlers, names.validators, agents=agents,
         usual={**playbook.manifest.arguments, **(arguments or {})}, told=problems,
     )  # fmt: skip
-    if strict:
-        problems = [problem._replace(warning=False) for problem in problems]
-    return sorted(problems, key=lambda one: (one.path, one.line, one.code))
+    return in_order(problems)
 
 
 def problems_of(
     playbook: Playbook,
     tools: Mapping[str, Tool | None],
-    handlers: Registry,
-    validators: Registry,
+    handlers: FunctionRegistry,
+    validators: FunctionRegistry,
     *,
     agents: Iterable[str] = (),
     usual: Mapping[str, Any] | None = None,
@@ -91,7 +90,7 @@ def redirect_of(manifest: Manifest) -> EffectDeclaration | None:
     template = said.get("template")
     templates = template if isinstance(template, dict) else {BODY_ARGUMENT: template} if template else {}
     args = {key: value for key, value in said.items() if key != "template"}
-    return EffectDeclaration(function, args, templates, place="redirect")
+    return EffectDeclaration(function, args, templates, path="redirect")
 
 
 class _Check:
@@ -101,8 +100,8 @@ class _Check:
         self,
         playbook: Playbook,
         tools: Mapping[str, Tool | None],
-        handlers: Registry,
-        validators: Registry,
+        handlers: FunctionRegistry,
+        validators: FunctionRegistry,
         agents: set[str],
         usual: Mapping[str, Any],
         values: tuple[str, ...] = (),
@@ -125,24 +124,21 @@ class _Check:
     def heard(self, told: Iterable[Problem]) -> None:
         """Note what problems that were told make unclear."""
         for problem in told:
-            if problem.warning:
+            if problem.severity == "warning":
                 continue
-            if problem.path != self.playbook.manifest_shown:
+            if problem.place.file != self.playbook.manifest_shown:
                 self.unclear.add("W02")
             elif problem.code in ("P03", "P05"):
                 self.unclear |= {"P14", "P16"}
             elif problem.code in ("P14", "P16"):
                 self.unclear.add(problem.code)
 
-    def wrong(
-        self, step: InstructionFile, code: str, way: Sequence[str | int], message: str, warning: bool = False
-    ) -> None:
+    def wrong(self, step: InstructionFile, code: str, path: str, message: str) -> None:
         shown = self.playbook.loader.shown(self.files.get(step.id, step.path))
-        self.found.append(Problem(shown, step.line(*way), code, message, warning))
+        self.found.append(Problem(code, message, step.place(path)._replace(file=shown), path))
 
     def in_manifest(self, code: str, key: str, message: str) -> None:
-        playbook = self.playbook
-        self.found.append(Problem(playbook.manifest_shown, playbook.manifest.line(key), code, message))
+        self.found.append(Problem(code, message, self.playbook.manifest.place(key), key))
 
     def problems(self) -> list[Problem]:
         """All of them."""
@@ -174,7 +170,7 @@ class _Check:
                 written = name in step.aliases
                 way = ("aliases", step.aliases.index(name)) if written else ("name",)
                 what = "the name of an end" if owner in ENDS else f"a name of step '{owner}', too"
-                self.wrong(step, "P11", way, f"'{name}' is {what}. Give it another name.")
+                self.wrong(step, "P11", path_of(*way), f"'{name}' is {what}. Give it another name.")
 
     def targets(self, step: InstructionFile) -> None:
         """P10: what follows is a step."""
@@ -185,7 +181,7 @@ class _Check:
             hint = nearest(edge.to, there)
             names = "" if hint and len(there) > 30 else f" Steps: {', '.join(there)}."
             message = f"next names '{edge.to}', which is no step here.{hint}{names}"
-            self.wrong(step, "P10", ("next", index, "to"), message)
+            self.wrong(step, "P10", path_of("next", index, "to"), message)
 
     def shadows(self, step: InstructionFile) -> None:
         """P18: an edge that can never be taken, as one without condition stands before it."""
@@ -197,8 +193,10 @@ class _Check:
                 message = (
                     f"the edge to '{edge.to}' is never taken: the one to '{before}' before it always holds."
                 )
-                self.wrong(step, "P18", ("next", index), message)
-            if edge.when is None and f"next.{index}.when" not in step.line_of:  # else it is malformed
+                self.wrong(step, "P18", path_of("next", index), message)
+            if (
+                edge.when is None and path_of("next", index, "when") not in step.places
+            ):  # else it is malformed
                 always.append(edge.to)
 
     def ways(self) -> None:
@@ -239,10 +237,10 @@ class _Check:
                     f"the step cannot be reached from the start, '{playbook.start}': "
                     "name it in the `next` of a step that can, or delete the file."
                 )
-                self.wrong(step, "P12", ("name",), message)
+                self.wrong(step, "P12", "name", message)
             elif step.id not in leave:
                 message = f"there is no way from here to {DONE}: name {DONE} in the `next` of the last step."
-                self.wrong(step, "P13", ("next",), message)
+                self.wrong(step, "P13", "next", message)
 
     # -- functions and handlers -----------------------------------------------------------------------------
 
@@ -252,12 +250,14 @@ class _Check:
             if declared.name not in self.tools and "P14" not in self.unclear:
                 known = ", ".join(sorted(self.tools)) or "none"
                 message = f"there is no function '{declared.name}'.{nearest(declared.name, self.tools)}"
-                self.wrong(step, "P14", ("available_functions", index), f"{message} Functions: {known}.")
+                self.wrong(
+                    step, "P14", path_of("available_functions", index), f"{message} Functions: {known}."
+                )
         for call in step.call:
-            self.uses(step, call.function, call.place, "query", call.args)
+            self.uses(step, call.function, call.path, "query", call.args)
         for effect in step.effects:
             args = {**dict.fromkeys(effect.templates, ""), **effect.args}
-            self.uses(step, effect.function, effect.place, "effect", args)
+            self.uses(step, effect.function, effect.path, "effect", args)
         for key, target in step.text_fields.items():
             function = target.rpartition(".")[0]
             if step.function(function) is None:
@@ -265,51 +265,50 @@ class _Check:
                 message = (
                     f"'{function}' is none of this step's available_functions.{nearest(function, names)}"
                 )
-                self.wrong(step, "P14", ("text_fields", key), message)
+                self.wrong(step, "P14", path_of("text_fields", key), message)
 
     def uses(
         self, step: InstructionFile, function: str, place: str, kind: str, args: Mapping[str, Any]
     ) -> None:
         """A function used by `call` or `effects`."""
-        way = (f"{place}.{function}", place, place.split(".")[0])
-        line_way = next((one for one in way if one in step.line_of), way[-1])
+        path = next((one for one in (below(place, function), place) if one in step.places), place)
         if step.function(function) is None:
             names = [one.name for one in step.available_functions]
             message = f"'{function}' is none of this step's available_functions.{nearest(function, names)}"
-            self.wrong(step, "P14", (line_way,), message)
+            self.wrong(step, "P14", path, message)
             return
         tool = self.tools.get(function)
         if tool is None:
             return
         if tool.kind != kind:
             used = "call asks queries" if kind == "query" else "effects are no queries"
-            self.wrong(step, "P14", (line_way,), f"'{function}' is a {tool.kind}; {used}.")
+            self.wrong(step, "P14", path, f"'{function}' is a {tool.kind}; {used}.")
             return
         usual = self.usual.get(function, {}) if kind == "effect" else {}
         if callable(usual) or "P14" in self.unclear:
             return  # what it gives is known only in a run, or when the manifest can be read
         given = {**usual, **args}
         if misfit := _misfit(tool, given):
-            self.wrong(step, "P14", (line_way,), misfit)
+            self.wrong(step, "P14", path, misfit)
 
     def handler(self, step: InstructionFile) -> None:
         """P16: somebody can perform it."""
         if step.handler is not None:
             found = self.handlers.find(step.handler)
             if isinstance(found, str) and not self.unsure(step.handler):
-                self.wrong(step, "P16", ("handler",), f"the handler cannot be used: {found}")
+                self.wrong(step, "P16", "handler", f"the handler cannot be used: {found}")
         elif not step.declarative:
             agent = step.mode is StepMode.AGENT or step.id in self.agents
             if agent:
                 message = "an agent performs it and there is no handler to fall back on."
-                self.wrong(step, "W01", ("mode",), message, warning=True)
-            elif (step.mode is not None or "mode" not in step.line_of) and not _misspelt(step):
+                self.wrong(step, "W01", "mode", message)
+            elif (step.mode is not None or "mode" not in step.places) and not _misspelt(step):
                 message = "has no handler: say `handler`, or `call` and `effects`, or `mode: agent`."
-                self.wrong(step, "P16", ("name",), message)
+                self.wrong(step, "P16", "name", message)
         if step.validator is not None:
             found = self.validators.find(step.validator)
             if isinstance(found, str) and not self.unsure(step.validator):
-                self.wrong(step, "P16", ("validator",), f"the validator cannot be used: {found}")
+                self.wrong(step, "P16", "validator", f"the validator cannot be used: {found}")
 
     def unsure(self, name: str) -> bool:
         """Whether a function may stand in a module that could not be read, or was misspelt itself."""
@@ -325,65 +324,64 @@ class _Check:
             named.append(((*way, "candidates"), found.function if found else None, "what finds candidates"))
             if found is not None and field.name in step.needs:
                 message = f"'{field.name}' is one of the step's needs, too. Give the field another name."
-                self.wrong(step, "P21", way, message)
+                self.wrong(step, "P21", path_of(*way), message)
             if found is not None and found.within is not None and not _among(found.within, step.needs):
                 message = f"'{found.within}' is none of the step's needs.{nearest(found.within, step.needs)}"
-                self.wrong(step, "P21", (*way, "candidates", "in"), message)
+                self.wrong(step, "P21", path_of(*way, "candidates", "in"), message)
             if field.fills is not None:
-                self.fills(step, field.fills, (*way, "fills"))
+                self.fills(step, field.fills, path_of(*way, "fills"))
         for place, name, what in named:
             if name is None or self.unsure(name):
                 continue
             if isinstance(said := self.handlers.find(name), str):
-                self.wrong(step, "P16", place, f"{what} cannot be used: {said}")
+                self.wrong(step, "P16", path_of(*place), f"{what} cannot be used: {said}")
 
-    def fills(self, step: InstructionFile, target: str, way: Sequence[str]) -> None:
+    def fills(self, step: InstructionFile, target: str, path: str) -> None:
         """A field fills an argument of an effect that the step's own code proposes."""
         function, _, argument = target.rpartition(".")
         if step.function(function) is None:
             names = [one.name for one in step.available_functions]
             message = f"'{function}' is none of this step's available_functions.{nearest(function, names)}"
-            self.wrong(step, "P14", way, message)
+            self.wrong(step, "P14", path, message)
             return
         if step.handler is None and function not in [one.function for one in step.effects]:
             message = f"nothing proposes '{function}': say it in `effects`, or give the step a handler."
-            self.wrong(step, "P21", way, message)
+            self.wrong(step, "P21", path, message)
         tool = self.tools.get(function)
         if tool is not None and tool.kind != "effect":
-            self.wrong(step, "P14", way, f"'{function}' is a {tool.kind}; a form fills in effects.")
+            self.wrong(step, "P14", path, f"'{function}' is a {tool.kind}; a form fills in effects.")
         elif tool is not None and argument not in (known := tool.schema.get("properties") or {argument: {}}):
             self.wrong(
-                step, "P14", way, f"'{function}' has no argument '{argument}'.{nearest(argument, known)}"
+                step, "P14", path, f"'{function}' has no argument '{argument}'.{nearest(argument, known)}"
             )
 
     # -- templates ------------------------------------------------------------------------------------------
 
     def placeholders(self, step: InstructionFile) -> None:
         """P17: templates are there, and what is put into them is the step's to use."""
-        for way, value in step.values():
+        for path, value in step.values():
             for one in placeholders(value):
-                earlier = self.earlier(step, str(way[0])) if str(way[0]).startswith("effects") else ()
-                self.placeholder(step, one.key, way, one.alone, earlier)
+                self.placeholder(step, one.key, path, one.alone, self.earlier(step, path))
         for effect in step.effects:
-            earlier = self.earlier(step, effect.place)
+            earlier = self.earlier(step, effect.path)
             for name in effect.templates.values():
                 variants = [None, *(one.name for one in step.variant)]
-                for text, file in self.texts(step, name, variants, effect.place):
+                for text, file in self.texts(step, name, variants, effect.path):
                     for one in placeholders(text):
                         self.placeholder(
-                            step, one.key, (effect.place,), False, earlier, f"{file}, line {one.line}: "
+                            step, one.key, effect.path, False, earlier, f"{file}, line {one.line}: "
                         )
 
     def earlier(self, step: InstructionFile, place: str) -> tuple[str, ...]:
         """Functions of the effects that stand before one."""
-        places = [one.place for one in step.effects]
+        places = [one.path for one in step.effects]
         return tuple(one.function for one in step.effects[: places.index(place)]) if place in places else ()
 
     def placeholder(
         self,
         step: InstructionFile,
         key: str,
-        way: Sequence[str | int],
+        path: str,
         alone: bool,
         earlier: Sequence[str],
         where: str = "",
@@ -391,14 +389,14 @@ class _Check:
         if any(key == name or key.startswith(f"{name}.") for name in earlier):
             if not alone:
                 message = f"{where}{{{{{key}}}}} is known only later, so it must be the whole argument."
-                self.wrong(step, "P17", way, message)
+                self.wrong(step, "P17", path, message)
             return
         stated = [one.name for one in step.form if one.fills is None and step.conclude is None]
         known = [*step.needs, *step.outputs, *stated, *(call.into for call in step.call), *self.values]
         if key == LANGUAGE or any(key == one or key.startswith(f"{one}.") for one in known):
             return
         message = f"{where}{{{{{key}}}}} is not in the step's needs or outputs.{nearest(key, known)}"
-        self.wrong(step, "P17", way, message)
+        self.wrong(step, "P17", path, message)
 
     def texts(
         self, step: InstructionFile | None, name: str, variants: Iterable[str | None], place: str
@@ -411,7 +409,7 @@ class _Check:
             if step is None:
                 self.in_manifest("P17", "redirect", message)
             else:
-                self.wrong(step, "P17", (f"{place}.template", place), message)
+                self.wrong(step, "P17", f"{place}.template", message)
 
         if base is None:
             known = sorted({one.base for one in templates})
@@ -467,7 +465,7 @@ class _Check:
                 ),
                 template.path.as_posix(),
             )
-            self.found.append(Problem(shown, 1, "W02", "no step uses this template.", warning=True))
+            self.found.append(Problem("W02", "no step uses this template.", Place(shown, 1)))
 
     def _of_python(self, base: str) -> bool:
         steps = self.playbook.steps
@@ -482,7 +480,7 @@ def _among(key: str, needs: Sequence[str]) -> bool:
 
 def _misspelt(step: InstructionFile) -> bool:
     """Whether a key of the file that nobody knows, and that is told, looks like what performs the step."""
-    unknown = [key for key in step.line_of if "." not in key and key not in (*KEYS, BODY_ARGUMENT)]
+    unknown = [key for key in step.places if above(key) == "" != key and key not in (*KEYS, BODY_ARGUMENT)]
     return any(get_close_matches(key, ("handler", *DECLARATIVE), n=1, cutoff=0.6) for key in unknown)
 
 
@@ -502,7 +500,7 @@ def _misfit(tool: Tool, args: Mapping[str, Any]) -> str | None:
 
 def _items(step: InstructionFile) -> int:
     """How many items `next` has as written, those that could not be used included."""
-    return sum(key.startswith("next.") and key.count(".") == 1 for key in step.line_of)
+    return sum(above(key) == "next" for key in step.places)
 
 
 def _reach(start: set[str], edges: Mapping[str, Collection[str]]) -> set[str]:

@@ -6,11 +6,12 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from detent.authoring.templates import ABSENT, Values, filled, values_of
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome, Receipt
 from detent.flows.playbook.functions import look_up
 from detent.flows.playbook.instruction import DEGRADED, Edge, EffectDeclaration, InstructionFile, Variant
-from detent.flows.playbook.templates import ABSENT, TemplateSet, Values, filled, values_of
+from detent.flows.playbook.templates import TemplateSet
 from detent.kernel.guards import when
 from detent.kernel.plain import digest, to_plain
 
@@ -93,7 +94,7 @@ class DeclaredHandler:
         for declared in self.step.effects:
             if declared.when is not None and not when(declared.when)(data):
                 continue
-            where = f"step {self.step.id}, {declared.place}"
+            where = f"step {self.step.id}, {declared.path}"
             args = self.writer.args(ctx, declared, self.step.variant, data, receipts, where)
             receipt = receipts[declared.function] = ctx.propose(declared.function, **args)
             changes |= received(declared.into, receipt)
@@ -104,7 +105,7 @@ class DeclaredHandler:
         changes: dict[str, Any] = {}
         data: Mapping[str, Any] = ChainMap(changes, ctx.data)  # type: ignore[arg-type]
         for call in self.step.call:
-            where = f"step {self.step.id}, {call.place}"
+            where = f"step {self.step.id}, {call.path}"
             if call.when is None or when(call.when)(data):
                 args = filled(dict(call.args), values_of(data), where)
                 changes[call.into] = await look_up(ctx, call.function, **args)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from detent.authoring.problem import DocumentError
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.proposal import Validator
 from detent.engine.context import StepContext
@@ -17,7 +18,6 @@ from detent.flows.playbook.declared import DeclaredHandler, EffectWriter, Furthe
 from detent.flows.playbook.folder import PlaybookFolder
 from detent.flows.playbook.instruction import ENDS, FAILED, Edge
 from detent.flows.playbook.playbook import Playbook, read_playbook
-from detent.flows.playbook.problems import PlaybookError
 from detent.flows.playbook.prompting import Show
 from detent.flows.playbook.registry import Load, Names, imported
 from detent.flows.playbook.steps import Contract, StepWork, engine_step, missing_step
@@ -91,7 +91,7 @@ def playbook_flow(
     check: bool = True,
     load: Load = imported,
 ) -> PlaybookFlow:
-    """The flow a playbook's folder describes; `PlaybookError` lists everything wrong with it.
+    """The flow a playbook's folder describes; `DocumentError` lists everything wrong with it.
 
     `handlers` (among them what finds candidates and what concludes) and `validators` are looked up by the
     names step files use. `contracts` by step id (or `*`) are further rules for agents' answers, kept at every
@@ -110,9 +110,9 @@ def playbook_flow(
             playbook, found.tools, found.handlers, found.validators, agents=agents,
             usual={**playbook.manifest.arguments, **(arguments or {})}, values=values or (), told=problems,
         )  # fmt: skip
-        errors = [problem for problem in problems if strict or not problem.warning]
+        errors = [problem for problem in problems if strict or problem.severity == "error"]
         if errors:
-            raise PlaybookError(f"Playbook '{name or playbook.manifest.name}'", errors)
+            raise DocumentError(f"Playbook '{name or playbook.manifest.name}'", errors)
     maker = _Maker(
         playbook, found, contracts or {}, arguments or {}, values or {}, retry, timeout, show or {}
     )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from detent.flows.playbook.problems import Problem
-from detent.flows.playbook.reading import NotYaml, decoded, read_yaml
+from detent.authoring.document import Document, path_of, read_document
+from detent.authoring.problem import NOWHERE, Place, Problem
 from detent.kernel.errors import ConfigurationError, nearest
 
 MANIFEST = "playbook.yaml"
@@ -114,11 +113,8 @@ class Manifest:
     arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Per function, arguments that effects give it unless they say otherwise."""
     language: str | None = None
-    line_of: Mapping[str, int] = field(default_factory=dict, compare=False)
-
-    def line(self, key: str) -> int:
-        """Line of a key."""
-        return self.line_of.get(key, 1)
+    place: Callable[[str], Place] = field(default=lambda key: NOWHERE, compare=False)
+    """Where a key stands in the file."""
 
 
 def read_manifest(folder: PlaybookFolder) -> tuple[Manifest, list[Problem]]:
@@ -128,41 +124,26 @@ def read_manifest(folder: PlaybookFolder) -> tuple[Manifest, list[Problem]]:
     usual = Manifest(folder.name)
     if not path.is_file():
         return usual, []
-    try:
-        document = read_yaml(decoded(path.read_bytes()))
-    except UnicodeDecodeError as error:
-        return usual, [Problem(shown, 1, "P03", f"is not UTF-8 text (byte {error.start}).")]
-    except NotYaml as error:
-        return usual, [Problem(shown, error.line, "P03", f"is not valid YAML: {error}.")]
-    said = document.value if document.value is not None else {}
-    if not isinstance(said, dict):
-        return usual, [Problem(shown, 1, "P06", "a manifest is a list of `key: value` lines.")]
-    reading = _Reading(shown, said, document.lines, document.raw)
-    return reading.manifest(usual), reading.problems
+    document = read_document(path.read_bytes(), shown, code="P03", was_yaml_1_1=True)
+    usual = replace(usual, place=lambda key: Place(shown, 1))
+    if document.errors:
+        return usual, list(document.problems)
+    if document.value is not None and not isinstance(document.value, dict):
+        return usual, [Problem("P06", "a manifest is a list of `key: value` lines.", Place(shown, 1))]
+    reading = _Reading(document)
+    return reading.manifest(usual), [*document.problems, *reading.problems]
 
 
 class _Reading:
     """Reads the keys of a manifest and gathers what is wrong with them."""
 
-    def __init__(
-        self, shown: str, said: dict[str, Any], lines: Mapping[str, int], raw: Mapping[str, str]
-    ) -> None:
-        self.shown = shown
-        self.said = said
-        self.lines = lines
-        self.raw = raw
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.said: dict[str, Any] = document.value or {}
         self.problems: list[Problem] = []
 
-    def wrong(self, code: str, key: str, message: str) -> None:
-        line = next(
-            (
-                self.lines[key.rsplit(".", cut)[0]]
-                for cut in range(4)
-                if key.rsplit(".", cut)[0] in self.lines
-            ),
-            1,
-        )
-        self.problems.append(Problem(self.shown, line, code, message))
+    def wrong(self, code: str, path: str, message: str) -> None:
+        self.problems.append(Problem(code, message, self.document.mark(path), path))
 
     def manifest(self, usual: Manifest) -> Manifest:
         for key in self.said:
@@ -181,13 +162,13 @@ class _Reading:
             protocol=self.protocol(),
             arguments=self.arguments(),
             language=self.text("language"),
-            line_of=MappingProxyType(dict(self.lines)),
+            place=self.document.mark,
         )
 
     def text(self, key: str) -> str | None:
         value = self.said.get(key)
         if type(value) in (int, float):
-            return self.raw.get(key)
+            return self.document.bare(key)
         if value is None or (isinstance(value, str) and value.strip()):
             return value
         self.wrong("P06", key, f"{key} is text.")
@@ -249,7 +230,7 @@ class _Reading:
         for key, said in value.items():
             line = output_line(key, said)
             if isinstance(line, str):
-                self.wrong("P06", f"protocol.{key}", line)
+                self.wrong("P06", path_of("protocol", key), line)
             else:
                 found.append(line)
         return tuple(found)

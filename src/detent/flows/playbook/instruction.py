@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from detent.authoring.document import above, path_of
+from detent.authoring.problem import Place
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 
 DONE = "DONE"
@@ -95,8 +97,8 @@ class Call:
     otherwise: Any = None
     """Stored instead when it is not asked."""
     has_otherwise: bool = False
-    place: str = field(default="", compare=False)
-    """Where it stands in the front matter, for messages."""
+    path: str = field(default="", compare=False)
+    """Its path in the front matter, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ class EffectDeclaration:
     into: Mapping[str, str] = field(default_factory=dict)
     """Keys of the data that take its receipt, each with the dotted way into it ("" for the whole)."""
     when: Mapping[str, Any] | None = None
-    place: str = field(default="", compare=False)
+    path: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +159,8 @@ class InstructionFile:
     path: Path = field(default_factory=Path)
     sha256: str = ""
     """Of the file's bytes."""
-    line_of: Mapping[str, int] = field(default_factory=dict)
-    """Line of every key, nested ones dotted: `next`, `next.0`, `next.0.when`."""
+    places: Mapping[str, Place] = field(default_factory=dict)
+    """Where every key and item stands, by its path: `next`, `next[0]`, `next[0].when`, `body`."""
     declarative: bool = False
     """It says `call`, `effects` or `variant`, so it needs no other handler."""
 
@@ -172,27 +174,25 @@ class InstructionFile:
         """Everything it goes by: id, the id without its number, the name as written, aliases."""
         return tuple(dict.fromkeys((self.id, short_name(self.id), self.name, *self.aliases)))
 
-    def line(self, *way: str | int) -> int:
-        """Line of a key or, where that is not known, of what it stands in."""
-        for end in range(len(way), 0, -1):
-            found = self.line_of.get(".".join(str(part) for part in way[:end]))
-            if found is not None:
-                return found
-        return 1
+    def place(self, path: str) -> Place:
+        """Where a key stands or, where that is not known, what it stands in."""
+        while path and path not in self.places:
+            path = above(path)
+        return self.places[path] if path else Place(self.path.as_posix(), 1)
 
     def function(self, name: str) -> FunctionDeclaration | None:
         """The declaration of a function."""
         return next((one for one in self.available_functions if one.name == name), None)
 
-    def values(self) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-        """Everything written in it into which `{{key}}` inserts values, with its place."""
+    def values(self) -> Iterator[tuple[str, Any]]:
+        """Everything written in it into which `{{key}}` inserts values, with its path."""
         for index, edge in enumerate(self.next):
             if edge.reason is not None:
-                yield ("next", index, "reason"), edge.reason
+                yield path_of("next", index, "reason"), edge.reason
         for call in self.call:
-            yield (call.place,), [call.args, call.otherwise]
+            yield call.path, [call.args, call.otherwise]
         for effect in self.effects:
-            yield (effect.place,), effect.args
+            yield effect.path, effect.args
 
 
 def short_name(stem: str) -> str:

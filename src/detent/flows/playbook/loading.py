@@ -6,9 +6,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from detent.authoring.problem import DocumentError, Place, Problem
 from detent.flows.playbook.folder import PlaybookFolder
 from detent.flows.playbook.instruction import InstructionFile, folded, short_name
-from detent.flows.playbook.problems import PlaybookError, Problem
 from detent.flows.playbook.reading import Read, read_instruction
 from detent.kernel.errors import nearest
 
@@ -34,7 +34,7 @@ def read_cached(path: Path) -> Read | None:
 
 
 def load_instruction_cached(path: str | Path) -> InstructionFile:
-    """A step file, read once per process; `PlaybookError` tells everything wrong with it."""
+    """A step file, read once per process; `DocumentError` tells everything wrong with it."""
     return _usable(Path(path), Path(path).as_posix())
 
 
@@ -47,10 +47,10 @@ def clear_instruction_cache() -> None:
 def _usable(path: Path, shown: str) -> InstructionFile:
     read = read_cached(path)
     if read is None:
-        raise PlaybookError("The playbook", [Problem(shown, 1, "P01", "there is no such file.")])
-    errors = [problem for problem in read.shown(shown).problems if not problem.warning]
+        raise DocumentError("The playbook", [Problem("P01", "there is no such file.", Place(shown, 1))])
+    errors = [problem for problem in read.shown(shown).problems if problem.severity == "error"]
     if errors or read.instruction is None:
-        raise PlaybookError(shown, errors)
+        raise DocumentError(shown, errors)
     return read.instruction
 
 
@@ -86,14 +86,14 @@ class InstructionLoader:
         return path.as_posix()
 
     def load_step_instruction(self, step_name: str) -> InstructionFile:
-        """The step of a name or alias; `PlaybookError` when there is none or it cannot be used."""
+        """The step of a name or alias; `DocumentError` when there is none or it cannot be used."""
         files = self.files()
         path = files.get(step_name) or self._named(step_name, files)
         if path is None:
             wanted = self.folder.shown(self.folder.steps / f"{step_name}.md")
             there = ", ".join(files) or "none"
             message = f"there is no step '{step_name}'.{nearest(step_name, files)} Steps: {there}."
-            raise PlaybookError("The playbook", [Problem(wanted, 1, "P01", message)])
+            raise DocumentError("The playbook", [Problem("P01", message, Place(wanted, 1))])
         return _usable(path, self.shown(path))
 
     def _named(self, name: str, files: Mapping[str, Path]) -> Path | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from detent.authoring.problem import Place, Problem
 from detent.flows.playbook.folder import (
     MANIFEST,
     Manifest,
@@ -17,7 +18,6 @@ from detent.flows.playbook.folder import (
 )
 from detent.flows.playbook.instruction import Edge, InstructionFile, folded
 from detent.flows.playbook.loading import InstructionLoader, read_cached
-from detent.flows.playbook.problems import Problem
 from detent.flows.playbook.protocol import BODY
 from detent.flows.playbook.table import aliases_of, canonical_edges
 from detent.flows.playbook.templates import TemplateSet
@@ -113,7 +113,7 @@ def read_playbook(
     manifest, problems = read_manifest(loader.folder)
     for one in loader.folders:
         if not one.steps.is_dir():
-            problems.append(Problem(one.shown(one.steps), 1, "P01", "there is no such folder."))
+            problems.append(Problem("P01", "there is no such folder.", Place(one.shown(one.steps), 1)))
     steps: dict[str, InstructionFile] = {}
     texts: dict[str, str] = {}
     for stem, path in loader.files().items():
@@ -128,7 +128,7 @@ def read_playbook(
     if not steps and not texts and not problems:
         where = loader.folder.shown(loader.folder.steps)
         problems.append(
-            Problem(where, 1, "P01", "there is no step file (`<number>-<what-it-does>.md`) in it.")
+            Problem("P01", "there is no step file (`<number>-<what-it-does>.md`) in it.", Place(where, 1))
         )
     ordered = list(steps.values())
     aliases = aliases_of(ordered)
@@ -138,10 +138,9 @@ def read_playbook(
     if manifest.start is not None:
         named = aliases.get(folded(manifest.start))
         if named is None or named not in {*steps, *texts}:
-            shown = loader.folder.shown(loader.folder.root / MANIFEST)
             message = f"start names '{manifest.start}', and there is no such step file."
             message += nearest(manifest.start, [*steps, *texts])
-            problems.append(Problem(shown, manifest.line("start"), "P01", message))
+            problems.append(Problem("P01", message, manifest.place("start"), "start"))
             start = manifest.start
         else:
             start = named

@@ -9,15 +9,14 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from copy import deepcopy
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from detent.authoring.document import Document, decoded, path_of, read_document
+from detent.authoring.problem import Place, Problem
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
-from detent.engine.yaml_loader import safe_loader
 from detent.flows.playbook.form_reading import read_examples, read_form
 from detent.flows.playbook.instruction import (
     ENDS,
@@ -28,10 +27,7 @@ from detent.flows.playbook.instruction import (
     InstructionFile,
     Variant,
 )
-from detent.flows.playbook.problems import Problem
 from detent.kernel.errors import ConfigurationError, nearest
-from detent.kernel.plain import to_plain
-from detent.kernel.yaml_words import BRACES, yaml_trouble
 
 MARKER = "---"
 REQUIRED = ("name", "description", "version", "next")
@@ -64,24 +60,11 @@ class Read(NamedTuple):
 
     def shown(self, path: str) -> Read:
         """The same, with the problems under the name people know the file by."""
-        return self._replace(problems=tuple(problem._replace(path=path) for problem in self.problems))
-
-
-class Document(NamedTuple):
-    """A YAML text: its value, and where its parts stand."""
-
-    value: Any
-    lines: Mapping[str, int]
-    raw: Mapping[str, str]
-    """Scalars as written, before YAML took `05` for a number."""
-
-
-class NotYaml(Exception):
-    """A text that is no YAML, with the line YAML names."""
-
-    def __init__(self, line: int, message: str) -> None:
-        self.line = line
-        super().__init__(message)
+        return self._replace(
+            problems=tuple(
+                problem._replace(place=problem.place._replace(file=path)) for problem in self.problems
+            )
+        )
 
 
 def read_instruction(raw: bytes, path: Path) -> Read:
@@ -89,7 +72,7 @@ def read_instruction(raw: bytes, path: Path) -> Read:
     shown = path.as_posix()
 
     def broken(line: int, code: str, message: str, text: str = "") -> Read:
-        return Read(None, (Problem(shown, line, code, message),), text)
+        return Read(None, (Problem(code, message, Place(shown, line)),), text)
 
     try:
         text = decoded(raw)
@@ -104,109 +87,45 @@ def read_instruction(raw: bytes, path: Path) -> Read:
     end = next((index for index, line in enumerate(lines) if index and line.rstrip() == MARKER), None)
     if end is None:
         return broken(1, "P02", "has front matter that is not closed: a line '---' must follow it.", text)
-    try:
-        document = read_yaml("\n".join(lines[1:end]), offset=1)
-    except NotYaml as error:
-        return broken(error.line, "P03", f"is not valid YAML: {error}.", text)
+    # The first marker begins a YAML document, so lines are counted as in the file.
+    document = read_document("\n".join(lines[:end]), shown, code="P03", was_yaml_1_1=True)
+    if document.errors:
+        return Read(None, document.problems, text)
     if document.value is None:
         document = document._replace(value={})
     if not isinstance(document.value, dict):
         return broken(2, "P06", "front matter is a list of `key: value` lines.", text)
-    reader = _Reader(shown, document)
+    reader = _Reader(document)
     body = "\n".join(lines[end + 1 :])
     found = reader.instruction(path)
     first = next((index for index, line in enumerate(lines[end + 1 :], end + 2) if line.strip()), None)
+    places = {**document.places, **document.keys}
     if first is None:
-        reader.wrong("P09", (), "has no text below its front matter: say what is to be done.", line=end + 1)
-    places = {**document.lines, **({"body": first} if first is not None else {})}
-    found = replace(
-        found,
-        body=body.strip(),
-        sha256=hashlib.sha256(raw).hexdigest(),
-        line_of=MappingProxyType(places),
-    )
-    return Read(found, tuple(reader.problems), text)
-
-
-def decoded(raw: bytes) -> str:
-    """The text of a file, whatever its line ends; `UnicodeDecodeError` when it is not UTF-8."""
-    return raw.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-
-
-def read_yaml(text: str, offset: int = 0) -> Document:
-    """A YAML text as plain values, with the line of every key and item; `NotYaml` when it is none."""
-    value, lines, raw = _read_yaml(text, offset)
-    return Document(deepcopy(value), dict(lines), dict(raw))
-
-
-@lru_cache(maxsize=256)  # the same texts are read over and over: for every mailbox, case, look at a playbook
-def _read_yaml(text: str, offset: int) -> Document:
-    import yaml
-
-    try:
-        loader = safe_loader()(text)
-        node = loader.get_single_node()
-        lines: dict[str, int] = {}
-        raw: dict[str, str] = {}
-        value = None
-        if node is not None:
-            _walk(node, "", lines, raw, offset)
-            value = to_plain(loader.construct_document(node))
-    except yaml.YAMLError as error:
-        line, said = yaml_trouble(error, text)
-        raise NotYaml(line + offset, said) from error
-    except RecursionError as error:
-        raise NotYaml(1 + offset, "brackets stand inside each other too deeply") from error
-    except (TypeError, ValueError) as error:
-        raise NotYaml(1 + offset, str(error).rstrip(".")) from error
-    return Document(value, lines, raw)
-
-
-def _walk(node: Any, place: str, lines: dict[str, int], raw: dict[str, str], offset: int) -> None:
-    """Note the line of every key and item, and every scalar as written."""
-    if node.id == "sequence":
-        for index, item in enumerate(node.value):
-            here = f"{place}.{index}" if place else str(index)
-            lines[here] = item.start_mark.line + 1 + offset
-            _walk(item, here, lines, raw, offset)
-    elif node.id == "mapping":
-        seen: set[str] = set()
-        for key, value in node.value:
-            name = str(key.value)
-            at = key.start_mark.line + 1 + offset
-            if key.id != "scalar" or (key.tag != "tag:yaml.org,2002:str" and name != "<<"):
-                braces = key.id == "mapping" and value.tag == "tag:yaml.org,2002:null"  # {{name}}, to YAML
-                what = BRACES if braces else "a key is text; put it in quotes"
-                raise NotYaml(
-                    at, what if key.id != "scalar" else f"the key {name} is not text; put it in quotes"
-                )
-            if name in seen:
-                raise NotYaml(at, f"the key '{name}' is said twice")
-            seen.add(name)
-            here = f"{place}.{name}" if place else name
-            lines[here] = at
-            _walk(value, here, lines, raw, offset)
+        message = "has no text below its front matter: say what is to be done."
+        reader.wrong("P09", (), message, line=end + 1)
     else:
-        raw[place] = str(node.value)
+        places["body"] = Place(shown, first)
+    found = replace(
+        found, body=body.strip(), sha256=hashlib.sha256(raw).hexdigest(), places=MappingProxyType(places)
+    )
+    return Read(found, (*document.problems, *reader.problems), text)
 
 
 class _Reader:
     """Reads the keys of one front matter and gathers what is wrong with them."""
 
-    def __init__(self, shown: str, document: Document) -> None:
-        self.shown = shown
+    def __init__(self, document: Document) -> None:
         self.said: dict[str, Any] = document.value
         self.document = document
         self.problems: list[Problem] = []
 
-    def wrong(
-        self, code: str, way: Way, message: str, line: int | None = None, warning: bool = False
-    ) -> None:
+    def wrong(self, code: str, way: Way, message: str, line: int | None = None) -> None:
         """Note a problem at a key."""
-        if line is None:
-            places = (".".join(str(part) for part in way[:end]) for end in range(len(way), 0, -1))
-            line = next((self.document.lines[place] for place in places if place in self.document.lines), 1)
-        self.problems.append(Problem(self.shown, line, code, message, warning))
+        path = path_of(*way)
+        place = self.document.mark(path)
+        if line is not None or not path:
+            place = Place(place.file, line or 1)
+        self.problems.append(Problem(code, message, place, path))
 
     # -- the whole ------------------------------------------------------------------------------------------
 
@@ -219,7 +138,7 @@ class _Reader:
             if key == "next" and scenario:
                 continue
             if key not in said:
-                self.wrong("P04", (), f"lacks the required key '{key}'.", line=1)
+                self.wrong("P04", (), f"lacks the required key '{key}'.")
             elif said[key] is None or said[key] in ("", [], {}):
                 self.wrong("P04", (key,), f"'{key}' is required and must not be empty.")
         declarative = any(key in said for key in DECLARATIVE)
@@ -264,10 +183,8 @@ class _Reader:
                 "P07", ("name",), f"a step is named with letters, digits and hyphens, which '{stem}' is not."
             )
         elif "_" in stem:
-            self.wrong(
-                "W03", ("name",), f"'{stem}' has underscores; '{stem.replace('_', '-')}' is usual.",
-                warning=True,
-            )  # fmt: skip
+            message = f"'{stem}' has underscores; '{stem.replace('_', '-')}' is usual."
+            self.wrong("W03", ("name",), message)
         if stem.casefold() in {end.casefold() for end in ENDS}:
             self.wrong("P11", ("name",), f"'{stem}' is the name of an end. Rename the file.")
         if said and said not in (stem, f"step-{stem}"):
@@ -400,7 +317,7 @@ class _Reader:
             if not isinstance(into, str) or "." in into:
                 self.wrong("P06", (*way, "into"), "into is one key of the data, without dots.")
                 continue
-            place = ".".join(str(part) for part in way)
+            place = path_of(*way)
             found.append(
                 Call(named[0], args, into, self.when(item, way), item.get("else"), "else" in item, place)
             )
@@ -438,7 +355,7 @@ class _Reader:
             into, when, place = (
                 self.into(item, way),
                 self.when(item, way),
-                ".".join(str(part) for part in way),
+                path_of(*way),
             )
             found.append(EffectDeclaration(function, args, templates, into, when, place))
         return tuple(found)
@@ -508,7 +425,7 @@ class _Reader:
         """A name; one that YAML takes for a number counts as written."""
         if isinstance(value, str) and value.strip():
             return value.strip()
-        raw = self.document.raw.get(".".join(str(part) for part in way))
+        raw = self.document.bare(path_of(*way))
         if type(value) in (int, float) and raw is not None:
             return raw
         self.wrong("P06", way, f"this is {what}.")

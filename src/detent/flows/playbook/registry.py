@@ -9,11 +9,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
+from detent.authoring.problem import Problem
 from detent.engine.source_imports import import_from_source
 from detent.engine.tools import Tool, tools_of
 from detent.flows.playbook.folder import INSTRUCTIONS
 from detent.flows.playbook.playbook import Playbook
-from detent.flows.playbook.problems import Problem
 from detent.kernel.errors import nearest
 
 Given: TypeAlias = Mapping[str, Callable[..., Any]] | Callable[[str], Callable[..., Any] | None] | None
@@ -34,7 +34,7 @@ def imported(name: str) -> ModuleType | str:
         return f"module '{name}' cannot be imported: {type(error).__name__}: {error}."
 
 
-class Registry:
+class FunctionRegistry:
     """Functions by name: given ones, those of a manifest's modules, `package.module:function`."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Names:
         validators: Given = None,
         load: Load = imported,
     ) -> None:
-        manifest, shown = playbook.manifest, playbook.manifest_shown
+        manifest = playbook.manifest
         self.problems: list[Problem] = []
         self.tools: dict[str, Tool] = {tool.name: tool for tool in tools}
         root = playbook.loader.folder.root
@@ -106,7 +106,7 @@ class Names:
         for name in manifest.tools:
             module = load(name)
             if isinstance(module, str):
-                self.problems.append(Problem(shown, manifest.line("tools"), "P14", module))
+                self.problems.append(Problem("P14", module, manifest.place("tools"), "tools"))
                 continue
             for tool in tools_of(module):
                 self.tools.setdefault(tool.name, tool)
@@ -114,8 +114,8 @@ class Names:
         for name in manifest.handlers:
             module = load(name)
             if isinstance(module, str):
-                self.problems.append(Problem(shown, manifest.line("handlers"), "P16", module))
+                self.problems.append(Problem("P16", module, manifest.place("handlers"), "handlers"))
             else:
                 modules.append(module)
-        self.handlers = Registry(handlers, modules, load)
-        self.validators = Registry(validators, modules, load)
+        self.handlers = FunctionRegistry(handlers, modules, load)
+        self.validators = FunctionRegistry(validators, modules, load)

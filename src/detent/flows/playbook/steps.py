@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from detent.authoring.templates import filled, placeholders, values_of
 from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.autonomy import FallbackReason
 from detent.dispatch.config import StepConfig
@@ -31,7 +32,6 @@ from detent.flows.playbook.instruction import (
 )
 from detent.flows.playbook.prompting import LineDialect, Said, Show
 from detent.flows.playbook.protocol import BODY, Reply
-from detent.flows.playbook.templates import filled, placeholders, values_of
 from detent.kernel import log
 from detent.kernel.errors import DetentError, InvalidTransitionError, name_of
 from detent.kernel.guards import dig, when

@@ -20,6 +20,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from detent.authoring.document import Written, below
+from detent.authoring.problem import Place, Problem
 from detent.flows.workflow.expressions import ExpressionError, Prepared, Reference, Template, condition
 from detent.flows.workflow.families import Family, Find
 from detent.flows.workflow.findings import Findings, cut
@@ -36,7 +38,6 @@ from detent.flows.workflow.literals import (
     wholly_known,
 )
 from detent.flows.workflow.performers import Performers
-from detent.flows.workflow.problems import Place, Problem
 from detent.flows.workflow.reading import Read
 from detent.flows.workflow.registry import Action, Registry
 from detent.flows.workflow.sight import Sight, Site
@@ -52,7 +53,6 @@ from detent.flows.workflow.spec import (
     ValidateStep,
     WorkflowSpec,
 )
-from detent.flows.workflow.yaml_text import Written, below
 
 STAGES = ("format", "lint", "typecheck", "test")
 """Stages every project has, whether or not it gives them a command."""

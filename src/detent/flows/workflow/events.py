@@ -26,8 +26,8 @@ from detent.kernel.entries import Ended, Entry, Moved, Noted, Recorded, Started
 from detent.kernel.run import Run
 
 if TYPE_CHECKING:
+    from detent.authoring.problem import Problem
     from detent.engine.flow import Flow
-    from detent.flows.workflow.problems import Problem
 
 Level = Literal["info", "success", "warning", "error"]
 LABELS = ("label", "name", "title", "phase", "id")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from detent.authoring.problem import Problem
 from detent.flows.workflow.findings import Findings, cut
-from detent.flows.workflow.problems import Problem
 from detent.flows.workflow.shelf import WorkflowNotFound, is_path
 from detent.flows.workflow.spec import SubworkflowStep, WorkflowSpec
 from detent.kernel.errors import ConfigurationError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from detent.flows.workflow.problems import Place, Problem
-from detent.flows.workflow.reading import Nearest
+from detent.authoring.document import above
+from detent.authoring.names import Nearest
+from detent.authoring.problem import Place, Problem
 from detent.flows.workflow.spec import StepSpec
-from detent.flows.workflow.yaml_text import above
 
 _FEW = 12
 """So many names are listed where none is near."""

@@ -7,14 +7,15 @@ modules it is given have marked, and refuses a name that stands for two things.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from detent.authoring.names import Named, Shelf
 from detent.dispatch.autonomy import AutonomyLevel
 from detent.dispatch.equivalence import CompareRules
-from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from detent.flows.workflow.spec import StepSpec, WorkflowSpec
@@ -25,21 +26,7 @@ SHORTEST_INTENT, LONGEST_INTENT = 20, 400
 LEFT_OUT = "(its plugin is left out)"
 """Intent of a placeholder."""
 
-T = TypeVar("T", bound="Named")
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """One thing workflow files may name."""
-
-    name: str
-    origin: str = ""
-    """Where it was made, such as `shop/actions.py:12`."""
-    instead_of: str = field(default="", kw_only=True)
-    """Where the thing of the same name was made that ships with Detent and that it stands in for."""
-    left_out: bool = field(default=False, kw_only=True)
-    """Nothing but its name is known: it may be in a plugin that is not loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,56 +129,6 @@ class ValidationStage(Named):
         """Put above a function or class, the stage is found with it; the target stays as it is."""
         _mark(target, self)
         return target
-
-
-class Shelf(Generic[T]):
-    """Things of one kind by name."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self._named: dict[str, T] = {}
-        self.absent: Callable[[str], T] | None = None
-        """Makes a placeholder for a name that is not here, where a plugin that may have it is left out."""
-
-    def add(self, item: T) -> None:
-        """Put one on the shelf; a name that stands for two things is an error that names both places."""
-        there = self._named.get(item.name)
-        if there is not None and there is not item and there != item:
-            raise ConfigurationError(
-                f"Two {self.kind}s are named '{item.name}': {there.origin or 'one'} and "
-                f"{item.origin or 'another'}. Rename one of them."
-            )
-        self._named[item.name] = item
-
-    def put(self, item: T) -> None:
-        """Put one on the shelf, in place of one of its name."""
-        self._named[item.name] = item
-
-    def get(self, name: str) -> T:
-        """The one of a name, or a `ConfigurationError` with the nearest."""
-        found = self.find(name)
-        if found is None:
-            raise ConfigurationError(f"There is no {self.kind} '{name}'.{nearest(name, self._named)}")
-        return found
-
-    def find(self, name: str) -> T | None:
-        """The one of a name, if there is one."""
-        found = self._named.get(name)
-        return self.absent(name) if found is None and self.absent is not None and name else found
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._named or (self.absent is not None and isinstance(name, str) and bool(name))
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self._named.values())
-
-    def __len__(self) -> int:
-        return len(self._named)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All names."""
-        return tuple(self._named)
 
 
 class Registry:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from detent.flows.workflow.problems import Place, Problem, WorkflowFileError
-from detent.flows.workflow.reading import Nearest, Read, read_workflow
+from detent.authoring.document import MOST_BYTES
+from detent.authoring.names import Nearest
+from detent.authoring.problem import DocumentError, Place, Problem
+from detent.flows.workflow.reading import Read, read_workflow
 from detent.flows.workflow.spec import WorkflowSpec
-from detent.flows.workflow.yaml_text import MOST_BYTES
 from detent.kernel.errors import ConfigurationError
 
 Source = Literal["project", "user", "builtin"]
@@ -143,11 +144,11 @@ class WorkflowShelf:
         return read
 
     def spec(self, name: str, base: Path) -> WorkflowSpec:
-        """The workflow of a name or path; `WorkflowFileError` with all problems when it cannot be used."""
+        """The workflow of a name or path; `DocumentError` with all problems when it cannot be used."""
         path = self.find(name, base)
         read = self.load(path)
         if read.spec is None:
-            raise WorkflowFileError(f"Workflow file {_shown(path)}", read.problems)
+            raise DocumentError(f"Workflow file {_shown(path)}", read.problems)
         return read.spec
 
     def finder(self, base: Path) -> Callable[[str], WorkflowSpec]:

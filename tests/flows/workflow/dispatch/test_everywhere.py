@@ -19,6 +19,7 @@ from detent.apps.warranty.craft.coverage import device_of
 from detent.apps.warranty.office import Office
 from detent.apps.warranty.processor import EmailProcessor, StepOrchestrator
 from detent.apps.warranty.router import StepRouter
+from detent.authoring.problem import DocumentError
 from detent.cli.main import run as detent
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.dispatch.config import StepConfig
@@ -32,7 +33,6 @@ from detent.engine.tools import NOT_DONE, Tool
 from detent.flows.workflow.compiling import Compiled
 from detent.flows.workflow.home import Ports
 from detent.flows.workflow.inputs import InputsError
-from detent.flows.workflow.problems import WorkflowFileError
 from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.registry import Action, Registry
 from detent.kernel.entries import Started
@@ -246,7 +246,7 @@ def test_a_step_that_only_agents_can_do_is_refused_before_anything_runs(project,
     assert detent(["workflow", "run", "mixed", *words]) == 2
     assert "E022" in capsys.readouterr().err
     assert not (project.folder / "failed-once").exists()
-    with pytest.raises(WorkflowFileError, match="E022"):
+    with pytest.raises(DocumentError, match="E022"):
         project.open().choose("mixed", forced=True)
 
 

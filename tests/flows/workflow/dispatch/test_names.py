@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from detent.authoring.problem import DocumentError
 from detent.cli.main import run as detent
 from detent.dispatch.autonomy import StepMode
 from detent.dispatch.dispatcher import Dispatcher, DispatchSettings
-from detent.flows.workflow.problems import WorkflowFileError
 from detent.kernel.status import Status
 from tests.flows.workflow.dispatch.project import Project
 
@@ -139,7 +139,7 @@ async def test_a_bare_name_applies_to_every_step_so_named(names):
 async def test_a_qualified_name_that_names_nothing_is_refused_with_the_nearest(names, key):
     """D-54, E025: in the file itself, and in one it runs."""
     flaky(names, steps={key: {"mode": "agent"}})
-    with pytest.raises(WorkflowFileError, match=r"E025(?s:.*)" + ("inner" if "names" in key else "deep")):
+    with pytest.raises(DocumentError, match=r"E025(?s:.*)" + ("inner" if "names" in key else "deep")):
         await names.run("names" if "names" in key else "below")
 
 

@@ -10,10 +10,10 @@ import sqlite3
 
 import pytest
 
+from detent.authoring.problem import DocumentError
 from detent.cli.main import run as detent
 from detent.dispatch.autonomy import AutonomyLevel, FallbackReason, StepMode
 from detent.flows.workflow.preflight import PrerequisitesMissing
-from detent.flows.workflow.problems import WorkflowFileError
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.status import Status
 from detent.runtime.settings import SettingsError
@@ -168,7 +168,7 @@ class TestThePluginOfTheDocumentation:
         shop.plugin(
             SHOP.replace("    database: str\n", "").replace('ImportReport("shop.db", ', "ImportReport(")
         )
-        with pytest.raises(WorkflowFileError) as refused:
+        with pytest.raises(DocumentError) as refused:
             shop.open().choose("shop")
         (problem,) = refused.value.problems
         assert (problem.code, problem.path) == ("E018", "steps[0].action")
@@ -287,7 +287,7 @@ class TestAgentSteps:
     async def test_an_agent_nobody_registered_cannot_be_configured(self, shop):
         """D-54, E025."""
         shop.settings(agents={"revewer": {"model_id": "big"}})
-        with pytest.raises((SettingsError, WorkflowFileError), match="revewer"):
+        with pytest.raises((SettingsError, DocumentError), match="revewer"):
             await shop.run("shop", script=script())
 
     async def test_a_prompt_suffix_and_fewer_tools_reach_it_too(self, shop):
@@ -307,7 +307,7 @@ class TestAgentSteps:
             shop.workflow(
                 WORKFLOW.replace("agent: reviewer,", "agent: reviewer, config: {mode: deterministic},")
             )
-        with pytest.raises(WorkflowFileError, match="E021"):
+        with pytest.raises(DocumentError, match="E021"):
             await shop.run("shop", script=script())
 
     async def test_an_agent_without_a_prompt_of_its_own_gets_the_context_alone(self, shop):

@@ -63,8 +63,7 @@ class _Where:
 
     def wrong(self, key: str, message: str) -> PlayFailed:
         way = f"{self.way}.{key}" if key else self.way
-        line = self.case.lines.get(way) or self.case.lines.get(self.way)
-        at = f"line {line}: " if line is not None else ""
+        at = f"line {self.case.place(way).line}: " if self.case.places else ""
         return PlayFailed(f"{at}{way}: {message}{'' if message[-1] in '.?' else '.'}")
 
     def known(self, said: Mapping[str, Any], names: tuple[str, ...], key: str = "") -> None:

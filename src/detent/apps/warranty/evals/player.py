@@ -36,13 +36,13 @@ from detent.apps.warranty.router import StepRouter
 from detent.apps.warranty.settings import Arm, WarrantySettings, read
 from detent.apps.warranty.tools.registry import Registry
 from detent.apps.warranty.tools.tickets import Tickets
+from detent.authoring.document import read_value
 from detent.dispatch.autonomy import StepMode
 from detent.dispatch.config import StepConfig
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.journals import read as entries_of
 from detent.engine.ports import Store
-from detent.engine.yaml_loader import safe_load
 from detent.evals.case import LEGACY, STEP, EvalTestCase
 from detent.evals.playing import (
     Contracts,
@@ -511,15 +511,13 @@ def _bare(settings: WarrantySettings) -> WarrantySettings:
 
 def read_registry(path: Path) -> list[Device]:
     """The devices of a suite; a problem is told with the entry it is in."""
-    import yaml
-
     try:
-        said = safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+        records = read_value(path.read_text(encoding="utf-8"), str(path))
+    except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {type(error).__name__}.") from error
-    if not isinstance(said, list):
+    if not isinstance(records, list):
         raise ConfigurationError(f"{path}: a registry is a list of devices, each with its serial.")
-    return [_device(record, f"{path.name}, entry {index}") for index, record in enumerate(said, 1)]
+    return [_device(record, f"{path.name}, entry {index}") for index, record in enumerate(records, 1)]
 
 
 def _device(record: Any, where: str) -> Device:

@@ -63,7 +63,7 @@ class Legacy:
     """Takes mails through legacy mode."""
 
     def __init__(self, office: Office, engine: Engine, ask: Ask | None = None) -> None:
-        """`PlaybookError` lists scenario files that are missing.
+        """`DocumentError` lists scenario files that are missing.
 
         `ask` is asked about mails the rules are not sure about; without it, the executor of the settings is.
         """

@@ -24,12 +24,13 @@ from detent.apps.warranty.legacy.detecting import (
 )
 from detent.apps.warranty.mail_data import MailView, mail_of, with_flags
 from detent.apps.warranty.settings import WarrantySettings
+from detent.authoring.templates import Values
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome, Receipt, Text
 from detent.flows.playbook import instruction
 from detent.flows.playbook.functions import look_up
 from detent.flows.playbook.instruction import DONE, FAILED, Variant
-from detent.flows.playbook.templates import TemplateSet, Values
+from detent.flows.playbook.templates import TemplateSet
 from detent.kernel import log
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.plain import encode

@@ -8,9 +8,9 @@ from pathlib import Path
 from detent.apps.warranty.flow import shipped
 from detent.apps.warranty.legacy.detecting import SCENARIOS
 from detent.apps.warranty.settings import WarrantySettings
+from detent.authoring.problem import DocumentError, Place, Problem
 from detent.flows.playbook.instruction import InstructionFile
 from detent.flows.playbook.loading import read_cached
-from detent.flows.playbook.problems import PlaybookError, Problem
 from detent.kernel.plain import digest
 
 TAKEN = "P11"
@@ -27,7 +27,7 @@ class Scenarios(Mapping[str, InstructionFile]):
     """The five scenarios, by name."""
 
     def __init__(self, folder: Path) -> None:
-        """Read a folder; `PlaybookError` lists every file that is missing or cannot be used."""
+        """Read a folder; `DocumentError` lists every file that is missing or cannot be used."""
         self.folder = folder
         self._files: dict[str, InstructionFile] = {}
         problems: list[Problem] = []
@@ -36,13 +36,17 @@ class Scenarios(Mapping[str, InstructionFile]):
             shown = f"{folder.name}/{path.name}"
             read = read_cached(path)
             if read is None:
-                problems.append(Problem(shown, 1, "P01", "there is no such scenario file."))
+                problems.append(Problem("P01", "there is no such scenario file.", Place(shown, 1)))
                 continue
-            problems += [one for one in read.shown(shown).problems if not (one.warning or one.code == TAKEN)]
+            problems += [
+                problem
+                for problem in read.shown(shown).problems
+                if problem.severity == "error" and problem.code != TAKEN
+            ]
             if read.instruction is not None:
                 self._files[name] = read.instruction
         if problems:
-            raise PlaybookError("The scenarios of legacy mode", problems)
+            raise DocumentError("The scenarios of legacy mode", problems)
 
     def __getitem__(self, name: str) -> InstructionFile:
         return self._files[name]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
+from detent.authoring.templates import fill
 from detent.engine.context import StepContext
 from detent.engine.step_failures import StepFailed
 from detent.flows.workflow.registry import action
@@ -50,7 +51,6 @@ async def extract_text(ctx: StepContext, text: str, pattern: str, group: int | s
     return {"matches": found, "first": found[0] if found else None}
 
 
-_PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*")
 
 
@@ -65,30 +65,23 @@ async def render_template(template: str, values: dict[str, Any]) -> Text:
         raise StepFailed(f"A template has at most {LONGEST:,} characters.")
     problems: list[str] = []
 
-    def filled(found: re.Match[str]) -> str:
-        name = found[1].strip()
+    def value_of(name: str, line: int) -> str:
         if not _NAME.fullmatch(name):
-            problems.append(
-                f"line {_line(template, found.start())}: a placeholder is written {{{{ name.path }}}}"
-            )
+            problems.append(f"line {line}: a placeholder is written {{{{ name.path }}}}")
             return ""
         try:
             return _shown(_dug(values, name))
         except StepFailed as missing:
-            problems.append(f"line {_line(template, found.start())}: {missing}")
+            problems.append(f"line {line}: {missing}")
             return ""
 
-    text = _PLACEHOLDER.sub(filled, template)
-    for rest in re.finditer(r"\{\{|\}\}", _PLACEHOLDER.sub("", template)):
+    text = fill(template, value_of)
+    for rest in re.finditer(r"\{\{|\}\}", fill(template, lambda name, line: "")):
         problems.append(f"'{rest[0]}' stands alone")
         break
     if problems:
         raise StepFailed(f"The template cannot be filled: {'; '.join(problems[:10])}.")
     return {"text": text}
-
-
-def _line(text: str, at: int) -> int:
-    return text.count("\n", 0, at) + 1
 
 
 def _dug(values: Any, name: str) -> Any:
@@ -154,9 +147,9 @@ async def dump_json(value: Any, indent: int | None = 2) -> Text:
 @action("parse_yaml", intent="Turn YAML text into the plain value it describes.", output_schema=Value)
 async def parse_yaml(text: str) -> Value:
     """YAML 1.2, safe: no tags, no key twice, aliases bounded, one document."""
-    from detent.flows.workflow.yaml_text import read_yaml_text
+    from detent.authoring.document import read_document
 
-    read = read_yaml_text(text.encode("utf-8", "surrogatepass"), "text")
+    read = read_document(text.encode("utf-8", "surrogatepass"), "text")
     if read.problems:
         first = read.problems[0]
         more = f" ({len(read.problems) - 1} more)" if len(read.problems) > 1 else ""

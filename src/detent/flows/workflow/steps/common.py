@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from detent.authoring.names import Named
 from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.autonomy import StepType
 from detent.dispatch.config import UNSAID
@@ -13,7 +14,6 @@ from detent.engine.outcome import Hold, Outcome
 from detent.engine.step import UNKNOWN_TOOLS, Step
 from detent.flows.workflow.expressions import Prepared, condition
 from detent.flows.workflow.home import Home, Seat
-from detent.flows.workflow.registry import Named
 from detent.flows.workflow.scope import finished, key_of, scope_of, skipped
 from detent.kernel.plain import copied
 

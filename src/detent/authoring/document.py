@@ -1,11 +1,14 @@
-"""From the bytes of a YAML file to plain values, and where each of them stands.
+"""The one reader of YAML: from the bytes of a file to plain values, with the line and column of each.
 
-YAML 1.2, core schema, of which a few things are refused because they surprise or harm: tags, merge keys, keys
-said twice, keys that are no text, infinite numbers, several documents. The text is read as a stream of events
-and given up as soon as a limit is passed, so that a file of aliases of aliases costs nothing. Nothing in a
+YAML 1.2, core schema. A few things are refused because they surprise or harm: tags, merge keys, duplicate
+keys, keys that are not text, infinite numbers, several documents. The text is read as a stream of events, and
+reading stops as soon as a limit is passed, so that a file of aliases of aliases costs nothing. Nothing in a
 file names a Python object, and nothing is ever evaluated.
 
-Nodes are counted with aliases written out: each mapping, each list and each value is one, a key is none.
+Values are counted with aliases written out: each mapping, each list and each scalar is one, a key is none.
+
+Step files, cases, settings and scripts were read as YAML 1.1 before; `was_yaml_1_1` warns of each scalar that
+means something else now.
 """
 
 from __future__ import annotations
@@ -13,19 +16,27 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from detent.flows.workflow.problems import Place, Problem
+from detent.authoring.problem import Place, Problem
+from detent.authoring.yaml_errors import BRACES, yaml_trouble
+from detent.kernel import log
+from detent.kernel.errors import ConfigurationError
 
 MOST_BYTES = 1024 * 1024
-MOST_NODES = 10_000
+MOST_VALUES = 10_000
+DATA_VALUES = 100_000
+"""Values in a file of data, which may be a table."""
 DEEPEST = 64
 """Levels of mappings and lists inside each other."""
 LONGEST_NUMBER = 100
 """Digits of a number; longer ones are texts and belong in quotes."""
 CODE = "E010"
-"""What everything that is wrong with a file as YAML is told under."""
+"""Code of everything wrong with a file as YAML, unless the format has one of its own."""
+CHANGED = "W008"
+"""Code of a scalar that YAML 1.1 read differently."""
 
 
 class Document(NamedTuple):
@@ -49,6 +60,35 @@ class Document(NamedTuple):
         """Where a key stands."""
         return self.keys.get(path) or self.place(path)
 
+    def bare(self, path: str) -> str | None:
+        """A scalar that is written without quotes, as it is written: `010` for the number 10."""
+        return _bare(self.places.get(path))
+
+    def bare_key(self, path: str) -> str | None:
+        """A key that is written without quotes, as it is written."""
+        return _bare(self.keys.get(path))
+
+    def mark(self, path: str) -> Place:
+        """Where to look for a value: its key, its item in a list, or the nearest thing above it."""
+        while path and path not in self.keys and path not in self.places:
+            path = above(path)
+        return Place(*(self.keys.get(path) or self.places[path]))
+
+    def log_warnings(self) -> None:
+        """Log the warnings, for formats whose problems are all errors."""
+        for problem in self.problems:
+            if problem.severity == "warning":
+                log.warning("yaml.changed", place=str(problem.place), problem=problem.message)
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        """Problems that keep the file from being used."""
+        return tuple(problem for problem in self.problems if problem.severity == "error")
+
+
+def _bare(place: Place | None) -> str | None:
+    return place.text if isinstance(place, Written) and not place.style else None
+
 
 _PLAIN_KEY = re.compile(r"[\w-]+")
 
@@ -60,6 +100,14 @@ def below(path: str, part: str | int) -> str:
     if not _PLAIN_KEY.fullmatch(part):
         return f"{path}[{part!r}]"
     return f"{path}.{part}" if path else part
+
+
+def path_of(*parts: str | int) -> str:
+    """The path of a value, from the keys and indices that lead to it."""
+    path = ""
+    for part in parts:
+        path = below(path, part)
+    return path
 
 
 def above(path: str) -> str:
@@ -199,12 +247,75 @@ def _short(text: str) -> None:
         raise Unusable(f"a number has {LONGEST_NUMBER} digits at most; put it in quotes if it is a text.")
 
 
+# -- what YAML 1.1 made of a scalar -------------------------------------------------------------------------
+
+
+@cache
+def _loader_1_1() -> Any:
+    """A YAML 1.1 loader for single scalars."""
+    import yaml
+
+    return yaml.SafeLoader("")
+
+
+@lru_cache(maxsize=1024)
+def _read_as_1_1(text: str) -> str | None:
+    """What YAML 1.1 made of an unquoted scalar, as Python writes it; None where it makes no difference.
+
+    A date became a date, which every format turned back into the text that stands there.
+    """
+    if not text or len(text) > LONGEST_NUMBER or text[0] not in "+-.0123456789yYnNoO":
+        return None  # both versions read it alike, or it is longer than any number
+    import yaml
+
+    loader = _loader_1_1()
+    tag = loader.resolve(yaml.ScalarNode, text, (True, False))
+    if tag.endswith(("timestamp", "merge", "value")):
+        return None
+    try:
+        return repr(loader.construct_object(yaml.ScalarNode(tag, text)))
+    except (ValueError, yaml.YAMLError):
+        return None  # it was refused before
+
+
+def _changed(text: str, before: str, now: Any) -> str:
+    """The warning about a scalar that means something else now."""
+    before = {"True": "true", "False": "false"}.get(before, before)
+    was = f"the text {before}" if before.startswith("'") else before
+    wanted, kept = (f"{value} in quotes" if value.startswith("'") else value for value in (before, repr(now)))
+    what = f"the text '{now}'" if isinstance(now, str) else f"the number {now}"
+    return (
+        f"{text} is {what} in YAML 1.2, but {was} in YAML 1.1, which was read here before. "
+        f"Write {wanted}, or {kept} if that is meant."
+    )
+
+
 # -- reading ------------------------------------------------------------------------------------------------
 
 
-def read_yaml_text(raw: bytes, file: str) -> Document:
-    """Read a file's bytes; what is wrong with them as YAML is in `problems`, as far as it can be found."""
-    reader = _Reader(file)
+def decoded(raw: bytes | str) -> str:
+    """The text of a file, its line ends made one kind; `UnicodeDecodeError` when it is not UTF-8."""
+    text = raw if isinstance(raw, str) else raw.decode("utf-8-sig")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_document(
+    raw: bytes | str,
+    file: str,
+    *,
+    code: str = CODE,
+    most_bytes: int = MOST_BYTES,
+    most_values: int = MOST_VALUES,
+    was_yaml_1_1: bool = False,
+    keys_as_written: bool = False,
+) -> Document:
+    """Read the bytes or the text of a file, shown to people as `file`.
+
+    `problems` lists everything wrong with it as YAML, under `code`. Warnings are scalars that YAML 1.1 read
+    differently, for formats that were read as YAML 1.1 before. With `keys_as_written` a number may be a key,
+    as the text that stands there.
+    """
+    reader = _Reader(file, code, most_bytes, most_values, was_yaml_1_1, keys_as_written)
     try:
         root = reader.read(raw)
     except _GiveUp:
@@ -217,6 +328,22 @@ def read_yaml_text(raw: bytes, file: str) -> Document:
     keys: dict[str, Place] = {}
     value = reader.expanded(root, "", places, keys)
     return Document(value, MappingProxyType(places), MappingProxyType(keys), tuple(reader.problems))
+
+
+def read_value(text: str, file: str) -> Any:
+    """The value of a YAML text that is data, such as a table or an input.
+
+    Raises:
+        ConfigurationError: The text is not valid YAML, or passes a limit.
+    """
+    document = read_document(
+        text, file, code="", most_values=DATA_VALUES, was_yaml_1_1=True, keys_as_written=True
+    )
+    document.log_warnings()
+    if document.errors:
+        more = f" ({len(document.errors) - 1} more)" if len(document.errors) > 1 else ""
+        raise ConfigurationError(f"{document.errors[0]}{more}")
+    return document.value
 
 
 class _GiveUp(Exception):
@@ -249,14 +376,27 @@ _NOT_ALLOWED = re.compile(f"[^\t\n -~\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ff
 
 
 class _Reader:
-    def __init__(self, file: str) -> None:
+    def __init__(
+        self,
+        file: str,
+        code: str,
+        most_bytes: int,
+        most_values: int,
+        was_yaml_1_1: bool,
+        keys_as_written: bool,
+    ) -> None:
         self.file = file
+        self.code = code
+        self.most_bytes = most_bytes
+        self.most_values = most_values
+        self.was_yaml_1_1 = was_yaml_1_1
+        self.keys_as_written = keys_as_written
         self.problems: list[Problem] = []
         self.lines: list[str] = []
         self.total = 0
 
     def wrong(self, place: Place, message: str) -> None:
-        self.problems.append(Problem(CODE, message, Place(*place)))
+        self.problems.append(Problem(self.code, message, Place(*place)))
 
     def give_up(self, place: Place, message: str) -> _GiveUp:
         self.wrong(place, message)
@@ -264,24 +404,24 @@ class _Reader:
 
     # -- bytes to text --------------------------------------------------------------------------------------
 
-    def text(self, raw: bytes) -> str:
+    def text(self, raw: bytes | str) -> str:
         """The file's text, its line ends made one kind."""
         start = Place(self.file, 1)
-        if len(raw) > MOST_BYTES:
+        if len(raw) > self.most_bytes:
             raise self.give_up(
-                start, f"The file has {len(raw)} bytes; a workflow file has {MOST_BYTES} at most."
+                start, f"The file has {len(raw)} bytes; it may have {self.most_bytes} at most."
             )
         if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
             raise self.give_up(start, "The file is UTF-16. Save it as UTF-8.")
         try:
-            text = raw.decode("utf-8-sig")
+            text = decoded(raw)
         except UnicodeDecodeError as error:
+            raw = error.object
             before = raw[: error.start]
             column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8", "replace")) + 1
             place = Place(self.file, before.count(b"\n") + 1, column)
             message = f"The file is not UTF-8 text (byte {error.start}). Save it as UTF-8."
             raise self.give_up(place, message) from None
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
         found = _NOT_ALLOWED.search(text)
         if found is not None:
             at = found.start()
@@ -295,7 +435,7 @@ class _Reader:
 
     # -- text to nodes --------------------------------------------------------------------------------------
 
-    def read(self, raw: bytes) -> _Node | None:
+    def read(self, raw: bytes | str) -> _Node | None:
         """The one document of the file; None when there is none."""
         text = self.text(raw)
         self.lines = text.split("\n")
@@ -344,16 +484,9 @@ class _Reader:
         try:
             yield from yaml.parse(text, Loader=loader)
         except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-            said = getattr(error, "problem", None) or getattr(error, "context", None) or str(error)
+            mark, message = yaml_trouble(error, text)
             place = Place(self.file, 1) if mark is None else self.at(mark)
-            row = self.lines[place.line - 1]
-            hint = ""
-            if "\t" in row[: len(row) - len(row.lstrip())]:
-                hint = " YAML is indented with spaces, never with tabs."
-            elif "mapping values" in said:
-                hint = " A text with ': ' in it belongs in quotes, and keys of one mapping in one column."
-            raise self.give_up(place, f"This is no valid YAML: {said}.{hint}") from None
+            raise self.give_up(place, f"This is not valid YAML: {message}.") from None
 
     def at(self, mark: Any) -> Place:
         """The place of a mark; one behind the last line is on it."""
@@ -363,11 +496,11 @@ class _Reader:
 
     def count(self, nodes: int, place: Place) -> None:
         self.total += nodes
-        if self.total > MOST_NODES:
+        if self.total > self.most_values:
             raise self.give_up(
                 place,
-                f"The file holds more than {MOST_NODES} values (aliases written out), which is what a "
-                f"workflow file holds at most. Make a loop of steps that are alike, or subworkflows.",
+                f"The file holds more than {self.most_values} values, aliases written out. Split it into "
+                f"several files; in a workflow, use a loop or subworkflows.",
             )
 
     def too_deep(self, place: Place) -> _GiveUp:
@@ -413,6 +546,10 @@ class _Reader:
             except Unusable as unusable:
                 self.wrong(place, f"'{text[:40]}' cannot be used: {unusable}")
                 value = None
+            else:
+                before = _read_as_1_1(text) if self.was_yaml_1_1 else None
+                if before is not None and before != repr(value):
+                    self.problems.append(Problem(CHANGED, _changed(text, before, value), Place(*place)))
         return _Node("scalar", written, value)
 
     # -- putting nodes together -----------------------------------------------------------------------------
@@ -440,19 +577,24 @@ class _Reader:
     def key(self, into: _Node, node: _Node, place: Place, plain: bool) -> str | None:
         """A key's text; None when it cannot be used."""
         if node.kind != "scalar":
-            self.wrong(place, f"A key is a text; here it is a {node.kind}.")
+            hint = f" {BRACES}." if node.kind == "mapping" else ""
+            self.wrong(place, f"A key is a text; here it is a {node.kind}.{hint}")
             return None
         key = node.value
+        if self.keys_as_written and isinstance(node.place, Written):
+            key = node.place.text
         if not isinstance(key, str):
             shown = "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
-            self.wrong(place, f"The key {shown} is no text. Put it in quotes.")
+            self.wrong(place, f"The key {shown} is not text. Put it in quotes.")
             return None
         if key == "<<" and plain:
             self.wrong(place, "YAML 1.2 has no merge key '<<'. Write the keys out, or use an alias as value.")
             return None
         if key in into.seen:
             first = into.seen[key]
-            self.wrong(place, f"The key '{_cut(key)}' is said twice here; the first is in line {first.line}.")
+            self.wrong(
+                place, f"The key '{_cut(key)}' is defined twice here; the first is in line {first.line}."
+            )
             return None
         into.seen[key] = place
         return key

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from detent.flows.workflow import yaml_text
-from detent.flows.workflow.problems import Place
-from detent.flows.workflow.yaml_text import (
+from detent.authoring import document
+from detent.authoring.document import (
     DEEPEST,
     MOST_BYTES,
-    MOST_NODES,
+    MOST_VALUES,
     Written,
     above,
     below,
-    read_yaml_text,
+    read_document,
 )
+from detent.authoring.problem import Place
 
 
-def read(text: str | bytes) -> yaml_text.Document:
-    return read_yaml_text(text if isinstance(text, bytes) else text.encode(), "f.yaml")
+def read(text: str | bytes) -> document.Document:
+    return read_document(text if isinstance(text, bytes) else text.encode(), "f.yaml")
 
 
 def only(text: str | bytes) -> tuple[int, int, str]:
@@ -89,13 +89,13 @@ def test_a_directive_and_an_end_of_document_are_fine() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "column", "says"),
     [
-        ("a: 1\nb: 2\na: 3\n", 3, 1, "'a' is said twice here; the first is in line 1"),
-        ("a: {b: 1, b: 2}", 1, 11, "'b' is said twice"),
-        ("a: 1\n'a': 2\n", 2, 1, "said twice"),
-        ("1: x", 1, 1, "The key 1 is no text"),
-        ("true: x", 1, 1, "The key true is no text"),
-        ("~: x", 1, 1, "The key null is no text"),
-        ("1.5: x", 1, 1, "The key 1.5 is no text"),
+        ("a: 1\nb: 2\na: 3\n", 3, 1, "'a' is defined twice here; the first is in line 1"),
+        ("a: {b: 1, b: 2}", 1, 11, "'b' is defined twice"),
+        ("a: 1\n'a': 2\n", 2, 1, "defined twice"),
+        ("1: x", 1, 1, "The key 1 is not text"),
+        ("true: x", 1, 1, "The key true is not text"),
+        ("~: x", 1, 1, "The key null is not text"),
+        ("1.5: x", 1, 1, "The key 1.5 is not text"),
         ("? [a, b]\n: x", 1, 3, "it is a list"),
         ("? {a: b}\n: x", 1, 3, "it is a mapping"),
         ("a: 1\n<<: {b: 2}", 2, 1, "no merge key"),
@@ -114,10 +114,10 @@ def test_a_directive_and_an_end_of_document_are_fine() -> None:
         ("a: &a {b: *a}", 1, 11, "holds this alias itself"),
         ("a:\n\tb: 1\n", 2, 1, "never with tabs"),
         ("a: b: c", 1, 5, "belongs in quotes"),
-        ("a: [1, 2", 1, 9, "no valid YAML"),
-        ("a: 'open", 1, 4, "no valid YAML"),
-        ("a: @x", 1, 4, "no valid YAML"),
-        ("%YAML 2.0\n---\na: 1", 1, 1, "no valid YAML"),
+        ("a: [1, 2", 1, 9, "not valid YAML"),
+        ("a: 'open", 1, 4, "not valid YAML"),
+        ("a: @x", 1, 4, "not valid YAML"),
+        ("%YAML 2.0\n---\na: 1", 1, 1, "not valid YAML"),
         ("a: x\x00y", 1, 5, "U+0000"),
         ("a: x\x07y", 1, 5, "U+0007"),
         ("a: 1 # fine\u2028b: 2", 1, 12, "U+2028"),
@@ -130,7 +130,7 @@ def test_what_surprises_or_harms_is_refused_where_it_stands(
     """Tags, keys said twice, keys that are no text, several documents, tabs, control characters. 2.2."""
     found = only(text)
     assert says in found[2]
-    if "no valid YAML" not in found[2] or "tabs" in says:  # where the parser stops differs by a character
+    if "not valid YAML" not in found[2] or "tabs" in says:  # where the parser stops differs by a character
         assert found[:2] == (line, column)
     else:
         assert found[0] == line
@@ -176,9 +176,9 @@ def test_a_file_over_one_mebibyte_is_not_even_looked_at() -> None:
 
 def test_ten_thousand_values_are_the_most() -> None:
     """The list is one, each item is one; keys count for nothing."""
-    assert len(read("[" + "a," * (MOST_NODES - 1) + "]").value) == MOST_NODES - 1
-    assert "more than 10000 values" in only("[" + "a," * MOST_NODES + "]")[2]
-    most = (MOST_NODES - 1) // 1
+    assert len(read("[" + "a," * (MOST_VALUES - 1) + "]").value) == MOST_VALUES - 1
+    assert "more than 10000 values" in only("[" + "a," * MOST_VALUES + "]")[2]
+    most = (MOST_VALUES - 1) // 1
     assert read("\n".join(f"k{i}: 1" for i in range(most))).problems == ()
     assert only("\n".join(f"k{i}: 1" for i in range(most + 1)))[0] == most + 1
 

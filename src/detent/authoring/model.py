@@ -1,0 +1,214 @@
+"""What people write, declared once: fields with their types, read into values and turned into JSON Schema.
+
+A model is a dataclass whose fields marked `Written` may stand in a file; its other fields are the reader's
+own. pydantic checks the types and writes the schema. It is imported, and the checking model built, when the
+first file is read, so that declaring a model costs nothing at start-up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from detent.authoring.document import Document, below
+from detent.authoring.names import Nearest
+from detent.authoring.problem import Place, Problem, either
+
+_OF_A_TYPE = ("_type", "_parsing", "is_instance_of", "int_from_float")
+"""Endings of pydantic's codes for a value of the wrong type; the others are about its size or pattern."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pattern:
+    """In an annotated type: the text matches a regular expression somewhere."""
+
+    pattern: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return {**handler(source), "pattern": self.pattern}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AtLeast:
+    """In an annotated type: the smallest number."""
+
+    least: int
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return {**handler(source), "ge": self.least}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """In the annotation of a dataclass field: people write it, so and so.
+
+    A key without a value is a key left out.
+    """
+
+    what: str
+    """Completes the sentence "'key' is …"."""
+    about: str
+    """What editors show."""
+    type: Any = None
+    """The type in the file, where it is not that of the field."""
+    required: bool = False
+    otherwise: str = ""
+    """The message about a text that does not match its pattern."""
+    schema: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """What the JSON Schema says beyond what pydantic checks."""
+
+
+def keys_of(model: Any) -> tuple[str, ...]:
+    """The keys a file may have, in the order of the model."""
+    return tuple(_fields(model))
+
+
+@cache
+def _fields(model: Any) -> dict[str, tuple[Any, Written]]:
+    """The fields that people write: the type in the file, and the words."""
+    found: dict[str, tuple[Any, Written]] = {}
+    for name, hint in get_type_hints(model, include_extras=True).items():
+        marks = getattr(hint, "__metadata__", ())
+        facts = next((mark for mark in marks if isinstance(mark, Written)), None)
+        if facts is not None:
+            rest = tuple(mark for mark in marks if mark is not facts)
+            kind = facts.type or hint.__origin__
+            found[name] = (Annotated[(kind, *rest)] if rest else kind, facts)
+    return found
+
+
+@cache
+def _checked(model: Any) -> Any:
+    """The pydantic model that checks what is written."""
+    import pydantic
+
+    fields: dict[str, Any] = {}
+    for name, (kind, facts) in _fields(model).items():
+        default = ... if facts.required else None
+        about = pydantic.Field(default, description=facts.about)
+        fields[name] = (kind if facts.required else kind | None, about)
+    config = pydantic.ConfigDict(extra="forbid", strict=True)
+    return pydantic.create_model(model.__name__, __config__=config, __doc__=model.__doc__, **fields)
+
+
+def json_schema(model: Any) -> dict[str, Any]:
+    """The JSON Schema of what may be written."""
+    schema: dict[str, Any] = _checked(model).model_json_schema()
+    del schema["title"]
+    for name, (_, facts) in _fields(model).items():
+        part = schema["properties"][name]
+        part.pop("title", None)
+        part.pop("default", None)
+        if "$ref" in facts.schema and not facts.required:
+            part["anyOf"] = [facts.schema, {"type": "null"}]
+        else:
+            part |= facts.schema
+    return schema
+
+
+class ModelReader:
+    """Reads the mappings of one document into the fields of models, and gathers what is wrong with them."""
+
+    def __init__(self, document: Document, code: str) -> None:
+        self.document = document
+        self.code = code
+        """Of a key or a value that does not fit its model."""
+        self.problems: list[Problem] = []
+        self.nearest = Nearest()
+
+    def wrong(
+        self,
+        code: str,
+        path: str,
+        message: str,
+        suggestions: tuple[str, ...] = (),
+        place: Place | None = None,
+    ) -> None:
+        """Note a problem."""
+        self.problems.append(
+            Problem(code, message, Place(*(place or self.document.place(path))), path, suggestions)
+        )
+
+    def fields(
+        self, model: Any, value: Mapping[str, Any], path: str, of: str, beside: tuple[str, ...] = ()
+    ) -> dict[str, Any]:
+        """The fields of a mapping that can be used, by name; all others are problems.
+
+        `of` names the mapping in messages; the keys in `beside` are read by the caller.
+        """
+        import pydantic
+
+        facts = _fields(model)
+        given = {key: item for key, item in value.items() if key not in beside}
+        left_out = {key for key, item in given.items() if item is None and key in facts}
+        bad: set[str] = set(left_out)
+        try:
+            _checked(model).model_validate({key: given[key] for key in given if key not in left_out})
+        except pydantic.ValidationError as error:
+            for key, inside, kinds in _by_place(error, given):
+                bad.add(key)
+                self._problem(facts, given, key, inside, kinds, path, of, beside)
+        return {key: item for key, item in given.items() if key in facts and key not in bad}
+
+    def _problem(
+        self,
+        facts: Mapping[str, tuple[Any, Written]],
+        given: Mapping[str, Any],
+        key: str,
+        inside: tuple[str | int, ...],
+        kinds: list[str],
+        path: str,
+        of: str,
+        beside: tuple[str, ...],
+    ) -> None:
+        here = below(path, key)
+        if key not in facts:
+            known = (*facts, *beside)
+            meant = self.nearest.of(key, known)
+            names = "" if meant else f" Known here: {', '.join(known)}."
+            message = f"'{key[:60]}' is no key of {of}.{names}"
+            self.wrong(self.code, here, message, meant, self.document.key_place(here))
+            return
+        kind, words = facts[key]
+        what = words.what
+        if given.get(key) is None:
+            self.wrong(self.code, here, f"{of} needs '{key}': {what}.")
+            return
+        bad = given[key]
+        for part in inside:
+            bad, here = bad[part], below(here, part)
+        choices = get_args(kind) if get_origin(kind) is Literal else ()
+        if choices:
+            self.wrong(self.code, here, f"'{key}' is {either(choices)}.", self.nearest.of(bad, choices))
+        elif isinstance(bad, str) and not bad.strip():
+            self.wrong(self.code, here, f"'{key}' is {what}, but the text is empty.")
+        elif all(kind.endswith(_OF_A_TYPE) for kind in kinds):
+            self.wrong(self.code, here, f"'{key}' is {what}, but here stands {kind_of(bad)}.")
+        else:
+            self.wrong(self.code, here, words.otherwise or f"'{key}' is {what}.")
+
+
+def _by_place(error: Any, given: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str | int, ...], list[str]]]:
+    """pydantic's errors by key and way inside its value; of the alternatives of a union, the deepest one."""
+    found: dict[tuple[Any, ...], list[str]] = {}
+    for one in error.errors(include_url=False, include_input=False, include_context=False):
+        value: Any = given
+        way: list[str | int] = []
+        for part in one["loc"]:
+            if way and not isinstance(part, int):
+                continue  # which alternative of a union it is about
+            way.append(part)
+            value = value.get(part) if isinstance(value, Mapping) else value[part]
+        found.setdefault(tuple(way), []).append(one["type"])
+    for place, kinds in found.items():
+        if not any(other != place and other[: len(place)] == place for other in found):
+            yield place[0], place[1:], kinds
+
+
+def kind_of(value: Any) -> str:
+    """What a wrong value is, without the value."""
+    kinds = ((bool, "a truth value"), (int, "a number"), (float, "a number"), (str, "a text"),
+             (list, "a list"), (dict, "a mapping"))  # fmt: skip
+    return next((name for kind, name in kinds if isinstance(value, kind)), "nothing")

@@ -1,0 +1,48 @@
+"""The command `schema`: the JSON Schema of a kind of file, for editors."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+SECTION = "Look at flows"
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command("schema", rich_help_panel=SECTION)(schema)
+
+
+class Kind(str, enum.Enum):
+    """A kind of file."""
+
+    workflow = "workflow"
+    settings = "settings"
+
+
+def schema(
+    kind: Annotated[Kind, typer.Argument(metavar="KIND", help="workflow, or settings (detent.yaml).")],
+) -> None:
+    """Print the JSON Schema of a kind of file, for editors."""
+    from detent.cli.output import say_json
+
+    say_json(_SCHEMAS[kind]())
+
+
+def _workflow() -> dict[str, Any]:
+    from detent.flows.workflow.schema import json_schema
+
+    return json_schema()
+
+
+def _settings() -> dict[str, Any]:
+    from detent.cli.workspace import Workspace
+    from detent.runtime.settings import settings_schema
+
+    return settings_schema(Workspace(None, None, None, looks=True).catalog.headings())
+
+
+_SCHEMAS: dict[Kind, Callable[[], dict[str, Any]]] = {Kind.workflow: _workflow, Kind.settings: _settings}

@@ -1,0 +1,21 @@
+"""`detent schema`: what editors complete and check with."""
+
+from __future__ import annotations
+
+import jsonschema
+import pytest
+
+
+def test_the_schema_of_settings_knows_the_headings_of_kinds_and_applications(detent):
+    schema = detent("schema", "settings").json
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate({"store": "x.db", "budget": {"steps": 3}, "workflow": {"max_parallel": 2}}, schema)
+    jsonschema.validate({"prices": {"some-model": {"input": 1, "output": 2}}}, schema)
+    for wrong in ({"bugdet": {}}, {"budget": {"stpes": 3}}, {"prices": {"m": {"in": 1}}}, {"budget": [1]}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, schema)
+
+
+def test_a_kind_that_is_none_is_refused(detent):
+    refused = detent("schema", "wrkflow")
+    assert (refused.code, refused.out) == (2, "")

@@ -42,6 +42,33 @@ def test_no_line_about_a_command_of_a_group_is_cut(detent, group):
     assert [line for line in said.lines[1:] if line.endswith("...")] == []
 
 
+def commands(group=None, lead=()):
+    """Every command of the program that does something, with the words it is called by."""
+    for name, command in (group or get_command(app)).commands.items():
+        words = (*lead, name)
+        if hasattr(command, "commands"):
+            yield from commands(command, words)
+        else:
+            yield " ".join(words), command
+
+
+LISTINGS = [
+    "flows", "steps list", "workflow list", "workflow actions", "runs", "autonomy list", "models list",
+    "warranty attention", "warranty registry show", "warranty tickets list",
+]  # fmt: skip
+
+
+def test_every_listing_takes_json_and_nothing_asks_for_it_in_another_way_alone():
+    options = {name: {text for one in command.params for text in one.opts} for name, command in commands()}
+    listings = {*LISTINGS, *(name for name in options if name.split()[-1] == "list")}
+    assert [name for name in sorted(listings) if "--json" not in options[name]] == []
+    formats = {
+        name: one.help for name, command in commands() for one in command.params if "--format" in one.opts
+    }
+    asking = {name for name, text in formats.items() if "json" in text}
+    assert sorted(asking - {name for name in options if "--json" in options[name]}) == []
+
+
 def test_asking_for_nothing_shows_the_help(detent):
     said = detent()
     assert said.code == 2

@@ -114,9 +114,7 @@ async def test_a_fallback_is_a_decision_of_its_own():
 
 
 def test_a_run_called_off_tells_who_asked_and_why_before_it_has_ended():
-    lines = entries(
-        Started("claim", "look-up", "claim", 1, "f" * 16, {}), CalledOff("ordered twice", "ann")
-    )
+    lines = entries(Started("claim", "look-up", "claim", 1, "f" * 16, {}), CalledOff("ordered twice", "ann"))
     (asked,) = why(lines, CLAIM)
     assert (asked.kind, asked.state, asked.by, asked.reason) == (
         "cancellation", "look-up", "ann", "ordered twice",

@@ -13,6 +13,7 @@ from typing import Any
 
 import typer
 
+from detent.cli.options import Format
 from detent.kernel.control_characters import json_shown, shown
 
 STATUS_COLOURS = {
@@ -44,6 +45,16 @@ def warn(text: str) -> None:
 def say_json(value: Any) -> None:
     """Print a value as JSON."""
     print(json_shown(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)), flush=True)
+
+
+def say_plain(value: Any, format: Format) -> None:
+    """Print a value as YAML where that is the format, else as JSON."""
+    if format is not Format.yaml:
+        say_json(value)
+        return
+    import yaml
+
+    say(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100).rstrip("\n"))
 
 
 _STYLES: list[str] = [typer.style("", reset=True)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import enum
-import json
+import json as json_text
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -33,20 +32,6 @@ def add(app: typer.Typer) -> None:
     app.add_typer(steps, name="steps", rich_help_panel="Look at flows")
 
 
-class Listing(str, enum.Enum):
-    """How a list is printed."""
-
-    table = "table"
-    json = "json"
-
-
-class Showing(str, enum.Enum):
-    """How one thing is printed."""
-
-    text = "text"
-    json = "json"
-
-
 @steps.command("list")
 def list_(
     flow: Annotated[
@@ -55,7 +40,7 @@ def list_(
             "--flow", metavar="FLOW", help="Only this flow's: a name, file.py, or a workflow's file."
         ),
     ] = None,
-    format: Annotated[Listing, typer.Option("--format", help="table or json.")] = Listing.table,
+    json: options.Json = False,
     plugin: options.Plugins = None,
     config: options.Config = None,
 ) -> None:
@@ -65,7 +50,7 @@ def list_(
 
     book = _Book(Workspace(None, config, plugin, looks=True), flow)
     rows = [book.row(one) for one in book.steps]
-    if format is Listing.json:
+    if json:
         say_json(rows)
     elif not rows:
         say("No flows are known here, so there are no steps. Name a file with --flow file.py.")
@@ -88,7 +73,7 @@ def list_(
 @steps.command("show")
 def show(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A step: FLOW/STEP, or STEP where unique.")],
-    format: Annotated[Showing, typer.Option("--format", help="text or json.")] = Showing.text,
+    json: options.Json = False,
     plugin: options.Plugins = None,
     config: options.Config = None,
 ) -> None:
@@ -98,7 +83,7 @@ def show(
 
     book = _Book(Workspace(None, config, plugin, looks=True))
     found = book.detail(book.find(name))
-    if format is Showing.json:
+    if json:
         say_json(found)
     else:
         _tell(found)
@@ -252,7 +237,7 @@ class _Book:
         wanted, who = ("deterministic", "its handler") if plan.agent else ("agent", "an agent")
         if source == "inline":
             return f"Have {who} perform it: the step's own configuration says its mode; change it there."
-        name = one.name if re.fullmatch(r"[\w./-]+", one.name) else json.dumps(one.name)
+        name = one.name if re.fullmatch(r"[\w./-]+", one.name) else json_text.dumps(one.name)
         return f"Have {who} perform it: in {file}, steps: {{{name}: {{mode: {wanted}}}}}"
 
 
@@ -341,7 +326,7 @@ def _contract(found: dict[str, Any]) -> str:
     if found["output"] is None:
         return "any value"
     kind = "must fit" if found["hard_contract"] else "should fit"
-    return f"{kind} {json.dumps(found['output'], ensure_ascii=False, sort_keys=True)}"
+    return f"{kind} {json_text.dumps(found['output'], ensure_ascii=False, sort_keys=True)}"
 
 
 def _performer(found: dict[str, Any]) -> str:
@@ -356,7 +341,7 @@ def _performer(found: dict[str, Any]) -> str:
 def _shown(value: Any) -> str:
     if value is None:
         return "-"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json_text.dumps(value, ensure_ascii=False)
 
 
 def _source(one: dict[str, Any]) -> str:

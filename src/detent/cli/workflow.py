@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 from detent.cli import options
+from detent.cli.options import Format
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
@@ -33,14 +34,6 @@ workflow = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class Format(str, enum.Enum):
-    """How things are printed."""
-
-    table = "table"
-    json = "json"
-    yaml = "yaml"
 
 
 class Source(str, enum.Enum):
@@ -134,7 +127,6 @@ class _Desk:
         return str(file)
 
 
-Formats = Annotated[Format, typer.Option("--format", help="table, json or yaml.")]
 Target = Annotated[str, typer.Argument(metavar="NAME", help="A workflow's name, or its file.")]
 
 
@@ -146,16 +138,17 @@ def list_(
     source: Annotated[
         Source | None, typer.Option("--source", help="Only those of the project, the user or Detent itself.")
     ] = None,
-    format: Formats = Format.table,
+    format: options.Formats = Format.table,
+    json: options.Json = False,
     config: options.Config = None,
 ) -> None:
     """List the workflows there are, and where they are from."""
-    from detent.cli.output import clean, paint, say, table
+    from detent.cli.output import clean, paint, say, say_plain, table
 
     desk = _Desk(config)
     found = [one for one in desk.shelf.all() if source is None or one.source == source.value]
-    if format is not Format.table:
-        _print(
+    if json or format is not Format.table:
+        say_plain(
             [
                 {
                     "name": one.name,
@@ -227,20 +220,22 @@ def _remark(desk: _Desk, one: Listed) -> str:
 @workflow.command("show")
 def show(
     name: Target,
-    format: Formats = Format.table,
+    format: options.Formats = Format.table,
+    json: options.Json = False,
     plugin: options.Plugins = None,
     config: options.Config = None,
 ) -> None:
     """Show a workflow: its inputs, and who performs each step."""
+    from detent.cli.output import say_plain
     from detent.cli.workflow_show import described, tell
 
     desk = _Desk(config, plugin)
     file, spec = desk.spec(name)
     found = described(spec, desk.shown(file), desk.settings, desk.workflows.registry)
-    if format is Format.table:
+    if not json and format is Format.table:
         tell(found)
     else:
-        _print(found, format)
+        say_plain(found, format)
 
 
 # -- validate -----------------------------------------------------------------------------------------------
@@ -253,12 +248,13 @@ def validate(
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Check every workflow there is.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
-    format: Formats = Format.table,
+    format: options.Formats = Format.table,
+    json: options.Json = False,
     plugin: options.Plugins = None,
     config: options.Config = None,
 ) -> int:
     """Check workflow files: every problem at once, with its place."""
-    from detent.cli.output import clean, paint, say
+    from detent.cli.output import clean, paint, say, say_plain
     from detent.kernel.errors import ConfigurationError
     from detent.runtime.workflow_registry import settings_problems
 
@@ -276,12 +272,12 @@ def validate(
     beside = settings_problems(desk.settings, desk.workflows, specs)
     if beside:
         results.append(_Result(None, "the settings", beside, strict))
-    if format is Format.table:
+    if not json and format is Format.table:
         _tell(results)
         for note in _notes(desk, specs):
             say(paint(clean(note), "yellow"))
     else:
-        _print([result.plain for result in results], format)
+        say_plain([result.plain for result in results], format)
     return 2 if any(result.refused for result in results) else 0
 
 
@@ -450,12 +446,13 @@ def actions(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="One of them, with everything about it.")
     ] = None,
-    format: Formats = Format.table,
+    format: options.Formats = Format.table,
+    json: options.Json = False,
     plugin: options.Plugins = None,
     config: options.Config = None,
 ) -> None:
     """List what files can name: actions, agents, generators…"""
-    from detent.cli.output import table
+    from detent.cli.output import say_plain, table
     from detent.cli.workflow_show import registered, tell_registered
     from detent.kernel.errors import ConfigurationError, nearest
 
@@ -467,12 +464,12 @@ def actions(
             raise ConfigurationError(
                 f"Nothing registered is named '{name}'.{hint} See: detent workflow actions"
             )
-        if format is Format.table:
+        if not json and format is Format.table:
             tell_registered(chosen)
         else:
-            _print(chosen, format)
-    elif format is not Format.table:
-        _print(found, format)
+            say_plain(chosen, format)
+    elif json or format is not Format.table:
+        say_plain(found, format)
     else:
         table(
             ("NAME", "KIND", "EFFECTS", "ORIGIN", "INTENT"),
@@ -490,18 +487,6 @@ def actions(
 
 
 # -- what the others need -----------------------------------------------------------------------------------
-
-
-def _print(value: Any, format: Format) -> None:
-    """JSON or YAML."""
-    from detent.cli.output import say, say_json
-
-    if format is Format.json:
-        say_json(value)
-        return
-    import yaml
-
-    say(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100).rstrip("\n"))
 
 
 def _word(text: str) -> str:

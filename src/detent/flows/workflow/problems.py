@@ -42,7 +42,7 @@ class Problem(NamedTuple):
         return f"{file}:{line}:{column}: {self.code} {self.message}{meant}{where}"
 
     def to_plain(self) -> dict[str, Any]:
-        """As the record that `--format json` prints."""
+        """As the record that `--json` prints."""
         file, line, column = self.place
         return {
             "code": self.code, "severity": self.severity, "message": self.message, "file": file, "line": line,

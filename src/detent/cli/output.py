@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import sys
-import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -104,14 +103,9 @@ def width(text: str) -> int:
     """Columns a text takes on a terminal."""
     if text.isascii():
         return len(text)
-    return sum(
-        0
-        if unicodedata.combining(char) or _is_style(char)
-        else 2
-        if unicodedata.east_asian_width(char) in "WF"
-        else 1
-        for char in text
-    )
+    from rich.cells import cell_len
+
+    return cell_len("".join(char for char in text if not _is_style(char)))
 
 
 def cut(text: str, columns: int) -> str:

@@ -1,7 +1,9 @@
 """The program itself: its help, its version, what it costs to start, and the doctor."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.main import get_command
@@ -10,8 +12,8 @@ from detent.cli.main import app
 
 COMMANDS = [
     "run", "resume", "serve", "new", "flows", "check", "diagram", "steps", "playbook", "runs", "show", "why",
-    "metrics", "compare", "export", "eval", "autonomy", "stats", "shadow", "release", "resolve", "reopen",
-    "cancel", "fork", "purge", "doctor", "store", "models", "warranty",
+    "metrics", "compare", "replay", "export", "eval", "autonomy", "stats", "shadow", "release", "resolve",
+    "reopen", "cancel", "fork", "purge", "doctor", "store", "models", "warranty",
 ]  # fmt: skip
 
 
@@ -67,6 +69,18 @@ def test_every_listing_takes_json_and_nothing_asks_for_it_in_another_way_alone()
     }
     asking = {name for name, text in formats.items() if "json" in text}
     assert sorted(asking - {name for name in options if "--json" in options[name]}) == []
+
+
+def test_every_command_has_a_row_in_the_documentation():
+    page = (Path(__file__).parents[2] / "docs/cli.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    named = {text for row in rows for text in re.findall(r"`([^`]*)`", row)}
+    missing = [
+        name
+        for name, _ in commands()
+        if not any(text == name or text.startswith(f"{name} ") for text in named)
+    ]
+    assert missing == []
 
 
 def test_asking_for_nothing_shows_the_help(detent):

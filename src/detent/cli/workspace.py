@@ -163,6 +163,7 @@ class Workspace:
         deterministic: bool = False,
         complete: bool = False,
         tape: Tape | None = None,
+        store: Store | None = None,
     ) -> AsyncIterator[Engine]:
         """The engine, open, with every flow that is known by name; `complete` when no other will be."""
         from detent.runtime.wiring import engine_for
@@ -171,7 +172,7 @@ class Workspace:
         said = self.settings.section("steps") if complete else {}
         engine = engine_for(
             self.settings, flows, observers=observers, concurrency=concurrency, create=create,
-            deterministic=deterministic, complete=complete, tape=tape,
+            deterministic=deterministic, complete=complete, tape=tape, store=store,
             known_steps=self.catalog.step_names(said) if said else (),
             agents=self.catalog.agents() if self.settings.section("agents") else (),
         )  # fmt: skip

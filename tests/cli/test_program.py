@@ -73,7 +73,7 @@ def test_every_listing_takes_json_and_nothing_asks_for_it_in_another_way_alone()
 
 def test_every_command_has_a_row_in_the_documentation():
     page = (Path(__file__).parents[2] / "docs/cli.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    rows = [re.split(r"(?<!\\)\|", line)[1] for line in page.splitlines() if line.startswith("| `")]
     named = {text for row in rows for text in re.findall(r"`([^`]*)`", row)}
     missing = [
         name

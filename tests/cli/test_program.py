@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
-from detent.cli.main import app
+from detent.cli.main import program
 
 COMMANDS = [
     "run", "resume", "serve", "new", "flows", "check", "diagram", "steps", "playbook", "runs", "show", "why",
@@ -46,7 +45,7 @@ def test_no_line_about_a_command_of_a_group_is_cut(detent, group):
 
 def commands(group=None, lead=()):
     """Every command of the program that does something, with the words it is called by."""
-    for name, command in (group or get_command(app)).commands.items():
+    for name, command in (group or program()).commands.items():
         words = (*lead, name)
         if hasattr(command, "commands"):
             yield from commands(command, words)
@@ -136,7 +135,7 @@ def test_the_doctor_tells_what_is_wrong_and_the_rest_all_the_same(detent, folder
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_made_alone_is_the_same_as_among_all(detent, capsys, command):
     alone = detent(command, "--help").out
-    get_command(app)(args=[command, "--help"], prog_name="detent", standalone_mode=False)
+    program()(args=[command, "--help"], prog_name="detent", standalone_mode=False)
     assert capsys.readouterr().out == alone
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from detent.cli.workflow_lines import WorkflowLines
 from detent.flows.workflow import events
+from detent.flows.workflow.commands.lines import WorkflowLines
 from detent.flows.workflow.reading import read_workflow
 from tests.runtime import shop_package
 

@@ -81,11 +81,14 @@ def doctor(
 def _installed() -> dict[str, str]:
     import platform
     import sqlite3
+    import sys
     from importlib.metadata import PackageNotFoundError, version
 
-    from detent import __version__
-
-    found = {"detent": __version__, "python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
+    found = {
+        "detent": sys.modules["detent"].__version__,
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+    }
     for name in CORE:
         try:
             found[name] = version(name)

@@ -37,7 +37,7 @@ def list_(
     flow: Annotated[
         str | None,
         typer.Option(
-            "--flow", metavar="FLOW", help="Only this flow's: a name, file.py, or a workflow's file."
+            "--flow", metavar="FLOW", help="Only this flow's: a name, file.py, or another definition."
         ),
     ] = None,
     json: options.Json = False,
@@ -90,7 +90,7 @@ def show(
 
 
 PERFORMED = ("python", "agent", "generate")
-"""Types of a workflow's steps that somebody performs; the others lead from one to the next."""
+"""Types of steps that are performed by code or an agent; the others lead from one to the next."""
 
 
 class _Named(NamedTuple):
@@ -99,7 +99,7 @@ class _Named(NamedTuple):
     flow: Flow
     step: Step
     shipped: bool = False
-    """It stands in a workflow that comes with Detent."""
+    """It stands in a definition that comes with Detent."""
 
     @property
     def name(self) -> str:
@@ -115,6 +115,7 @@ class _Book:
     """The steps that are known here, with what the settings make of them."""
 
     def __init__(self, workspace: Workspace, flow: str | None = None) -> None:
+        from detent.cli.output import warn
         from detent.engine.dispatch import Dispatcher
         from detent.engine.executor import DISPATCH_AGENT
         from detent.runtime.dispatching import dispatch_settings
@@ -124,8 +125,10 @@ class _Book:
         catalog = workspace.catalog
         chosen = None if flow is None else _picked(catalog, flow)
         flows = {found.flow.name: (found.flow, False) for found in catalog.all().values()}
-        for one, shipped in _of_workflows(workspace):
-            flows.setdefault(one.name, (one, shipped))
+        for definitions in catalog.every_definitions():
+            for family, shipped in definitions.all(warn):
+                for one in family:
+                    flows.setdefault(one.name, (one, shipped))
         said = self.settings.section("steps")
         agents = catalog.agents()
         self.dispatch: DispatchSettings = dispatch_settings(
@@ -140,7 +143,7 @@ class _Book:
             _Named(one, step, shipped)
             for one, shipped in (flows.values() if chosen is None else [(one, False) for one in chosen])
             for step in one.every_step()
-            if step.metadata.get("flow") != "workflow" or step.metadata.get("type") in PERFORMED
+            if "flow" not in step.metadata or step.metadata.get("type") in PERFORMED
         ]
 
     def find(self, name: str) -> _Named:
@@ -249,44 +252,9 @@ def _has_a_choice(step: Step) -> bool:
 
 
 def _picked(catalog: Catalog, said: str) -> list[Flow]:
-    """The flows of a name or file: several where a workflow's file has loops."""
-    if said.endswith((".yaml", ".yml")):
-        return [found.flow for found in catalog.add_file(said).values()]
+    """The flows of a name or file: several where a definition has more than its own."""
     flow = catalog.pick(said).flow
-    spec = getattr(flow, "workflow", None)
-    return [flow] if spec is None else catalog.workflows.flows(spec)
-
-
-def _of_workflows(workspace: Workspace) -> Iterator[tuple[Flow, bool]]:
-    """Flows of the workflow files on the shelf and in the project's folder, and whether they ship; a broken
-    file is pointed out."""
-    from contextlib import suppress
-
-    from detent.cli.output import warn
-    from detent.flows.workflow.problems import WorkflowFileError
-    from detent.flows.workflow.shelf import files_of
-
-    workflows = workspace.catalog.workflows
-    clashes: dict[str, None] = {}
-    for listed in workflows.shelf.all():
-        if listed.hidden_by is not None:
-            continue
-        if listed.rivals:
-            clashes[listed.clash] = None
-            continue
-        try:
-            chosen = workflows.choose(str(listed.file))
-        except WorkflowFileError as error:
-            warn(f"The steps of this workflow are left out. {error}")
-            continue
-        for flow in workflows.flows(chosen.spec):
-            yield flow, listed.source == "builtin"
-    for file in files_of(workspace.settings.folder):
-        if workflows.shelf.load(file).spec is not None:
-            with suppress(WorkflowFileError):  # nobody said that it is to be a workflow of the project
-                yield from ((flow, False) for flow in workflows.flows(workflows.choose(str(file)).spec))
-    for clash in clashes:
-        warn(f"The steps of these workflows are left out. {clash}")
+    return [found.flow for found in catalog.family(flow.name).values()]
 
 
 def _tell(found: dict[str, Any]) -> None:

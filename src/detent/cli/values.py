@@ -115,3 +115,27 @@ def read_budget(
     plain = {**(settings.section("budget") if settings else {})}
     plain.update({name: value for name, value in stated.items() if value is not None})
     return Budget.from_plain({name: value for name, value in plain.items() if value is not None})
+
+
+def read_object(said: str, option: str) -> Any:
+    """The value of a JSON or YAML file; JSON itself, @file and - for standard input will do, too."""
+    if said.lstrip().startswith(("{", "[")):
+        return read_json(said, option)
+    source = said.removeprefix("@")
+    text = read_text(source, option)
+    if Path(source).suffix.lower() not in (".yaml", ".yml"):
+        return read_json(text, f"{option} {source}")
+    import yaml
+
+    from detent.engine.yaml_loader import safe_load
+    from detent.kernel.errors import ConfigurationError
+    from detent.kernel.plain import to_plain
+    from detent.kernel.yaml_words import yaml_trouble
+
+    try:
+        return to_plain(safe_load(text))
+    except yaml.YAMLError as error:
+        line, words = yaml_trouble(error, text)
+        raise ConfigurationError(f"{option} {source}, line {line}: not valid YAML: {words}.") from None
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"{option} {source}: {' '.join(str(error).split())}") from None

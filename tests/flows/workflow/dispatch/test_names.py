@@ -227,7 +227,7 @@ class TestSteps:
         dispatcher = Dispatcher(DispatchSettings())
         told = 0
         for name in ("commit-and-push", "data-import", "summarize-changes", "validate-and-fix"):
-            for flow in workflows.flows(workflows.choose(name).spec):
+            for flow in workflows.flows_of(workflows.choose(name).spec):
                 for step in flow.every_step():
                     if step.metadata.get("type") == "python":
                         plan = dispatcher.plan_for(flow, step)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from detent.cli.output import clean, paint, say, table
 
 if TYPE_CHECKING:
+    from detent.apps.warranty.mailbox import Mailbox
     from detent.apps.warranty.service import Told
     from detent.runtime.settings import Settings
-    from detent.runtime.warranty import Mailbox
 
 FACTS = {
     "agent": {"max_concurrent_runs": 1},  # one after the other, so that steps can be followed
@@ -21,11 +21,11 @@ FACTS = {
 
 async def play(folder: Path | None) -> int:
     """Set everything up, process the mails, show what came of it."""
+    from detent.apps.warranty.commands.lines import MailLines, header, summary
+    from detent.apps.warranty.commands.run import BAD, learn, mode_of
+    from detent.apps.warranty.mailbox import opened
     from detent.apps.warranty.project import demo_registry, make_demo
     from detent.apps.warranty.tools.registry import Registry
-    from detent.cli.warranty_lines import MailLines, header, summary
-    from detent.cli.warranty_run import BAD, learn, mode_of
-    from detent.runtime.warranty import opened
 
     folder = _folder(folder)
     mails = make_demo(folder)

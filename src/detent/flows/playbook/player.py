@@ -40,13 +40,13 @@ from detent.flows.playbook.flow import PlaybookFlow
 from detent.flows.playbook.folder import PlaybookFolder, read_manifest
 from detent.flows.playbook.history import FunctionCall, StepVisit, blobs_of, response_text, visits
 from detent.flows.playbook.instruction import DEGRADED, ENDS, FAILED
+from detent.flows.playbook.library import home_of, is_playbook, playbook_of
 from detent.flows.playbook.playbook import Playbook, read_playbook
 from detent.kernel.errors import ConfigurationError, DetentError, nearest
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import Run
 from detent.runtime.dispatching import dispatch_settings
 from detent.runtime.mcp import mcp_servers
-from detent.runtime.playbooks import home_of, is_playbook, playbook_of
 from detent.runtime.settings import Settings
 
 SUITE = "playbook"
@@ -353,10 +353,12 @@ def claim(folder: Path) -> EvalSuite | None:
     if not folder.is_dir() or not is_playbook(folder):
         return None
     from detent.runtime.installed import offered
+    from detent.runtime.plugs import plugs
 
     place = PlaybookFolder.at(folder)
     name = read_manifest(place)[0].name
-    if name != SUITE and name in {point.name for point in offered(GROUP)}:
+    judged = {*(plug.name for plug in plugs()), *(point.name for point in offered(GROUP))}
+    if name != SUITE and name in judged:
         return None
     return EvalSuite(
         name, lambda settings, cases: PlaybookPlayer(settings, folder), (home_of(folder) / CASES).resolve()

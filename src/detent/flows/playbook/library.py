@@ -1,4 +1,5 @@
-"""Makes flows of people's playbook folders: with the general functions, their own modules, and the settings.
+"""The playbooks of a project: folders found, and flows made of them with the general functions, their own
+modules, and the settings.
 
 `lookup` finds files beside the playbook, then in the project's folder; `write_file` writes into the project's
 folder; `send_email` goes where the heading `mail` of the settings says.
@@ -10,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from detent.adapters.general.files import Files, Ground, write_file_tool
 from detent.adapters.general.letters import Letters, send_email_tool
@@ -26,8 +27,13 @@ from detent.flows.playbook.registry import Load, imported, reachable
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.policy import USUAL, RetryPolicy
 from detent.runtime.key_hosts import KeyHosts
+from detent.runtime.plugs import Definitions
 from detent.runtime.project_files import ProjectFiles
 from detent.runtime.settings import FILES, Settings, SettingsError
+
+if TYPE_CHECKING:
+    from detent.engine.flow import Flow
+    from detent.runtime.plugs import Kind, Project
 
 HOME = "playbooks"
 """The folder of a project in which playbooks go by their names."""
@@ -44,6 +50,30 @@ _SMTP = ("host", "port", "tls", "user_env", "password_env", "envelope_from", "ti
 _TLS = ("implicit", "starttls", "none")
 
 Wrap = Callable[[Tool], Tool]
+
+
+class Playbooks(Definitions):
+    """Playbook folders of one project."""
+
+    def __init__(self, kind: Kind, project: Project) -> None:
+        super().__init__(kind, project)
+        self._flows: dict[Path, PlaybookFlow] = {}
+
+    def claims(self, path: Path) -> bool:
+        """Whether a path is a folder of step files, right or wrong."""
+        return path.is_dir() and is_playbook(path)
+
+    def find(self, said: str) -> Path:
+        """The folder of a path, or of a name under `playbooks/`."""
+        if ":" in said:
+            raise ConfigurationError(f"The path of a playbook has no colon: {said}")
+        return find_playbook(said, Path.cwd())
+
+    def flows(self, path: Path, name: str | None = None) -> list[Flow]:
+        """The flow of a folder; `PlaybookError` lists everything wrong with it."""
+        if path not in self._flows:
+            self._flows[path] = playbook_of(self.settings, path, tools=self.project.served())
+        return [self._flows[path]]
 
 
 # -- finding ------------------------------------------------------------------------------------------------

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from detent.cli import options
-from detent.cli.starting import PATIENCE
+from detent.cli.run import PATIENCE
+from detent.flows.workflow.kind import workflows_of
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
     from detent.engine.engine import Engine
     from detent.engine.ports import RunRow, Tape
     from detent.flows.workflow import events
+    from detent.flows.workflow.library import Chosen, Workflows
+    from detent.flows.workflow.runs import Prepared, Standing, WorkflowRuns
     from detent.kernel.budget import Budget
     from detent.kernel.errors import ConfigurationError, DefinitionChanged, DetentError
     from detent.kernel.run import Run
-    from detent.runtime.workflow_runs import Prepared, Standing, WorkflowRuns
-    from detent.runtime.workflows import Chosen, Workflows
 
 UNSEEN = "has ended"
 LETTING_GO = 2.0
@@ -117,7 +118,7 @@ def _repeated(option: str, values: list[str] | None) -> list[str]:
 
 def _inputs(said: list[str] | None, file: str | None) -> dict[str, Any]:
     """What `--input-file` and `-i` give; the latter is stronger."""
-    from detent.cli.playbook import read_object
+    from detent.cli.values import read_object
     from detent.kernel.errors import ConfigurationError
 
     given: dict[str, Any] = {}
@@ -190,15 +191,15 @@ class _Job:
     def _chosen(self) -> tuple[Chosen, WorkflowRuns, Prepared]:
         """The workflow, checked, and its inputs."""
         from detent.cli.output import clean, warn
-        from detent.cli.workflow import stand_ins
-        from detent.cli.workflow_lines import WorkflowLines
+        from detent.flows.workflow.commands.group import stand_ins
+        from detent.flows.workflow.commands.lines import WorkflowLines
         from detent.flows.workflow.problems import WorkflowFileError
-        from detent.runtime.workflow_registry import settings_problems
-        from detent.runtime.workflow_runs import WorkflowRuns
+        from detent.flows.workflow.project_registry import settings_problems
+        from detent.flows.workflow.runs import WorkflowRuns
 
-        workflows = self.workspace.catalog.workflows
+        workflows = workflows_of(self.workspace.catalog)
         chosen = workflows.choose(self.name, forced=self.deterministic)
-        beside = settings_problems(self.workspace.settings, workflows, [chosen.spec])
+        beside = settings_problems(self.workspace.settings, workflows.project, workflows.shelf, [chosen.spec])
         if beside:
             raise WorkflowFileError("What the settings say about steps", beside)
         for problem in chosen.warnings:
@@ -228,14 +229,14 @@ class _Job:
     async def dry(self) -> int:
         """Check everything and print the plan."""
         from detent.cli.output import clean, cut, say, say_json, table
-        from detent.cli.workflow_show import planned
+        from detent.flows.workflow.commands.show import planned
         from detent.insight.words import count
         from detent.kernel.plain import encode
 
         chosen, runs, prepared = self._chosen()
         checked = await runs.preflight(inputs=prepared.inputs)
-        workflows = self.workspace.catalog.workflows
-        workflows.flows(chosen.spec)  # what cannot be made of it is told now
+        workflows = workflows_of(self.workspace.catalog)
+        workflows.flows_of(chosen.spec)  # what cannot be made of it is told now
         plan = planned(
             chosen.spec, self.workspace.settings, workflows.registry,
             workflows.shelf.finder(workflows.base(chosen.spec)), forced=self.deterministic,
@@ -350,7 +351,7 @@ class _Job:
         return await self._tell(engine, await engine.get(run_id), stopped=False)
 
     async def _shown(self, engine: Engine, run_id: str, shown: bool = True) -> None:
-        from detent.runtime.workflow_runs import set_shown
+        from detent.flows.workflow.runs import set_shown
 
         await set_shown(engine, await engine.get(run_id), shown)
 
@@ -358,7 +359,7 @@ class _Job:
         self, engine: Engine, runs: WorkflowRuns, prepared: Prepared, checkpoint_id: str
     ) -> tuple[str, str]:
         """A new run from a checkpoint, and what to say of it."""
-        from detent.cli.standing import warn_of_undone
+        from detent.cli.run_status import warn_of_undone
 
         forked = await runs.fork_from(engine, checkpoint_id, prepared, new_id=self.run_id)
         warn_of_undone(forked.of, forked.undone)
@@ -461,10 +462,10 @@ class _Job:
         """Print how a run stands, and keep that it was printed; gives the exit code."""
         import sys
 
-        from detent.cli import standing
+        from detent.cli import run_status
         from detent.cli.output import say, say_json, warn
         from detent.cli.signals import INTERRUPTED
-        from detent.cli.workflow_lines import tell_ending
+        from detent.flows.workflow.commands.lines import tell_ending
         from detent.flows.workflow.results import workflow_result
 
         command = self.workspace.command("resume", found.id)
@@ -479,7 +480,7 @@ class _Job:
         if stopped:
             warn(f"Stopped. The run is kept and can go on: {command}")
             return INTERRUPTED
-        return standing.exit_code(found.status)
+        return run_status.exit_code(found.status)
 
 
 async def _free(engine: Engine, run_id: str) -> None:
@@ -513,7 +514,7 @@ class _opened:
 
         job = self.job
         catalog = job.workspace.catalog
-        flows = catalog.workflows.flows(self.chosen.spec)
+        flows = workflows_of(catalog).flows_of(self.chosen.spec)
         known = {flow.name: flow for flow in flows}
         engine = engine_for(
             job.workspace.settings, flows, observers=[Telling(job._listen, known)], create=True,

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from detent.flows.workflow.preflight import check_prerequisites
+from detent.flows.workflow.project_registry import built_in_prerequisites, registry_for, shelf_for
 from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.registry import Registry
+from detent.flows.workflow.settings import WorkflowSettings
 from detent.kernel.errors import ConfigurationError
-from detent.runtime.catalog import Catalog, PluginError
+from detent.runtime.catalog import Catalog
+from detent.runtime.installed import PluginError
 from detent.runtime.settings import Settings, SettingsError, read_settings
-from detent.runtime.workflow_registry import built_in_prerequisites, registry_for, shelf_for
-from detent.runtime.workflow_settings import WorkflowSettings
 from tests.runtime import shop_package
 
 ACTION = """

@@ -52,7 +52,7 @@ def release(
 
     On a terminal, without an answer and --hold, the open question is shown and the answer asked for.
     """
-    from detent.cli.driving import see_through
+    from detent.cli.resume import see_through
     from detent.cli.values import read_answer
     from detent.cli.workspace import Workspace, run_async
     from detent.kernel.hold_token import HoldToken
@@ -101,7 +101,7 @@ def resolve(
     it was not; perform it. skip: the run goes on as if it had been performed and had given nothing back. On a
     terminal, without HOW and --hold, the effect is shown and the answer asked for.
     """
-    from detent.cli.driving import see_through
+    from detent.cli.resume import see_through
     from detent.cli.values import read_json
     from detent.cli.workspace import Workspace, run_async
     from detent.engine.interventions import UNSAID
@@ -155,27 +155,27 @@ async def _asked(workspace: Workspace, said: str, *, doubt: bool) -> tuple[str, 
 
 async def _unsaid(workspace: Workspace, engine: Engine, run_id: str) -> DetentError:
     """What to type to settle an effect in doubt."""
-    from detent.cli import standing
+    from detent.cli import run_status
     from detent.kernel.errors import ConfigurationError, RunStateError
 
     run = await engine.get(run_id)
     if not any(name.startswith("effect:") for name in run.holds):
         return RunStateError(f"Run {run_id} has no effect in doubt.")
-    lines = "".join(f"\n  {command}" for command in standing.next_commands(workspace, run))
+    lines = "".join(f"\n  {command}" for command in run_status.next_commands(workspace, run))
     return ConfigurationError(f"Say what became of the effect in doubt: happened, again or skip.{lines}")
 
 
 @asynccontextmanager
 async def _explained(workspace: Workspace, engine: Engine, run_id: str) -> AsyncIterator[None]:
     """Say of an answer to a question that is not open what is, and exactly what to type."""
-    from detent.cli import standing
+    from detent.cli import run_status
     from detent.kernel.errors import HoldNotOpen, RunStateError
 
     try:
         yield
     except HoldNotOpen as error:
         run = await engine.get(run_id)
-        commands = standing.next_commands(workspace, run, reopen=False) if error.open else []
+        commands = run_status.next_commands(workspace, run, reopen=False) if error.open else []
         lines = "".join(f"\n  {command}" for command in commands)
         raise RunStateError(f"{error.why} {error.now}{lines}") from None
 
@@ -197,7 +197,7 @@ def reopen(
     log_level: options.LogLevel = None,
 ) -> int:
     """Send a run on that failed or ran out of budget."""
-    from detent.cli.driving import see_through
+    from detent.cli.resume import see_through
     from detent.cli.values import read_budget
     from detent.cli.workspace import Workspace, run_async
 
@@ -229,7 +229,7 @@ def cancel(
     config: options.Config = None,
 ) -> int:
     """End a run and everything it started."""
-    from detent.cli.driving import see_through
+    from detent.cli.resume import see_through
     from detent.cli.workspace import Workspace, run_async
     from detent.kernel.status import Status
 
@@ -248,7 +248,7 @@ def cancel(
 
 
 async def _cancel(workspace: Workspace, said: str, reason: str, by: str, json: bool) -> None:
-    from detent.cli import standing
+    from detent.cli import run_status
     from detent.cli.output import say, say_json
     from detent.runtime.wiring import engine_for
 
@@ -258,9 +258,9 @@ async def _cancel(workspace: Workspace, said: str, reason: str, by: str, json: b
         await engine.cancel(run_id, reason=reason, by=by)
         result = await engine.get(run_id)
     if json:
-        say_json(standing.run_plain(result))
+        say_json(run_status.run_plain(result))
     else:
-        say(f"{run_id} {standing.summary(result)}")
+        say(f"{run_id} {run_status.summary(result)}")
 
 
 def fork(
@@ -285,8 +285,8 @@ def fork(
     log_level: options.LogLevel = None,
 ) -> int:
     """Start a new run from the first part of another."""
-    from detent.cli.driving import see_through
-    from detent.cli.standing import warn_of_undone
+    from detent.cli.resume import see_through
+    from detent.cli.run_status import warn_of_undone
     from detent.cli.values import read_budget, read_sets
     from detent.cli.workspace import Workspace, run_async
     from detent.engine.forking import UNDONE
@@ -349,7 +349,7 @@ def purge(
 ) -> None:
     """Drop values kept beside journals, and files kept for runs.
 
-    Large or private values go, and of workflows what could bring files back; the runs stay readable.
+    Large or private values go, and files kept for runs; the runs stay readable.
     """
     from detent.cli.values import read_time
     from detent.cli.workspace import Workspace, run_async
@@ -363,22 +363,18 @@ def purge(
 async def _purge(workspace: Workspace, said: str | None, before: float | None, json: bool) -> None:
     from detent.cli.output import say, say_json
     from detent.insight.words import count
-    from detent.runtime.leftovers import Keeping
-    from detent.runtime.workflows import STATE
+    from detent.runtime.plugs import kinds
 
     async with workspace.store() as store:
         run_id = None if said is None else await workspace.run_id(store, said)
         dropped = await store.purge(run_id, before)
-        keeping = Keeping(workspace.settings.folder / STATE)
-        if run_id is not None:
-            purged = await keeping.purge(store, run_id)
-        else:
-            assert before is not None
-            purged = await keeping.purge_older(store, before)
+        purged = [await kind.purge(workspace.settings, store, run_id, before) for kind in kinds()]
+    number = sum(one.files for one in purged)
+    kept = [line for one in purged for line in one.kept]
     if json:
-        say_json({"dropped": dropped, "files": purged.files, "kept": list(purged.kept)})
+        say_json({"dropped": dropped, "files": number, "kept": kept})
         return
-    files = f", {count(purged.files, 'file')}" if purged.files else ""
+    files = f", {count(number, 'file')}" if number else ""
     say(f"{count(dropped, 'value')}{files} dropped.")
-    for one in purged.kept:
-        say(f"Files are kept for {one}.")
+    for line in kept:
+        say(f"Files are kept for {line}.")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detent.cli import options, warranty_reports
+from detent.apps.warranty.commands import reports
+from detent.cli import options
 
 if TYPE_CHECKING:
     from detent.adapters.mail.message import EmailMessage
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from detent.apps.warranty.settings import WarrantySettings
     from detent.cli.workspace import Workspace
 
-SECTION = "Applications"
 _CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
 
@@ -29,14 +29,9 @@ registry = _group("The registry of devices.")
 tickets = _group("Service tickets.")
 group.add_typer(registry, name="registry")
 group.add_typer(tickets, name="tickets")
+reports.add(group)
 
 MailFile = Annotated[Path, typer.Argument(metavar="FILE", help="A mail, as an .eml file.")]
-
-
-def add(app: typer.Typer) -> None:
-    """Add the commands to the program."""
-    warranty_reports.add(group)
-    app.add_typer(group, name="warranty", rich_help_panel=SECTION)
 
 
 # -- projects -----------------------------------------------------------------------------------------------
@@ -72,7 +67,7 @@ def demo(
 
     In a temporary folder, with no model, key or network.
     """
-    from detent.cli.warranty_demo import play
+    from detent.apps.warranty.commands.demo import play
     from detent.cli.workspace import run_async
 
     return run_async(play(keep))
@@ -122,8 +117,8 @@ async def _attention(workspace: Workspace) -> list[Matter]:
 
 def _fingerprints(workspace: Workspace) -> dict[str, str]:
     """Those of the flows at hand; of none where the files cannot be read just now, or nobody trusts them."""
+    from detent.apps.warranty.mailbox import flows
     from detent.kernel.errors import DetentError
-    from detent.runtime.warranty import flows
 
     if not workspace.trust.ok:
         return {}
@@ -153,7 +148,7 @@ def retry(
     log_level: options.LogLevel = None,
 ) -> int:
     """Run a mail again, from where it failed or from the start."""
-    from detent.cli.warranty_run import configure_log
+    from detent.apps.warranty.commands.run import configure_log
     from detent.cli.workspace import run_async
 
     workspace = _workspace(store, config)
@@ -162,10 +157,10 @@ def retry(
 
 
 async def _retry(workspace: Workspace, said: str, whole: bool, json: bool) -> int:
+    from detent.apps.warranty.commands.lines import MailLines, told_plain
+    from detent.apps.warranty.commands.run import BAD, learn
+    from detent.apps.warranty.mailbox import opened
     from detent.cli.output import say, say_json
-    from detent.cli.warranty_lines import MailLines, told_plain
-    from detent.cli.warranty_run import BAD, learn
-    from detent.runtime.warranty import opened
 
     others = [found.flow for found in workspace.catalog.all().values()]
     lines = MailLines()
@@ -248,10 +243,10 @@ def step(
     config: options.Config = None,
 ) -> None:
     """Have one step answer; nothing is performed."""
+    from detent.apps.warranty.mailbox import response_generator
     from detent.cli.output import paint, say, say_json
     from detent.cli.workspace import run_async
     from detent.kernel.plain import to_plain
-    from detent.runtime.warranty import response_generator
 
     workspace = _workspace(None, config)
     generator = response_generator(workspace.settings)
@@ -304,10 +299,10 @@ def serial(mail: MailFile, json: options.Json = False, config: options.Config = 
 def route(mail: MailFile, json: options.Json = False, config: options.Config = None) -> None:
     """Say where a mail would begin, and why."""
     from detent.apps.warranty.mail_data import MailView
+    from detent.apps.warranty.mailbox import office_for
     from detent.apps.warranty.router import StepRouter
     from detent.cli.output import fields, say_json
     from detent.cli.workspace import run_async
-    from detent.runtime.warranty import office_for
 
     workspace = _workspace(None, config)
     office = office_for(workspace.settings)
@@ -466,7 +461,7 @@ async def _with_tickets(workspace: Workspace, work: Any, missing: Any) -> Any:
 
 
 def _workspace(store: str | None, config: str | None, *, looks: bool = False) -> Workspace:
-    from detent.cli.warranty_run import mailbox_workspace
+    from detent.apps.warranty.commands.run import mailbox_workspace
 
     return mailbox_workspace(store, config, looks=looks)
 
@@ -479,7 +474,7 @@ def _database(workspace: Workspace, settings: WarrantySettings) -> Path:
 
 
 def _settings(workspace: Workspace) -> WarrantySettings:
-    from detent.runtime.warranty import warranty_settings
+    from detent.apps.warranty.mailbox import warranty_settings
 
     return warranty_settings(workspace.settings)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as json_text
 from collections import deque
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from detent.cli import options
+from detent.runtime.plugs import kinds, plug_named
 
 if TYPE_CHECKING:
     from detent.cli.progress import BatchProgress
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from detent.engine.ports import Tape
     from detent.kernel.budget import Budget
     from detent.kernel.run import Run
+    from detent.runtime.catalog import Found
 
 PATIENCE = 60.0
 """Seconds a command waits for the clock before it leaves a waiting run to `resume` or `serve`."""
@@ -24,24 +27,19 @@ IN_FLIGHT = 5000
 """Runs of a batch that are made durable ahead of being through."""
 
 
-APPS = {"warranty": "detent.cli.warranty_run", "workflow": "detent.cli.workflow_run"}
-"""Applications and kinds of flows that `run` hands over to: modules whose `run` has options of its own."""
-
-
-class FlowOrApp(TyperCommand):
-    """The command `run`; where an application is named first, that application's own."""
+class FlowOrPlug(TyperCommand):
+    """The command `run`; where a kind or an application with a `run` of its own is named first, that one."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Read the command line."""
         named = next((word for word in args if not word.startswith("-")), None)
-        if named not in APPS:
+        plug = None if named is None else plug_named(named)
+        if named is None or plug is None or plug.run is None:
             return super().make_context(info_name, args, parent, **extra)
-        from importlib import import_module
-
         from typer.main import get_command
 
         own = typer.Typer(add_completion=False, rich_markup_mode=None)
-        own.command(context_settings={"help_option_names": ["-h", "--help"]})(import_module(APPS[named]).run)
+        own.command(context_settings={"help_option_names": ["-h", "--help"]})(plug.load(plug.run))
         rest = [*args]
         rest.remove(named)
         return get_command(own).make_context(f"{info_name} {named}", rest, parent, **extra)
@@ -49,20 +47,23 @@ class FlowOrApp(TyperCommand):
 
 def add(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    app.command(cls=FlowOrApp, rich_help_panel="Start work")(run)
+    app.command(cls=FlowOrPlug, rich_help_panel="Start work")(run)
 
 
 def run(
     flow: Annotated[
-        str, typer.Argument(metavar="FLOW", help="A flow's name, file.py, file.py:name, or: playbook DIR.")
+        str,
+        typer.Argument(metavar="FLOW", help="A flow's name, file.py, file.py:name, or a kind of flow."),
     ],
-    folder: Annotated[str | None, typer.Argument(metavar="[DIR]", help="The folder of a playbook.")] = None,
+    target: Annotated[
+        str | None, typer.Argument(metavar="[PATH]", help="After a kind: which of its definitions to run.")
+    ] = None,
     data: Annotated[
         str | None,
         typer.Option("--data", metavar="JSON", help="What to start from: JSON, @file, or - for stdin."),
     ] = None,
     input_: Annotated[
-        str | None, typer.Option("--input", metavar="FILE", help="What a playbook starts from: JSON or YAML.")
+        str | None, typer.Option("--input", metavar="FILE", help="What to start from: a JSON or YAML file.")
     ] = None,
     set_: options.Set = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", help="Tag the run. May be repeated.")] = None,
@@ -99,20 +100,23 @@ def run(
     under way; the run can be resumed.
     """
     from detent.cli.record import tape
-    from detent.cli.values import read_batch, read_budget, read_data, read_sets
+    from detent.cli.values import read_batch, read_budget, read_data, read_object, read_sets
     from detent.cli.workspace import Workspace, run_async
     from detent.kernel.errors import ConfigurationError
 
-    if flow in APPS:
+    plug = plug_named(flow)
+    if plug is not None and plug.run is not None:
         raise ConfigurationError(f"Name the application first, its options after it: detent run {flow} …")
-    if flow == "playbook":
-        from detent.cli.playbook import started_from
-
-        flow, data = started_from(folder, input_, data)
-    elif folder is not None or input_ is not None:
-        raise ConfigurationError(
-            "A folder and --input are for playbooks: detent run playbook DIR --input FILE"
-        )
+    kind = next((one for one in kinds() if one is plug), None)
+    if kind is not None and target is None:
+        raise ConfigurationError(f"Say which {flow} to run: detent run {flow} PATH --input FILE")
+    if kind is None and target is not None:
+        named = ", ".join(one.name for one in kinds())
+        raise ConfigurationError(f"Only a kind of flow takes a path after it ({named}): detent run KIND PATH")
+    if input_ is not None:
+        if data is not None:
+            raise ConfigurationError("--input and --data both say what to start from; say one of them.")
+        data = json_text.dumps(read_object(input_, "--input"))
     if batch is not None and (many is not None or data is not None):
         raise ConfigurationError("--batch says what each run starts from; leave out --data and --many.")
     start = read_data(data) if batch is None else read_batch(batch)
@@ -133,8 +137,9 @@ def run(
         raise ConfigurationError(
             "--detach leaves the run to another process; leave out --record and --replay."
         )
+    found = workspace.catalog.pick(flow) if kind is None else workspace.pick_definition(kind, str(target))
     job = _Job(
-        workspace, flow, items, list(tag or ()), id_, budget, concurrency, detach, deterministic, json, quiet
+        workspace, found, items, list(tag or ()), id_, budget, concurrency, detach, deterministic, json, quiet
     )
     with tape(record, replay, json=json) as job.tape:
         code = run_async(job.many() if several else job.one())
@@ -152,7 +157,7 @@ class _Job:
     def __init__(
         self,
         workspace: Workspace,
-        target: str,
+        found: Found,
         items: list[dict[str, Any]],
         tags: list[str],
         run_id: str | None,
@@ -164,7 +169,7 @@ class _Job:
         quiet: bool,
     ) -> None:
         self.workspace = workspace
-        self.found = workspace.catalog.pick(target)
+        self.found = found
         self.found.flow.check()
         self.items = items
         self.tags = tags
@@ -197,7 +202,7 @@ class _Job:
         """Start one run and see it through."""
         from contextlib import nullcontext
 
-        from detent.cli import standing
+        from detent.cli import run_status
         from detent.cli.output import paint, say, say_json
         from detent.cli.progress import StepLines
         from detent.cli.signals import INTERRUPTED, graceful, until_stopped
@@ -218,7 +223,7 @@ class _Job:
                     )
             result = await engine.get(run_id)
         if self.json:
-            say_json(standing.run_plain(result))
+            say_json(run_status.run_plain(result))
         elif self.detach:
             say(result.id)
             say(f"  {self.workspace.command('resume', result.id)}   (or leave it to: detent serve)")
@@ -228,8 +233,8 @@ class _Job:
             self._stopped([result])
             return INTERRUPTED
         if not self.silent and not self.detach:
-            standing.tell(self.workspace, result, shown=lines.failure if lines else None)
-        return standing.exit_code(result.status)
+            run_status.tell(self.workspace, result, shown=lines.failure if lines else None)
+        return run_status.exit_code(result.status)
 
     # -- many -----------------------------------------------------------------------------------------------
 
@@ -237,7 +242,7 @@ class _Job:
         """Start many runs and see them all through."""
         from contextlib import nullcontext
 
-        from detent.cli import standing
+        from detent.cli import run_status
         from detent.cli.output import say, say_json
         from detent.cli.progress import BatchProgress
         from detent.cli.signals import INTERRUPTED, graceful, until_stopped
@@ -259,7 +264,7 @@ class _Job:
             )
         unfinished = [row for row in open_runs if not row.now.status.is_end]
         if self.json:
-            say_json([standing.run_plain(result) for result in results])
+            say_json([run_status.run_plain(result) for result in results])
         elif self.detach or self.silent:
             for run_id in self.started:
                 say(run_id)
@@ -269,7 +274,7 @@ class _Job:
         if stop.asked.is_set() and (unfinished or len(self.started) < len(self.items)):
             self._stopped(unfinished)
             return INTERRUPTED
-        return max((standing.exit_code(result.status) for result in results), default=0)
+        return max((run_status.exit_code(result.status) for result in results), default=0)
 
     async def _all(self, engine: Engine, progress: BatchProgress, results: deque[Run]) -> None:
         """Make every run durable, at most so many ahead, and wait for each."""

@@ -183,7 +183,7 @@ async def _changed(workspace: Workspace, how: str) -> bool:
 
 
 def _workspace(store: str | None, config: str | None, *, looks: bool = False) -> Workspace:
-    from detent.cli.warranty_run import mailbox_workspace
+    from detent.apps.warranty.commands.run import mailbox_workspace
 
     return mailbox_workspace(store, config, looks=looks)
 
@@ -193,8 +193,8 @@ async def _opened(workspace: Workspace) -> AsyncIterator[tuple[Store, WarrantySe
     """The store with what the settings say about the mailbox, and the watch over it."""
     import time
 
+    from detent.apps.warranty.mailbox import warranty_settings
     from detent.apps.warranty.rollback import Rollback
-    from detent.runtime.warranty import warranty_settings
 
     settings: Any = warranty_settings(workspace.settings)
     async with workspace.store() as store:

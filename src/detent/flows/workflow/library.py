@@ -1,19 +1,21 @@
-"""The workflows of a project, wired: files found and checked, flows made of them with the project's tools."""
+"""The workflow files of a project: found and checked, and flows made of them with the project's tools."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine.tools import Tool, ToolError, tools_of
+from detent.flows.workflow.alone import ONLY, only, step_named
 from detent.flows.workflow.problems import Problem, WorkflowFileError
+from detent.flows.workflow.project_registry import known_workflows, problems_of, registry_for, shelf_for
+from detent.flows.workflow.settings import WorkflowSettings
 from detent.flows.workflow.spec import WorkflowSpec
 from detent.runtime.key_hosts import KeyHosts, guarded_fetch
-from detent.runtime.workflow_registry import problems_of, registry_for, shelf_for
-from detent.runtime.workflow_settings import WorkflowSettings
+from detent.runtime.plugs import Definitions
 
 if TYPE_CHECKING:
     from detent.adapters.guarded import Guarded
@@ -23,9 +25,9 @@ if TYPE_CHECKING:
     from detent.flows.workflow.compiling import Compiled
     from detent.flows.workflow.registry import Registry, ValidationStage
     from detent.flows.workflow.shelf import WorkflowShelf
-    from detent.runtime.catalog import Catalog
-    from detent.runtime.settings import Settings
+    from detent.runtime.plugs import Kind, Project
 
+SUFFIXES = (".yaml", ".yml")
 STATE = ".detent"
 """The folder of a project in which runs keep what is theirs."""
 MIGRATIONS_NAME = "DETENT_MIGRATIONS"
@@ -45,14 +47,13 @@ class Chosen(NamedTuple):
     warnings: tuple[Problem, ...]
 
 
-class Workflows:
+class Workflows(Definitions):
     """Workflow files of one project and what they name."""
 
-    def __init__(
-        self, settings: Settings, catalog: Catalog, environ: Mapping[str, str] | None = None
-    ) -> None:
-        self.settings = settings
-        self.catalog = catalog
+    code = False
+
+    def __init__(self, kind: Kind, project: Project, environ: Mapping[str, str] | None = None) -> None:
+        super().__init__(kind, project)
         self._environ = os.environ if environ is None else environ
         self._named_files: list[Path] = []
         """Workflow files that were chosen, wherever they lie."""
@@ -60,7 +61,7 @@ class Workflows:
     @cached_property
     def registry(self) -> Registry:
         """What files can name."""
-        return registry_for(self.settings, self.catalog, environ=self._environ)
+        return registry_for(self.settings, self.project, environ=self._environ)
 
     @cached_property
     def shelf(self) -> WorkflowShelf:
@@ -92,9 +93,8 @@ class Workflows:
                 description="Tell how the project's checks are run.",
             )
         )
-        theirs = [tool for module in self.catalog.modules() for tool in tools_of(module)]
-        served = [tool for server in self.catalog.mcp().values() for tool in server.tools]
-        return list({tool.name: tool for tool in [*ours, *served, *theirs]}.values())
+        theirs = [tool for module in self.project.modules() for tool in tools_of(module)]
+        return list({tool.name: tool for tool in [*ours, *self.project.served(), *theirs]}.values())
 
     @cached_property
     def _guarded(self) -> Guarded:
@@ -105,7 +105,7 @@ class Workflows:
         trust = Trust.of(self.settings, self._environ)
 
         def places() -> list[Path]:
-            loaded = [Path(file) for one in self.catalog.loaded if (file := getattr(one, "__file__", None))]
+            loaded = [Path(file) for one in self.project.loaded if (file := getattr(one, "__file__", None))]
             return [*trust.files.guarded, *self._named_files, *loaded]
 
         def told(program: str, changed: list[str]) -> None:
@@ -123,9 +123,9 @@ class Workflows:
     @cached_property
     def compiled(self) -> Compiled:
         """Flows made of files."""
+        from detent.flows.workflow.cleanup import Keeping
         from detent.flows.workflow.compiling import Compiled
         from detent.flows.workflow.home import Ports
-        from detent.runtime.leftovers import Keeping
 
         said = WorkflowSettings.read(self.settings)
         ports = Ports(
@@ -151,10 +151,77 @@ class Workflows:
         names = {tool.name for tool in self.tools}
         return problems_of(self.settings, self.registry, self.shelf, file, tools=names, forced=forced)
 
-    def flows(self, spec: WorkflowSpec) -> list[Flow]:
+    # -- as definitions of a kind ---------------------------------------------------------------------------
+
+    def claims(self, path: Path) -> bool:
+        """Whether a path is a YAML file."""
+        return path.suffix in SUFFIXES and path.is_file()
+
+    def find(self, said: str) -> Path:
+        """The file of a name or path."""
+        return self.shelf.find(said, self.settings.folder)
+
+    def flows(self, path: Path, name: str | None = None) -> list[Flow]:
+        """The flows of a file, its own first; `WorkflowFileError` lists everything wrong with it."""
+        return self._with_step(self.choose(str(path)).spec, name or "")
+
+    def named(self, name: str) -> list[Flow]:
+        """The flows of the workflow that a flow's name belongs to, if there is one on the shelf."""
+        root = name.partition(".")[0]
+        return self._with_step(self.choose(root).spec, name) if root in self.shelf.names() else []
+
+    def _with_step(self, spec: WorkflowSpec, name: str) -> list[Flow]:
+        """The flows of a workflow, with those of the one step that a flow's name may stand for."""
+        rest = name.partition(".")[2]
+        if not rest.startswith(ONLY):
+            return self.flows_of(spec)
+        step = step_named(spec, rest.removeprefix(ONLY).partition(".")[0])
+        return [*self.flows_of(spec), *self.flows_of(only(spec, step))]
+
+    def all(self, tell: Callable[[str], None]) -> Iterator[tuple[list[Flow], bool]]:
+        """The flows of the files on the shelf and in the project's folder; a broken file is pointed out."""
+        from contextlib import suppress
+
+        from detent.flows.workflow.shelf import files_of
+
+        clashes: dict[str, None] = {}
+        for listed in self.shelf.all():
+            if listed.hidden_by is not None:
+                continue
+            if listed.rivals:
+                clashes[listed.clash] = None
+                continue
+            try:
+                chosen = self.choose(str(listed.file))
+            except WorkflowFileError as error:
+                tell(f"The steps of this workflow are left out. {error}")
+                continue
+            yield self.flows_of(chosen.spec), listed.source == "builtin"
+        for file in files_of(self.settings.folder):
+            if self.shelf.load(file).spec is not None:
+                with suppress(WorkflowFileError):  # nobody said that it is to be a workflow of the project
+                    yield self.flows_of(self.choose(str(file)).spec), False
+        for clash in clashes:
+            tell(f"The steps of these workflows are left out. {clash}")
+
+    def step_names(self) -> list[str]:
+        """What settings may call the steps of workflow files, whether or not one of them is to be run."""
+        found: dict[str, None] = {}
+        for spec in known_workflows(self.settings, self.shelf):
+            for step in spec.every_step():
+                found |= dict.fromkeys((step.name, f"workflow/{spec.name}/{step.name}"))
+        return list(found)
+
+    def agents(self) -> list[str]:
+        """The agents that workflow files may name, and settings speak of."""
+        return list(self.registry.agents.names)
+
+    # -- flows ----------------------------------------------------------------------------------------------
+
+    def flows_of(self, spec: WorkflowSpec) -> list[Flow]:
         """Every flow that a run of a workflow may need, its own first."""
         flows = self.compiled.flows(spec)
-        for module in self.catalog.modules():
+        for module in self.project.modules():
             said = getattr(module, MIGRATIONS_NAME, {})
             for flow in flows:
                 flow.migrations.update(said.get(flow.name) or {})
@@ -180,7 +247,7 @@ class Workflows:
     # -- ports ----------------------------------------------------------------------------------------------
 
     async def _blob(self, hash: str) -> bytes | None:
-        store: Store | None = self.catalog.store
+        store: Store | None = self.project.store
         return None if store is None else await store.blob(hash)
 
     def _stages(self, names: list[str]) -> list[dict[str, Any]]:

@@ -16,19 +16,26 @@ from detent.evals.case import EvalTestCase, ExpectedOutput
 from detent.evals.playing import PlayFailed, PlayOptions
 from detent.evals.reading import read_cases
 from detent.evals.runner import EvalRunner
+from detent.flows.playbook.library import (
+    General,
+    find_playbook,
+    is_playbook,
+    mail_out,
+    playbook_of,
+    problems_of,
+)
 from detent.flows.playbook.loading import clear_instruction_cache
+from detent.flows.playbook.player import PlaybookPlayer, claim
 from detent.flows.playbook.problems import PlaybookError
+from detent.flows.playbook.trial import step_alone
 from detent.kernel.entries import Moved
 from detent.kernel.errors import ConfigurationError, DefinitionChanged
 from detent.kernel.status import Status
 from detent.runtime.dispatching import dispatch_settings
-from detent.runtime.playbook_player import PlaybookPlayer, claim
-from detent.runtime.playbook_step import step_alone
-from detent.runtime.playbooks import General, find_playbook, is_playbook, mail_out, playbook_of, problems_of
 from detent.runtime.settings import SettingsError, read_settings
 from tests.flows.playbook.bench import step_file, write
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "playbook"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "playbook"
 
 
 @pytest.fixture(autouse=True)

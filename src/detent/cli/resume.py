@@ -44,7 +44,7 @@ async def see_through(
     """
     from contextlib import nullcontext
 
-    from detent.cli import standing
+    from detent.cli import run_status
     from detent.cli.output import paint, say, say_json, warn
     from detent.cli.signals import INTERRUPTED, graceful, until_stopped
 
@@ -54,7 +54,7 @@ async def see_through(
         flow = (await engine.store.row(run_id)).flow
         for name in reversed([row.flow for row in await _upwards(engine, run_id)]):
             await workspace.know(engine, name)
-        lines = None if json or quiet or not drive else _lines(engine, flow, target)
+        lines = None if json or quiet or not drive else _lines(workspace, engine, flow, target)
         go_on = workspace.command("resume", target)
         with graceful(lambda: f"Go on with: {go_on}") as stop, lines or nullcontext():
             await act(engine, run_id)
@@ -68,7 +68,7 @@ async def see_through(
         if not json and not quiet and drive and (result.status.is_end or not stop.asked.is_set()):
             await _tell(workspace, engine, result, getattr(lines, "failure", None))
     if json:
-        say_json(standing.run_plain(own))
+        say_json(run_status.run_plain(own))
     if stop.asked.is_set() and not result.status.is_end:
         warn(f"Stopped. The run is kept and can go on: {workspace.command('resume', result.id)}")
         return INTERRUPTED
@@ -77,7 +77,7 @@ async def see_through(
         say(f"  {go_on}   (or leave it to: detent serve)")
     elif not json and quiet:
         say(target)
-    return standing.exit_code(result.status) if drive else 0
+    return run_status.exit_code(result.status) if drive else 0
 
 
 async def _upwards(engine: Engine, run_id: str) -> list[RunRow]:
@@ -90,7 +90,7 @@ async def _upwards(engine: Engine, run_id: str) -> list[RunRow]:
 
 async def _finished(engine: Engine, run_id: str) -> None:
     """See a run to its end or wait, then those that have waited for it."""
-    from detent.cli.starting import PATIENCE
+    from detent.cli.run import PATIENCE
     from detent.kernel.status import Status
 
     while (await engine.finish(run_id, patience=PATIENCE)).status.is_end and not engine.stopping:
@@ -103,36 +103,25 @@ async def _finished(engine: Engine, run_id: str) -> None:
         run_id = above.id
 
 
-def _lines(engine: Engine, flow: str, run_id: str) -> Any:
-    """What shows the run as it goes; of a workflow, also what is below it."""
-    from contextlib import nullcontext
-
+def _lines(workspace: Workspace, engine: Engine, flow: str, run_id: str) -> Any:
+    """What shows the run as it goes, as its kind has it."""
     from detent.cli.progress import StepLines
 
-    spec = getattr(engine.flows[flow], "workflow", None)
-    if spec is None:
+    kind = workspace.catalog.kind_of(flow)
+    lines = None if kind is None else kind.lines(engine, engine.flows[flow])
+    if lines is None:
         lines = StepLines(run_id, engine.flows[flow].machine)
         engine.add_observer(lines)
-        return lines
-    from detent.cli.workflow_lines import WorkflowLines
-    from detent.flows.workflow.events import Telling
-
-    engine.add_observer(Telling(WorkflowLines(spec), engine.flows))
-    return nullcontext()
+    return lines
 
 
 async def _tell(workspace: Workspace, engine: Engine, run: Run, shown: str | None) -> None:
     """Print how the run stands, but not again an error that was `shown`."""
-    from detent.cli import standing
+    from detent.cli import run_status
 
-    if getattr(engine.flows.get(run.flow), "workflow", None) is None:
-        standing.tell(workspace, run, shown=shown)
-        return
-    from detent.cli.workflow_lines import tell_ending
-    from detent.runtime.workflow_runs import set_shown
-
-    await tell_ending(workspace, engine, run)
-    await set_shown(engine, run, True)
+    kind = workspace.catalog.kind_of(run.flow)
+    if kind is None or not await kind.tell_ending(workspace, engine, run):
+        run_status.tell(workspace, run, shown=shown)
 
 
 # -- going on -----------------------------------------------------------------------------------------------
@@ -183,11 +172,11 @@ async def _resume_all(
     import asyncio
     from contextlib import nullcontext
 
-    from detent.cli import standing
+    from detent.cli import run_status
     from detent.cli.output import say, say_json, warn
     from detent.cli.progress import BatchProgress
+    from detent.cli.run import PATIENCE
     from detent.cli.signals import INTERRUPTED, graceful, until_stopped
-    from detent.cli.starting import PATIENCE
     from detent.insight.words import count
     from detent.kernel.status import Status
 
@@ -223,7 +212,7 @@ async def _resume_all(
             f"{count(number, 'run')} of flow '{name}' left alone: the flow is not known here (see --plugin)."
         )
     if json:
-        say_json([standing.run_plain(result) for result in results])
+        say_json([run_status.run_plain(result) for result in results])
     elif quiet:
         for run_id in taken:
             say(run_id)
@@ -233,13 +222,13 @@ async def _resume_all(
         say(f"Resumed {progress.line()}")
         for result in results:
             if result.status.value != "succeeded":
-                say(f"  {result.id}  {standing.summary(result)}")
-                for command in standing.next_commands(workspace, result)[:1]:
+                say(f"  {result.id}  {run_status.summary(result)}")
+                for command in run_status.next_commands(workspace, result)[:1]:
                     say(f"    {command}")
     if stop.asked.is_set() and left:
         warn(f"Stopped. {count(len(left), 'run')} can go on: {workspace.command('resume', '--all')}")
         return INTERRUPTED
-    return max((standing.exit_code(result.status) for result in results), default=0)
+    return max((run_status.exit_code(result.status) for result in results), default=0)
 
 
 async def _recall_open(workspace: Workspace, engine: Engine) -> dict[str, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from detent.adapters.project.leftovers import Leftovers
 from detent.engine.journals import load
@@ -19,14 +19,7 @@ from detent.kernel.entries import Started
 from detent.kernel.ids import ROOT, guessed_root
 from detent.kernel.run import ORIGIN, Run
 from detent.kernel.status import ENDS, OPEN, Status
-
-
-class Purged(NamedTuple):
-    """What a purge of files came to."""
-
-    files: int
-    kept: tuple[str, ...] = ()
-    """Runs whose files were asked for and are still needed, each with the run that needs them."""
+from detent.runtime.plugs import Purged
 
 
 class Keeping:

@@ -236,7 +236,7 @@ def _widths(steps: Sequence[StepSpec], depth: int = 1) -> Iterator[int]:
 
 async def tell_ending(workspace: Workspace, engine: Engine, run: Run) -> None:
     """Print how a run stands, what it gave or waits for, and what can be done about it."""
-    from detent.cli import standing
+    from detent.cli import run_status
     from detent.cli.output import status
     from detent.flows.workflow.scope import RESULT
     from detent.kernel.status import Status
@@ -256,13 +256,13 @@ async def tell_ending(workspace: Workspace, engine: Engine, run: Run) -> None:
             say(line)
     elif run.status.is_end and (run.error or run.reason):
         say(f"  {clean(run.error or run.reason)}")
-    for command in standing.next_commands(workspace, run, reopen=False):
+    for command in run_status.next_commands(workspace, run, reopen=False):
         say(f"  {command}")
 
 
 async def _tell_waits(workspace: Workspace, engine: Engine, run: Run) -> None:
     """Print what a run, or a run below it, waits for, and how to answer."""
-    from detent.cli import standing
+    from detent.cli import run_status
     from detent.cli.output import local
 
     waits = [run]
@@ -279,7 +279,7 @@ async def _tell_waits(workspace: Workspace, engine: Engine, run: Run) -> None:
             until = f" until {local(held.wake_at)}" if held.wake_at is not None else ""
             said = f": {clean(held.question)}" if held.question else f" for {held.why} '{clean(name)}'{until}"
             say(f"{paint('waiting', 'yellow')}{said}")
-        for command in standing.next_commands(workspace, one, reopen=False):
+        for command in run_status.next_commands(workspace, one, reopen=False):
             say(f"  {command}")
     if shown > MOST_WAITS:
         say(f"  … and more: {workspace.command('runs', '--status', 'waiting')}")

@@ -6,7 +6,6 @@ Running one is in `workflow_run`.
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -19,13 +18,12 @@ from detent.cli.options import Format
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
+    from detent.flows.workflow.library import Workflows
     from detent.flows.workflow.problems import Problem
     from detent.flows.workflow.shelf import Listed
     from detent.flows.workflow.spec import WorkflowSpec
-    from detent.runtime.workflows import Workflows
 
-NAME = "workflow"
-RUNNING = "detent.cli.workflow_run"
+RUNNING = "detent.flows.workflow.commands.run"
 """The module whose `run` is the command `workflow run`; loaded when it is asked for."""
 
 workflow = typer.Typer(
@@ -80,18 +78,7 @@ class Later(TyperCommand):
         return get_command(own).make_context(info_name, args, parent, **extra)
 
 
-def add(app: typer.Typer) -> None:
-    """Add the commands to the program."""
-    from importlib.util import find_spec
-
-    from detent.cli import playbook
-
-    if find_spec(RUNNING) is not None:
-        workflow.command("run", cls=Later)(run)
-    app.add_typer(workflow, name=NAME, rich_help_panel="Look at flows")
-    playbook.made.command(NAME)(new)
-
-
+@workflow.command("run", cls=Later)
 def run() -> None:
     """Run a workflow, or go on with an unfinished run of it."""
 
@@ -103,11 +90,11 @@ class _Desk:
         self, config: str | None, plugins: list[str] | None = None, store: str | None = None
     ) -> None:
         from detent.cli.workspace import Workspace
-        from detent.runtime.workflows import Workflows
+        from detent.flows.workflow.kind import workflows_of
 
         self.workspace = Workspace(store, config, plugins, looks=True)
         self.settings = self.workspace.settings
-        self.workflows = Workflows(self.settings, self.workspace.catalog)
+        self.workflows = workflows_of(self.workspace.catalog)
         self.shelf = self.workflows.shelf
 
     def find(self, name: str) -> Path:
@@ -227,7 +214,7 @@ def show(
 ) -> None:
     """Show a workflow: its inputs, and who performs each step."""
     from detent.cli.output import say_plain
-    from detent.cli.workflow_show import described, tell
+    from detent.flows.workflow.commands.show import described, tell
 
     desk = _Desk(config, plugin)
     file, spec = desk.spec(name)
@@ -255,8 +242,8 @@ def validate(
 ) -> int:
     """Check workflow files: every problem at once, with its place."""
     from detent.cli.output import clean, paint, say, say_plain
+    from detent.flows.workflow.project_registry import settings_problems
     from detent.kernel.errors import ConfigurationError
-    from detent.runtime.workflow_registry import settings_problems
 
     if all_ == bool(names):
         raise ConfigurationError("Say which workflows to check, or --all: detent workflow validate NAME")
@@ -269,7 +256,7 @@ def validate(
         clashes = [_clash(one, spec) for one in shelf if one.file == file and one.rivals]
         results.append(_Result(spec, desk.shown(file), [*clashes, *problems], strict))
     specs = [result.spec for result in results if result.spec is not None]
-    beside = settings_problems(desk.settings, desk.workflows, specs)
+    beside = settings_problems(desk.settings, desk.workflows.project, desk.shelf, specs)
     if beside:
         results.append(_Result(None, "the settings", beside, strict))
     if not json and format is Format.table:
@@ -374,8 +361,8 @@ def viz(
 
 async def _taken(workspace: Workspace, said: str, name: str) -> dict[str, str]:
     """What became of each step in a run."""
+    from detent.flows.workflow.library import path_taken
     from detent.kernel.errors import ConfigurationError
-    from detent.runtime.workflows import path_taken
 
     async with workspace.store() as store:
         row = await store.row(await workspace.run_id(store, said))
@@ -397,36 +384,10 @@ def new(
     config: options.Config = None,
 ) -> None:
     """Start a workflow from a commented file, ready to run."""
-    from detent.cli.output import say
-    from detent.flows.workflow.starters import starter
-    from detent.kernel.errors import ConfigurationError
-    from detent.runtime.trust import trusted_as_made
-    from detent.runtime.workflow_settings import project_workflows
+    from detent.cli.new import begin
+    from detent.flows.workflow.kind import KIND
 
-    if not re.fullmatch(r"[a-z][a-z0-9-]{0,63}", name):
-        raise ConfigurationError(
-            "A workflow's name is up to 64 small letters, digits and -, a letter first: import-orders, say."
-        )
-    desk = _Desk(config)
-    folder = project_workflows(desk.settings)
-    there = [one for one in desk.shelf.all() if one.name == name]
-    own = next((one for one in there if one.source == Source.project.value), None)
-    file = folder / f"{name}.yaml"
-    if own is not None or file.exists():
-        shown = desk.shown(file if own is None else own.file)
-        raise ConfigurationError(f"There is a workflow '{name}' already: {shown}. Choose another name.")
-    try:
-        with trusted_as_made(desk.settings.folder, config):
-            folder.mkdir(parents=True, exist_ok=True)
-            with file.open("x", encoding="utf-8") as out:
-                out.write(starter(template.value, name))
-    except OSError as error:
-        raise ConfigurationError(f"{desk.shown(file)} cannot be written: {error.strerror}.") from None
-    say(f"A workflow is in {desk.shown(file)}. Try:")
-    for line in (f"validate {name}", f"viz {name}", f"run {name}"):
-        say(f"  detent workflow {line}")
-    if there:
-        say(f"It hides the {there[0].source} workflow of the same name.")
+    begin(KIND, name, template.value, config)
 
 
 # -- schema, actions ----------------------------------------------------------------------------------------
@@ -453,7 +414,7 @@ def actions(
 ) -> None:
     """List what files can name: actions, agents, generators…"""
     from detent.cli.output import say_plain, table
-    from detent.cli.workflow_show import registered, tell_registered
+    from detent.flows.workflow.commands.show import registered, tell_registered
     from detent.kernel.errors import ConfigurationError, nearest
 
     found = registered(_Desk(config, plugin).workflows.registry)

@@ -12,15 +12,16 @@ from detent.adapters.stores.sqlite import SQLiteStore
 from detent.engine.engine import Engine
 from detent.flows.workflow import events
 from detent.flows.workflow.inputs import InputsError
+from detent.flows.workflow.kind import workflows_of
+from detent.flows.workflow.library import Workflows, path_taken
 from detent.flows.workflow.preflight import PrerequisitesMissing
 from detent.flows.workflow.problems import WorkflowFileError
 from detent.flows.workflow.registry import ValidationStage
+from detent.flows.workflow.runs import WorkflowRuns, set_shown
 from detent.kernel.errors import ConfigurationError, DefinitionChanged, RunBusy, RunExists
 from detent.kernel.status import Status
 from detent.runtime.catalog import Catalog
 from detent.runtime.settings import read_settings
-from detent.runtime.workflow_runs import WorkflowRuns, set_shown
-from detent.runtime.workflows import Workflows, path_taken
 from tests.engine import answers
 
 PLUGIN = """
@@ -81,13 +82,13 @@ class Project:
         """As a new process would find it."""
         self.settings = read_settings(folder=self.folder, environ={}, headings=lambda said: {})
         self.catalog = Catalog(self.settings)
-        self.workflows: Workflows = self.catalog.workflows
+        self.workflows: Workflows = workflows_of(self.catalog)
 
     def runs(self, listener=None) -> WorkflowRuns:
         return WorkflowRuns(self.workflows, self.workflows.choose("shop").spec, listener)
 
     def engine(self) -> Engine:
-        engine = Engine(SQLiteStore(self.folder / "store.db"), self.workflows.flows(self.runs().spec))
+        engine = Engine(SQLiteStore(self.folder / "store.db"), self.workflows.flows_of(self.runs().spec))
         self.catalog.store = engine.store
         return engine
 
@@ -126,7 +127,7 @@ class TestFiles:
         code = 'DETENT_MIGRATIONS = {"shop": {"0123": lambda run: Migration()}, "other": {"4567": None}}\n'
         (project.folder / "plugin.py").write_text(PLUGIN + code)
         project.open()
-        flow, *_ = project.workflows.flows(project.runs().spec)
+        flow, *_ = project.workflows.flows_of(project.runs().spec)
         assert list(flow.migrations) == ["0123"]
 
 

@@ -37,9 +37,9 @@ from detent.kernel.status import Status
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
+    from detent.flows.workflow.library import Workflows
     from detent.kernel.budget import Budget
     from detent.kernel.run import Run
-    from detent.runtime.workflows import Workflows
 
 OPEN = (Status.RUNNING, Status.WAITING)
 TAG = "inputs:"

@@ -1,4 +1,4 @@
-"""Commands about playbooks: `playbook new`, `check`, `diagram`, `step`; and what `run playbook` means."""
+"""The commands about playbooks: `playbook new`, `check`, `diagram`, `step`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
     from detent.flows.playbook.flow import PlaybookFlow
     from detent.flows.playbook.playbook import Playbook
-    from detent.runtime.playbook_step import StepTrial
-
-NAME = "playbook"
-"""As the FLOW of `detent run`: the playbook in the folder that follows."""
+    from detent.flows.playbook.trial import StepTrial
 
 playbook = typer.Typer(
     help="Start, check, draw and try playbooks.",
@@ -26,102 +23,12 @@ playbook = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-made = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Start something of your own.")
-"""The group `new`, for every kind of thing there is a beginning of."""
-
 Folder = Annotated[
     str, typer.Argument(metavar="DIR", help="A playbook's folder, or its name under playbooks/.")
 ]
 
 
-def add(app: typer.Typer) -> None:
-    """Add the commands to the program."""
-    app.add_typer(playbook, name=NAME, rich_help_panel="Look at flows")
-    made.callback()(lambda: None)
-    made.command(NAME)(new)
-    app.add_typer(made, name="new", rich_help_panel="Start work")
-
-
 # -- new ----------------------------------------------------------------------------------------------------
-
-NEW = {
-    "steps/01-sort-request.md": """\
----
-name: 01-sort-request
-description: Decide whether a request is answered now or put on the list.
-version: 1.0.0
-next:
-  - {to: 02-answer-now, when: {urgent: true}, reason: urgent}
-  - {to: 03-put-on-list, reason: can wait}
-needs: [urgent]
-call: []
----
-You sort requests. Look at `urgent`, and at nothing else.
-
-- It is true: the next step is 02-answer-now.
-- Otherwise: the next step is 03-put-on-list.
-""",
-    "steps/02-answer-now.md": """\
----
-name: 02-answer-now
-description: Write a note that somebody is on the way.
-version: 1.0.0
-next: [DONE]
-available_functions: [write_file]
-needs: [id, name, wish]
-outputs: [note]
-effects:
-  write_file:
-    path: "out/{{id}}-now.txt"
-    body: |
-      Dear {{name}},
-
-      we are on our way: {{wish}}.
-    into: {note: path}
-text_fields: {BODY: write_file.body}
----
-You write to somebody whose request is urgent. Two sentences: that we are on our way, and what for.
-""",
-    "steps/03-put-on-list.md": """\
----
-name: 03-put-on-list
-description: Write a note that the request is on the list.
-version: 1.0.0
-next: [DONE]
-available_functions: [write_file]
-needs: [id, name, wish]
-outputs: [note]
-effects:
-  write_file:
-    path: "out/{{id}}-list.txt"
-    body: |
-      Dear {{name}},
-
-      your request is on our list: {{wish}}.
-    into: {note: path}
-text_fields: {BODY: write_file.body}
----
-You write to somebody whose request can wait. Two sentences: that it is on our list, and what it says.
-""",
-    "input.json": """\
-{"id": "R-1", "name": "Ada", "wish": "the door does not close", "urgent": true}
-""",
-    "evals/urgent_001.yaml": """\
-# path: 01 -> 02
-scenario_id: urgent_001
-description: An urgent request is answered now
-category: sorting
-input:
-  data: {id: R-1, name: Ada, wish: the door does not close, urgent: true}
-expected_output:
-  expected_steps:
-    - step_name: 01-sort-request
-      next_step: 02-answer-now
-    - {step_name: 02-answer-now, function_call: write_file, function_args: {path: out/R-1-now.txt}}
-  status: succeeded
-""",
-}
-"""A playbook to begin with, by file."""
 
 
 @playbook.command("new")
@@ -134,31 +41,10 @@ def new(
 
     With a sample input and a case.
     """
-    from detent.cli.output import clean, say
-    from detent.kernel.errors import ConfigurationError
-    from detent.runtime.trust import trusted_as_made
+    from detent.cli.new import begin
+    from detent.flows.playbook.kind import KIND
 
-    place = Path(folder).expanduser()
-    if place.exists() and not place.is_dir():
-        raise ConfigurationError(f"{folder} is a file; name a folder that is new or empty.")
-    try:
-        if place.is_dir() and any(place.iterdir()):
-            raise ConfigurationError(f"{folder} holds something already; name a folder that is new or empty.")
-        with trusted_as_made(Path.cwd()):
-            for name, text in NEW.items():
-                file = place / name
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(text, encoding="utf-8")
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is no usable path"
-        raise ConfigurationError(f"{folder} cannot be written: {why}.") from None
-    say(f"A playbook of three steps is in {clean(place)}. Try:")
-    for line in (
-        f"detent playbook check {_word(place)}",
-        f"detent run playbook {_word(place)} --input {_word(place / 'input.json')}",
-        f"detent eval {_word(place)}",
-    ):
-        say(f"  {line}")
+    begin(KIND, folder)
 
 
 # -- check --------------------------------------------------------------------------------------------------
@@ -178,8 +64,8 @@ def check(
     """
     from detent.cli.output import clean, paint, say, say_json
     from detent.cli.workspace import Workspace
+    from detent.flows.playbook.library import find_playbook, problems_of
     from detent.runtime.mcp import mcp_servers
-    from detent.runtime.playbooks import find_playbook, problems_of
 
     workspace = Workspace(None, config, plugin, looks=True)
     place = find_playbook(folder, workspace.settings.folder)
@@ -312,11 +198,11 @@ def step(
     Queries are asked, effects are shown and not performed, nothing is kept.
     """
     from detent.cli.output import say_json
-    from detent.cli.values import read_sets
+    from detent.cli.values import read_object, read_sets
     from detent.cli.workspace import Workspace, run_async
+    from detent.flows.playbook.trial import step_alone
     from detent.kernel.errors import ConfigurationError
     from detent.runtime.dispatching import dispatch_settings
-    from detent.runtime.playbook_step import step_alone
 
     workspace = Workspace(None, config, plugin)
     workspace.log(verbose, log_level)
@@ -379,64 +265,8 @@ def _json(value: Any) -> str:
 def _flow(workspace: Workspace, folder: str) -> PlaybookFlow:
     """The flow of a folder, checked."""
     from detent.flows.playbook.flow import PlaybookFlow
+    from detent.flows.playbook.kind import KIND
 
-    flow = workspace.catalog.pick(path_of(folder)).flow
+    flow = workspace.pick_definition(KIND, folder).flow
     assert isinstance(flow, PlaybookFlow)
     return flow
-
-
-def path_of(folder: str) -> str:
-    """A playbook's folder in a form that every command takes for a path."""
-    from detent.kernel.errors import ConfigurationError
-    from detent.runtime.playbooks import find_playbook
-
-    if ":" in folder:
-        raise ConfigurationError(f"The path of a playbook has no colon: {folder}")
-    here = Path.cwd()
-    found = find_playbook(folder, here)
-    shown = found.relative_to(here) if found.is_relative_to(here) else found
-    return f"{shown.as_posix().rstrip('/')}/"
-
-
-def started_from(folder: str | None, source: str | None, data: str | None) -> tuple[str, str | None]:
-    """What `run playbook DIR` runs and starts from: the folder, and the input as JSON."""
-    from detent.kernel.errors import ConfigurationError
-
-    if folder is None:
-        raise ConfigurationError("Say which playbook to run: detent run playbook DIR --input FILE")
-    if source is not None and data is not None:
-        raise ConfigurationError("--input and --data both say what to start from; say one of them.")
-    path = path_of(folder)
-    return path, data if source is None else _json(read_object(source, "--input"))
-
-
-def read_object(said: str, option: str) -> Any:
-    """The value of a JSON or YAML file; JSON itself, @file and - for standard input will do, too."""
-    from detent.cli.values import read_json, read_text
-
-    if said.lstrip().startswith(("{", "[")):
-        return read_json(said, option)
-    source = said.removeprefix("@")
-    text = read_text(source, option)
-    if Path(source).suffix.lower() not in (".yaml", ".yml"):
-        return read_json(text, f"{option} {source}")
-    import yaml
-
-    from detent.engine.yaml_loader import safe_load
-    from detent.kernel.errors import ConfigurationError
-    from detent.kernel.plain import to_plain
-    from detent.kernel.yaml_words import yaml_trouble
-
-    try:
-        return to_plain(safe_load(text))
-    except yaml.YAMLError as error:
-        line, words = yaml_trouble(error, text)
-        raise ConfigurationError(f"{option} {source}, line {line}: not valid YAML: {words}.") from None
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"{option} {source}: {' '.join(str(error).split())}") from None
-
-
-def _word(path: Path) -> str:
-    import shlex
-
-    return shlex.quote(path.as_posix())

@@ -10,12 +10,12 @@ import typer
 from detent.cli import options
 
 if TYPE_CHECKING:
+    from detent.apps.warranty.commands.lines import MailLines
+    from detent.apps.warranty.mailbox import Mailbox
     from detent.apps.warranty.service import Service, Told
     from detent.cli.signals import Stop
-    from detent.cli.warranty_lines import MailLines
     from detent.cli.workspace import Workspace
     from detent.runtime.settings import Settings
-    from detent.runtime.warranty import Mailbox
 
 BAD = ("failed", "degraded", "budget_exhausted")
 """Ends that make a command which was to see mails through end with 1."""
@@ -75,7 +75,7 @@ def mailbox_workspace(
         workspace = Workspace(store, config, plugin, looks=looks)
         settings = workspace.settings
     except SettingsError as error:
-        from detent.runtime.warranty import all_told
+        from detent.apps.warranty.mailbox import all_told
 
         raise all_told(error) from error
     elsewhere = settings.file is not None and settings.file.parent.resolve() != settings.folder.resolve()
@@ -92,8 +92,8 @@ def overridden(
     orchestrator: str | None = None,
 ) -> Settings:
     """The settings with what this command line says."""
+    from detent.apps.warranty.mailbox import said_over
     from detent.kernel.errors import ConfigurationError
-    from detent.runtime.warranty import said_over
 
     changes: dict[tuple[str, ...], Any] = {}
     for option, key, said in (("--mode", "mode", modes), ("--autonomy", "autonomy", levels)):
@@ -147,10 +147,10 @@ class _Job:
         """Open everything, then work."""
         from contextlib import nullcontext
 
+        from detent.apps.warranty.commands.lines import MailLines, header
         from detent.apps.warranty.dry import Rehearsal
+        from detent.apps.warranty.mailbox import opened, warranty_settings
         from detent.cli.output import say
-        from detent.cli.warranty_lines import MailLines, header
-        from detent.runtime.warranty import opened, warranty_settings
 
         rehearsal = Rehearsal() if self.dry else None
         lines = MailLines(effects=rehearsal.shown if rehearsal is not None else None)
@@ -231,16 +231,16 @@ class _Job:
         if self.json:
             import json
 
+            from detent.apps.warranty.commands.lines import told_plain
             from detent.cli.output import say
-            from detent.cli.warranty_lines import told_plain
 
             say(json.dumps(told_plain(told), ensure_ascii=False))
         elif self.shown:
             lines.told(told)
 
     def _end(self, counts: Any) -> None:
+        from detent.apps.warranty.commands.lines import summary
         from detent.cli.output import say
-        from detent.cli.warranty_lines import summary
 
         if self.json:
             import json

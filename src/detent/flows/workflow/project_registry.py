@@ -28,12 +28,7 @@ from detent.flows.workflow.registry import (
     ValidationStage,
     marked,
 )
-from detent.flows.workflow.yaml_text import below
-from detent.kernel import log
-from detent.kernel.errors import ConfigurationError
-from detent.runtime.catalog import Catalog, plugin_error, shown_point
-from detent.runtime.settings import PREFIX, Settings, SettingsError, alike
-from detent.runtime.workflow_settings import (
+from detent.flows.workflow.settings import (
     LONGEST,
     SHORTEST,
     STAGES,
@@ -41,6 +36,11 @@ from detent.runtime.workflow_settings import (
     project_workflows,
     user_workflows,
 )
+from detent.flows.workflow.yaml_text import below
+from detent.kernel import log
+from detent.kernel.errors import ConfigurationError
+from detent.runtime.installed import offered, plugin_error, shown_point
+from detent.runtime.settings import PREFIX, Settings, SettingsError, alike
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from detent.flows.workflow.problems import Problem
     from detent.flows.workflow.shelf import WorkflowShelf
     from detent.flows.workflow.spec import WorkflowSpec
-    from detent.runtime.workflows import Workflows
+    from detent.runtime.plugs import Project
 
 GROUPS: Mapping[str, type[Named]] = {
     "detent.actions": Action,
@@ -66,7 +66,7 @@ OWN = "detent"
 
 
 def registry_for(
-    settings: Settings, catalog: Catalog, *, environ: Mapping[str, str] | None = None
+    settings: Settings, project: Project, *, environ: Mapping[str, str] | None = None
 ) -> Registry:
     """Everything workflow files of this project may name; `ConfigurationError` for what cannot be loaded."""
     from detent.flows.workflow.actions import SHIPPED
@@ -79,10 +79,10 @@ def registry_for(
         registry.add(prerequisite)
     gathering = _Gathering(registry, settings.folder)
     gathering.installed()
-    for module in catalog.modules():
+    for module in project.modules():
         gathering.module(module, own=True)
     registry = registry.replaced(stages=_stages(registry, said))
-    if catalog.left_out:
+    if project.left_out:
         registry.leave_out()
     return registry
 
@@ -171,8 +171,6 @@ class _Gathering:
 
     def installed(self) -> None:
         """What installed packages offer through entry points."""
-        from detent.runtime.installed import offered
-
         for group, kind in GROUPS.items():
             for point in sorted(offered(group), key=lambda point: (point.name, point.value)):
                 if point.value not in self._loaded:
@@ -339,7 +337,7 @@ def problems_of(
 
 
 def settings_problems(
-    settings: Settings, workflows: Workflows, specs: Iterable[WorkflowSpec]
+    settings: Settings, project: Project, shelf: WorkflowShelf, specs: Iterable[WorkflowSpec]
 ) -> list[Problem]:
     """What the settings say about steps that are not there: of workflows that are not there, and of none.
 
@@ -353,7 +351,7 @@ def settings_problems(
     section = [str(key) for key in settings.section("steps")]
     if not section:
         return []
-    files = known_workflows(settings, workflows.shelf, specs)
+    files = known_workflows(settings, shelf, specs)
     known: dict[str, None] = {}
     for spec in files:
         for step in spec.every_step():
@@ -361,7 +359,7 @@ def settings_problems(
     spelled = {alike(name) for name in known}
     left = [key for key in section if key not in known and not _in_the_environment(settings, key, spelled)]
     if left:
-        known |= dict.fromkeys(workflows.catalog.step_names(left))
+        known |= dict.fromkeys(project.step_names(left))
         spelled = {alike(name) for name in known}
     names = dict.fromkeys(spec.name for spec in files)
     found: list[Problem] = []
@@ -374,7 +372,7 @@ def settings_problems(
             meant = tuple(f"{FLOW}/{one}/{way[2]}" for one in Nearest().of(way[1], names))
             message = f"the settings configure the step '{key}', but there is no workflow '{way[1]}'."
         else:
-            if workflows.catalog.left_out:
+            if project.left_out:
                 continue  # a plugin's flow may have it
             meant = Nearest().of(key, known)
             message = f"the settings configure the step '{key}', but no flow has a step of that name."

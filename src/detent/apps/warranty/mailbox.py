@@ -117,7 +117,7 @@ def engine_of(
     from detent.runtime.wiring import engine_for
 
     there = [flow for flow in others if flow.name != office.flow.name]
-    known = Catalog(settings).workflow_steps() if settings.section("steps") else ()
+    known = Catalog(settings).defined_steps() if settings.section("steps") else ()
     engine = engine_for(
         settings, [office.flow, *there], observers=observers, complete=True,
         concurrency=office.settings.agent.max_concurrent_runs, known_steps=known,

@@ -12,7 +12,7 @@ from detent.cli.main import program
 COMMANDS = [
     "run", "resume", "serve", "new", "flows", "check", "diagram", "steps", "playbook", "runs", "show", "why",
     "metrics", "compare", "replay", "export", "eval", "autonomy", "stats", "shadow", "release", "resolve",
-    "reopen", "cancel", "fork", "purge", "doctor", "store", "models", "warranty",
+    "reopen", "cancel", "fork", "purge", "doctor", "store", "models", "step", "warranty",
 ]  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def test_every_command_has_help(detent, command):
 @pytest.mark.parametrize(
     "group",
     [
-        "warranty", "warranty registry", "warranty tickets", "warranty rollback", "playbook", "new", "steps",
+        "warranty", "warranty registry", "warranty tickets", "warranty rollback", "playbook", "steps",
         "workflow", "autonomy", "stats", "shadow", "models",
     ],
 )  # fmt: skip

@@ -28,6 +28,7 @@ from detent.cli import (
     resume,
     runs,
     shadow,
+    step,
     steps,
     store,
     trust,
@@ -69,7 +70,7 @@ app = typer.Typer(
 )
 
 GROUPS = (
-    run_command, resume, new, flows, steps, runs, reports, replay, autonomy, shadow, act, evals, models,
+    run_command, resume, new, flows, step, steps, runs, reports, replay, autonomy, shadow, act, evals, models,
     doctor, store, trust,
 )  # fmt: skip
 for group in GROUPS:

@@ -67,6 +67,7 @@ class Catalog:
         self._entry_points: list[EntryPoint] | None = None
         self._servers: dict[str, McpServer] | None = None
         self._definitions: dict[str, Definitions] = {}
+        self._made: dict[tuple[Path, str | None], list[Flow]] = {}
         self._families: dict[str, tuple[str, ...]] = {}
         """By flow, the flows of the same definition."""
         self._origins: dict[str, Kind] = {}
@@ -221,7 +222,9 @@ class Catalog:
                 if definitions.claims(file):
                     # A place that is seen to be a path, also when a name alone was said.
                     shown = path if is_path(path) else f"{path}/" if file.is_dir() else f"./{path}"
-                    return self._add_family(definitions, definitions.flows(file, name), shown)
+                    if (file, name) not in self._made:  # asked twice, it is the same flow
+                        self._made[file, name] = definitions.flows(file, name)
+                    return self._add_family(definitions, self._made[file, name], shown)
         if not file.is_file():
             kind = "a folder that no kind of flow knows" if file.is_dir() else None
             raise ConfigurationError(f"{path} is {kind}." if kind else f"There is no file {path}.")

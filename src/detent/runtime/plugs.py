@@ -8,7 +8,6 @@ named as `module:object` and loaded when it is called, so that the object itself
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -269,15 +268,14 @@ def kind_named(name: str) -> Kind:
 def _plugs(group: str, base: type[T]) -> list[T]:
     found: dict[str, T] = {}
     for point in sorted(offered(group), key=lambda point: (point.name, point.value)):
-        made: T = _made(point, base)  # type: ignore[arg-type]
+        made = _made(point, base)
         other = found.setdefault(point.name, made)
         if other is not made:
             raise ConfigurationError(f"Two installed packages offer '{point.name}' under {group}.")
     return list(found.values())
 
 
-@lru_cache(maxsize=64)
-def _made(point: EntryPoint, base: type[Any]) -> Any:
+def _made(point: EntryPoint, base: type[T]) -> T:
     """The object of an entry point, checked."""
     try:
         made = point.load()

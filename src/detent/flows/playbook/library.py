@@ -33,7 +33,6 @@ from detent.runtime.settings import FILES, Settings, SettingsError
 
 if TYPE_CHECKING:
     from detent.engine.flow import Flow
-    from detent.runtime.plugs import Kind, Project
 
 HOME = "playbooks"
 """The folder of a project in which playbooks go by their names."""
@@ -55,10 +54,6 @@ Wrap = Callable[[Tool], Tool]
 class Playbooks(Definitions):
     """Playbook folders of one project."""
 
-    def __init__(self, kind: Kind, project: Project) -> None:
-        super().__init__(kind, project)
-        self._flows: dict[Path, PlaybookFlow] = {}
-
     def claims(self, path: Path) -> bool:
         """Whether a path is a folder of step files, right or wrong."""
         return path.is_dir() and is_playbook(path)
@@ -71,9 +66,7 @@ class Playbooks(Definitions):
 
     def flows(self, path: Path, name: str | None = None) -> list[Flow]:
         """The flow of a folder; `PlaybookError` lists everything wrong with it."""
-        if path not in self._flows:
-            self._flows[path] = playbook_of(self.settings, path, tools=self.project.served())
-        return [self._flows[path]]
+        return [playbook_of(self.settings, path, tools=self.project.served())]
 
 
 # -- finding ------------------------------------------------------------------------------------------------

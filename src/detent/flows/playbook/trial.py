@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import wraps
 from typing import Any
 
 from detent.adapters.general.letters import Letters
 from detent.adapters.stores.memory import MemoryStore
 from detent.engine.dispatch_settings import DispatchSettings
-from detent.engine.engine import Engine
 from detent.engine.receipts import LITERAL, STAND_IN
-from detent.engine.tools import Tool, Toolbox
 from detent.flows.playbook.flow import PlaybookFlow
 from detent.flows.playbook.history import FunctionCall, StepVisit, blobs_of, response_text, visits
 from detent.flows.playbook.instruction import folded
-from detent.kernel.budget import Budget
 from detent.kernel.entries import Entry, Moved, Proposed
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.guards import dig
 from detent.kernel.plain import copied, decode
 from detent.kernel.run import Run
+from detent.runtime.trial import Rehearsal
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +81,9 @@ async def step_alone(
     """
     name = _named(flow, step)
     trial = _Trial(flow, name)
-    async with Engine(MemoryStore(), [trial.flow], dispatch=dispatch or DispatchSettings()) as engine:
-        run_id = await engine.start(trial.flow, dict(data), at=name, budget=Budget(steps=1))
-        await trial.until_decided(engine.finish(run_id))
-        entries = await engine.store.entries(run_id, 0, 10_000)
-        blobs = await blobs_of(engine.store, entries)
-        await engine.stop(0)
-    return trial.told(entries, blobs)
+    store = MemoryStore()
+    entries = await trial.entries(store, name, data, dispatch)
+    return trial.told(entries, await blobs_of(store, entries))
 
 
 def _named(flow: PlaybookFlow, said: str) -> str:
@@ -110,43 +101,18 @@ def _named(flow: PlaybookFlow, said: str) -> str:
     )
 
 
-class _Trial:
+class _Trial(Rehearsal):
     """One step about to be asked."""
 
+    flow: PlaybookFlow
+
     def __init__(self, flow: PlaybookFlow, step: str) -> None:
+        super().__init__(flow)
         self.step = step
-        self.proposed = asyncio.Event()
         self.playbook = flow.playbook
-        self.flow = copy.copy(flow)
-        self.flow.tools = Toolbox(self._noted(tool) for tool in flow.tools)
         # Nothing is sent, so nothing that sends is opened; and any data will do for a step in the middle.
         self.flow.needs = [one for one in flow.needs if not isinstance(one, Letters)]
         self.flow.playbook = replace(flow.playbook, manifest=replace(flow.playbook.manifest, input=None))
-
-    def _noted(self, tool: Tool) -> Tool:
-        """An effect that is only asked for: whoever would perform it is left waiting."""
-        if tool.kind != "effect":
-            return tool
-
-        @wraps(tool.perform)
-        async def note(*_: Any, **__: Any) -> None:
-            self.proposed.set()
-            await asyncio.Event().wait()
-
-        return replace(tool, perform=note, blocking=False, timeout=None, breaker=None)
-
-    async def until_decided(self, finish: Any) -> None:
-        """Wait until the step has said what it wants, or the run is over or waits."""
-        work = asyncio.ensure_future(finish)
-        asked = asyncio.ensure_future(self.proposed.wait())
-        try:
-            await asyncio.wait({work, asked}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (work, asked):
-                task.cancel()
-            done = await asyncio.gather(work, asked, return_exceptions=True)
-        if isinstance(done[0], Exception):
-            raise done[0]
 
     def told(self, entries: list[Entry], blobs: Mapping[str, bytes]) -> StepTrial:
         """What the journal says about it."""

@@ -24,13 +24,15 @@ class Warranty(App):
 
     def headings(self) -> Mapping[str, Keys]:
         """Those of its settings."""
-        from detent.apps.warranty.settings import headings
+        from detent.apps.warranty.own_heading import headings
 
         return headings()
 
     def files(self, settings: Settings, root: Path) -> Iterator[Path]:
         """Step files, templates, scenarios and overlays that settings name, below the project's folder."""
-        said = settings.get("playbook", default={})
+        from detent.apps.warranty.own_heading import lifted
+
+        said = lifted(settings).get("playbook", default={})
         said = said if isinstance(said, Mapping) else {}
         overlays = said.get("overlays")
         names = [said.get(key) for key in ("steps_dir", "templates_dir", "scenarios_dir")]
@@ -41,8 +43,10 @@ class Warranty(App):
 
     def keys(self, settings: Settings) -> Iterator[KeyUse]:
         """Names and passwords of its mail servers and of the CRM."""
+        from detent.apps.warranty.own_heading import lifted
         from detent.runtime.key_hosts import host_of, mail_keys
 
+        settings = lifted(settings)
         yield from mail_keys(settings, "WARRANTY")
         said = settings.get("tools", "crm", default={})
         said = said if isinstance(said, Mapping) else {}

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from detent.apps.warranty.own_heading import lifted
 from detent.apps.warranty.settings import WarrantySettings, read, wrong_values
 from detent.kernel.autonomy import StepMode
 from detent.runtime.key_hosts import KeyHosts
@@ -38,14 +39,15 @@ def project_folder(settings: Settings) -> Path:
 
 def warranty_settings(settings: Settings) -> WarrantySettings:
     """What the settings say about the mailbox; all problems at once."""
+    settings = lifted(settings)
     return read(settings.values, project_folder(settings), lambda way: _place(settings, way))
 
 
 def all_told(error: SettingsError) -> SettingsError:
     """The same with what is wrong with the mailbox's own headings, so that everything is told at once."""
-    settings = error.settings
-    if settings is None:
+    if error.settings is None:
         return error
+    settings = lifted(error.settings)
     own = wrong_values(settings.values, project_folder(settings), lambda way: _place(settings, way))
     told = [*error.problems, *(one for one in own if one not in error.problems)]
     return SettingsError("The settings", told, settings)
@@ -61,6 +63,7 @@ def _place(settings: Settings, way: Sequence[str]) -> str:
 
 def said_over(settings: Settings, changes: Mapping[tuple[str, ...], Any]) -> Settings:
     """The settings with what the command line says laid over them, key by key."""
+    settings = lifted(settings)
     values: dict[str, Any] = dict(settings.values)
     places = dict(settings.places)
     for way, value in changes.items():

@@ -67,6 +67,8 @@ def mailbox_workspace(
     store: str | None, config: str | None, plugin: list[str] | None = None, *, looks: bool = False
 ) -> Workspace:
     """The workspace of a project; its runs are kept with it, wherever the command is called."""
+    from detent.apps.warranty.own_heading import at_the_top
+    from detent.cli.output import warn
     from detent.cli.workspace import Workspace
     from detent.runtime.settings import SettingsError
     from detent.runtime.wiring import DEFAULT_STORE
@@ -78,6 +80,9 @@ def mailbox_workspace(
         from detent.apps.warranty.mailbox import all_told
 
         raise all_told(error) from error
+    if not looks and (names := at_the_top(settings)):
+        listed = ", ".join(f"'{name}'" for name in names)
+        warn(f"Hint: {listed} belong under 'warranty:' in {settings.place(names[0])}; they are still read.")
     elsewhere = settings.file is not None and settings.file.parent.resolve() != settings.folder.resolve()
     if elsewhere and settings.get("store") is None:
         assert settings.file is not None

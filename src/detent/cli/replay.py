@@ -89,7 +89,7 @@ def _marked(original: Sequence[Entry]) -> list[Entry]:
 
 async def _repeat(engine: Engine, run_id: str, original: Sequence[Entry]) -> None:
     """Start the run again from what it started from, and answer its questions as they were answered."""
-    from detent.cli.run import PATIENCE
+    from detent.cli.drive import PATIENCE
     from detent.kernel.budget import Budget
     from detent.kernel.entries import Released, Started
     from detent.kernel.errors import RunStateError

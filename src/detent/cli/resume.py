@@ -1,9 +1,9 @@
-"""Commands that take runs up: `resume`, `serve`; and how every command sees a run through."""
+"""Commands that take runs up: `resume`, `serve`; and what other commands do to a run before it goes on."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
     from detent.engine.engine import Engine
     from detent.engine.ports import RunRow
-    from detent.kernel.run import Run
 
 
 def add(app: typer.Typer) -> None:
@@ -38,46 +37,26 @@ async def see_through(
     new_id: str | None = None,
     deterministic: bool = False,
 ) -> int:
-    """Do something to a run, then see it through as `run` would. `new_id` is that of a run made by it.
-
-    Runs that wait for a run below them go on with it.
-    """
-    from contextlib import nullcontext
-
-    from detent.cli import run_status
-    from detent.cli.output import paint, say, say_json, warn
-    from detent.cli.signals import INTERRUPTED, graceful, until_stopped
+    """Do something to a run, then drive it as `run` would. `new_id` is that of a run made by it."""
+    from detent.cli.drive import drive as driven
+    from detent.cli.output import paint, say
 
     async with workspace.engine(deterministic=deterministic) as engine:
         run_id = await workspace.run_id(engine.store, said)
-        target = new_id or run_id
         flow = (await engine.store.row(run_id)).flow
         for name in reversed([row.flow for row in await _upwards(engine, run_id)]):
             await workspace.know(engine, name)
-        lines = None if json or quiet or not drive else _lines(workspace, engine, flow, target)
-        go_on = workspace.command("resume", target)
-        with graceful(lambda: f"Go on with: {go_on}") as stop, lines or nullcontext():
+
+        async def begin() -> str:
             await act(engine, run_id)
-            if lines is not None and new_id is not None:
+            if new_id is not None and drive and not (json or quiet):
                 say(f"{paint(flow, bold=True)} {new_id}")
-            if drive:
-                await until_stopped(engine, stop, _finished(engine, target), engine.runs_under_way)
-        result = own = await engine.get(target)
-        while result.status.is_end and result.parent is not None and drive:
-            result = await engine.get(result.parent)
-        if not json and not quiet and drive and (result.status.is_end or not stop.asked.is_set()):
-            await _tell(workspace, engine, result, getattr(lines, "failure", None))
-    if json:
-        say_json(run_status.run_plain(own))
-    if stop.asked.is_set() and not result.status.is_end:
-        warn(f"Stopped. The run is kept and can go on: {workspace.command('resume', result.id)}")
-        return INTERRUPTED
-    if not json and not drive:
-        say(f"{target} {told}".rstrip())
-        say(f"  {go_on}   (or leave it to: detent serve)")
-    elif not json and quiet:
-        say(target)
-    return run_status.exit_code(result.status) if drive else 0
+            return new_id or run_id
+
+        return await driven(
+            workspace, engine, begin, flow=flow, run_id=new_id or run_id, detach=not drive, json=json,
+            quiet=quiet, told=told,
+        )  # fmt: skip
 
 
 async def _upwards(engine: Engine, run_id: str) -> list[RunRow]:
@@ -86,42 +65,6 @@ async def _upwards(engine: Engine, run_id: str) -> list[RunRow]:
     while found[-1].parent is not None:
         found.append(await engine.store.row(found[-1].parent))
     return found
-
-
-async def _finished(engine: Engine, run_id: str) -> None:
-    """See a run to its end or wait, then those that have waited for it."""
-    from detent.cli.run import PATIENCE
-    from detent.kernel.status import Status
-
-    while (await engine.finish(run_id, patience=PATIENCE)).status.is_end and not engine.stopping:
-        row = await engine.store.row(run_id)
-        if row.parent is None:
-            return
-        above = await engine.store.row(row.parent)
-        if above.now.status is not Status.WAITING and engine.under_way(above.id) is None:
-            return  # it does not wait, and is nobody's here
-        run_id = above.id
-
-
-def _lines(workspace: Workspace, engine: Engine, flow: str, run_id: str) -> Any:
-    """What shows the run as it goes, as its kind has it."""
-    from detent.cli.progress import StepLines
-
-    kind = workspace.catalog.kind_of(flow)
-    lines = None if kind is None else kind.lines(engine, engine.flows[flow])
-    if lines is None:
-        lines = StepLines(run_id, engine.flows[flow].machine)
-        engine.add_observer(lines)
-    return lines
-
-
-async def _tell(workspace: Workspace, engine: Engine, run: Run, shown: str | None) -> None:
-    """Print how the run stands, but not again an error that was `shown`."""
-    from detent.cli import run_status
-
-    kind = workspace.catalog.kind_of(run.flow)
-    if kind is None or not await kind.tell_ending(workspace, engine, run):
-        run_status.tell(workspace, run, shown=shown)
 
 
 # -- going on -----------------------------------------------------------------------------------------------
@@ -169,43 +112,29 @@ def resume(
 async def _resume_all(
     workspace: Workspace, concurrency: int | None, deterministic: bool, json: bool, quiet: bool
 ) -> int:
-    import asyncio
-    from contextlib import nullcontext
-
     from detent.cli import run_status
+    from detent.cli.drive import drive_many
     from detent.cli.output import say, say_json, warn
     from detent.cli.progress import BatchProgress
-    from detent.cli.run import PATIENCE
-    from detent.cli.signals import INTERRUPTED, graceful, until_stopped
+    from detent.cli.signals import INTERRUPTED
     from detent.insight.words import count
-    from detent.kernel.status import Status
 
-    progress = BatchProgress(0)
-    shown = not (json or quiet)
-    results: list[Any] = []
+    progress = None if json or quiet else BatchProgress(0)
+    again = workspace.command("resume", "--all")
     taken: list[str] = []
     async with workspace.engine(
-        observers=[progress] if shown else [], concurrency=concurrency, deterministic=deterministic
+        observers=[progress] if progress else [], concurrency=concurrency, deterministic=deterministic
     ) as engine:
         missing = await _recall_open(workspace, engine)
 
-        async def work() -> None:
-            taken.extend(await engine.resume_all())
-            progress.total = len(taken)
+        async def resumed() -> AsyncIterator[str]:
+            found = await engine.resume_all()
+            if progress is not None:
+                progress.total = len(found)
+            for run_id in found:
+                yield run_id
 
-            async def finish(run_id: str) -> None:
-                result = await engine.finish(run_id, patience=PATIENCE)
-                if result.status is not Status.RUNNING:  # it is, when this process was told to stop
-                    results.append(result)
-                    progress.done(result.status.value)
-
-            async with asyncio.TaskGroup() as group:
-                for run_id in taken:
-                    group.create_task(finish(run_id))
-
-        again = f"Go on with: {workspace.command('resume', '--all')}"
-        with graceful(lambda: again) as stop, progress if shown else nullcontext():
-            await until_stopped(engine, stop, work(), lambda: list(taken))
+        results, stopped = await drive_many(engine, resumed(), taken, again=again, progress=progress)
         left = [run_id for run_id in taken if not (await engine.store.row(run_id)).now.status.is_end]
     for name, number in missing.items():
         warn(
@@ -213,7 +142,7 @@ async def _resume_all(
         )
     if json:
         say_json([run_status.run_plain(result) for result in results])
-    elif quiet:
+    elif progress is None:
         for run_id in taken:
             say(run_id)
     elif not taken:
@@ -225,8 +154,8 @@ async def _resume_all(
                 say(f"  {result.id}  {run_status.summary(result)}")
                 for command in run_status.next_commands(workspace, result)[:1]:
                     say(f"    {command}")
-    if stop.asked.is_set() and left:
-        warn(f"Stopped. {count(len(left), 'run')} can go on: {workspace.command('resume', '--all')}")
+    if stopped and left:
+        warn(f"Stopped. {count(len(left), 'run')} can go on: {again}")
         return INTERRUPTED
     return max((run_status.exit_code(result.status) for result in results), default=0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
-from collections import deque
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,18 +13,12 @@ from detent.cli import options
 from detent.runtime.plugs import kinds, plug_named
 
 if TYPE_CHECKING:
-    from detent.cli.progress import BatchProgress
     from detent.cli.workspace import Workspace
     from detent.engine.engine import Engine
     from detent.engine.ports import Tape
     from detent.kernel.budget import Budget
     from detent.kernel.run import Run
     from detent.runtime.catalog import Found
-
-PATIENCE = 60.0
-"""Seconds a command waits for the clock before it leaves a waiting run to `resume` or `serve`."""
-IN_FLIGHT = 5000
-"""Runs of a batch that are made durable ahead of being through."""
 
 
 class FlowOrPlug(TyperCommand):
@@ -196,117 +190,74 @@ class _Job:
         self.started.append(made)
         return made
 
-    # -- one ------------------------------------------------------------------------------------------------
+    def _engine(self, observers: list[Any]) -> Any:
+        return self.workspace.engine(
+            observers=observers, concurrency=self.concurrency, create=True, complete=True, tape=self.tape
+        )
 
     async def one(self) -> int:
-        """Start one run and see it through."""
-        from contextlib import nullcontext
+        """Start one run and drive it."""
+        from detent.cli.drive import drive
+        from detent.cli.output import paint, say
 
-        from detent.cli import run_status
-        from detent.cli.output import paint, say, say_json
-        from detent.cli.progress import StepLines
-        from detent.cli.signals import INTERRUPTED, graceful, until_stopped
-
-        lines = None if self.silent or self.detach else StepLines(machine=self.found.flow.machine)
-        async with self.workspace.engine(
-            observers=[lines] if lines else [], concurrency=self.concurrency, create=True,
-            complete=True, tape=self.tape,
-        ) as engine:  # fmt: skip
+        flow = self.found.flow
+        async with self._engine([]) as engine:
             await self.workspace.remember(engine.store, self.found)
-            with graceful(self._last_words) as stop, lines or nullcontext():
-                run_id = await self._start(engine, self.items[0], self.run_id)
-                if lines is not None:
-                    say(f"{paint(self.found.flow.name, bold=True)} {run_id}")
-                if not self.detach:
-                    await until_stopped(
-                        engine, stop, engine.finish(run_id, patience=PATIENCE), lambda: self.started
-                    )
-            result = await engine.get(run_id)
-        if self.json:
-            say_json(run_status.run_plain(result))
-        elif self.detach:
-            say(result.id)
-            say(f"  {self.workspace.command('resume', result.id)}   (or leave it to: detent serve)")
-        elif self.silent and not stop.asked.is_set():
-            say(result.id)
-        if stop.asked.is_set() and not result.status.is_end:
-            self._stopped([result])
-            return INTERRUPTED
-        if not self.silent and not self.detach:
-            run_status.tell(self.workspace, result, shown=lines.failure if lines else None)
-        return run_status.exit_code(result.status)
 
-    # -- many -----------------------------------------------------------------------------------------------
+            async def begin() -> str:
+                run_id = await self._start(engine, self.items[0], self.run_id)
+                if not (self.silent or self.detach):
+                    say(f"{paint(flow.name, bold=True)} {run_id}")
+                return run_id
+
+            return await drive(
+                self.workspace, engine, begin, flow=flow.name, detach=self.detach, json=self.json,
+                quiet=self.silent,
+            )  # fmt: skip
 
     async def many(self) -> int:
-        """Start many runs and see them all through."""
-        from contextlib import nullcontext
-
+        """Start many runs and drive them all."""
         from detent.cli import run_status
+        from detent.cli.drive import drive_many
         from detent.cli.output import say, say_json
         from detent.cli.progress import BatchProgress
-        from detent.cli.signals import INTERRUPTED, graceful, until_stopped
+        from detent.cli.signals import INTERRUPTED
 
-        progress = BatchProgress(len(self.items))
-        shown = not (self.silent or self.detach)
-        results: deque[Run] = deque()
-        async with self.workspace.engine(
-            observers=[progress] if shown else [], concurrency=self.concurrency, create=True,
-            complete=True, tape=self.tape,
-        ) as engine:  # fmt: skip
+        progress = None if self.silent or self.detach else BatchProgress(len(self.items))
+        again = self.workspace.command("resume", "--all")
+        async with self._engine([progress] if progress else []) as engine:
             await self.workspace.remember(engine.store, self.found)
-            with graceful(self._last_words) as stop, progress if shown else nullcontext():
-                await until_stopped(
-                    engine, stop, self._all(engine, progress, results), lambda: list(self.started)
-                )
-            open_runs = (
-                [await engine.store.row(run_id) for run_id in self.started] if stop.asked.is_set() else []
+            results, stopped = await drive_many(
+                engine, self._begun(engine), [], again=again, progress=progress
             )
-        unfinished = [row for row in open_runs if not row.now.status.is_end]
+            rows = [await engine.store.row(run_id) for run_id in self.started] if stopped else []
+        unfinished = [row for row in rows if not row.now.status.is_end]
         if self.json:
             say_json([run_status.run_plain(result) for result in results])
-        elif self.detach or self.silent:
+        elif progress is None:
             for run_id in self.started:
                 say(run_id)
         else:
             say(progress.line())
             self._attention(results)
-        if stop.asked.is_set() and (unfinished or len(self.started) < len(self.items)):
-            self._stopped(unfinished)
+        if stopped and (unfinished or len(self.started) < len(self.items)):
+            self._stopped(len(unfinished), again)
             return INTERRUPTED
         return max((run_status.exit_code(result.status) for result in results), default=0)
 
-    async def _all(self, engine: Engine, progress: BatchProgress, results: deque[Run]) -> None:
-        """Make every run durable, at most so many ahead, and wait for each."""
-        import asyncio
-
-        from detent.kernel.status import Status
-
-        window = asyncio.Semaphore(IN_FLIGHT)
+    async def _begun(self, engine: Engine) -> AsyncIterator[str]:
+        """Make every run durable; gives those to be driven here."""
         digits = len(str(len(self.items)))
+        for number, item in enumerate(self.items, 1):
+            if engine.stopping:
+                return
+            run_id = await self._start(
+                engine, item, f"{self.run_id}-{number:0{digits}d}" if self.run_id else None
+            )
+            if not self.detach:
+                yield run_id
 
-        async def finish(run_id: str) -> None:
-            try:
-                result = await engine.finish(run_id, patience=PATIENCE)
-            finally:
-                window.release()
-            if result.status is not Status.RUNNING:  # it is, when this process was told to stop
-                results.append(result)
-                progress.done(result.status.value)
-
-        async with asyncio.TaskGroup() as group:
-            for number, item in enumerate(self.items, 1):
-                await window.acquire()
-                if engine.stopping:
-                    break
-                named = f"{self.run_id}-{number:0{digits}d}" if self.run_id else None
-                run_id = await self._start(engine, item, named)
-                if not self.detach:
-                    group.create_task(finish(run_id))
-                else:
-                    window.release()
-
-    def _attention(self, results: deque[Run]) -> None:
+    def _attention(self, results: list[Run]) -> None:
         """Name the runs somebody should look at."""
         from detent.cli.output import clean, say, status
         from detent.kernel.status import Status
@@ -320,18 +271,9 @@ class _Job:
                 f"  … {len(odd) - 5:,} more: {self.workspace.command('runs', '--flow', self.found.flow.name)}"
             )
 
-    # -- stopping -------------------------------------------------------------------------------------------
-
-    def _stopped(self, unfinished: list[Any]) -> None:
+    def _stopped(self, unfinished: int, again: str) -> None:
         from detent.cli.output import warn
 
-        single = len(unfinished) == 1 and len(self.items) == 1
-        command = self.workspace.command("resume", unfinished[0].id if single else "--all")
         left = len(self.items) - len(self.started)
         never = f" {left:,} were not started." if left else ""
-        what = "The run is" if single else f"{len(unfinished):,} runs are"
-        warn(f"Stopped. {what} kept and can go on: {command}{never}")
-
-    def _last_words(self) -> str:
-        single = len(self.items) == 1 and self.started
-        return f"Go on with: {self.workspace.command('resume', self.started[0] if single else '--all')}"
+        warn(f"Stopped. {unfinished:,} runs are kept and can go on: {again}{never}")

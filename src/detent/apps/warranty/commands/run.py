@@ -220,11 +220,10 @@ class _Job:
         """One look, seen through; False when a signal came first."""
         import asyncio
 
+        from detent.cli.signals import done_first
+
         working = asyncio.ensure_future(service.once())
-        asked = asyncio.ensure_future(stop.asked.wait())
-        await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
-        asked.cancel()
-        if working.done():
+        if await done_first(working, stop):
             working.result()
             return True
         await service.stop()

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from detent.cli import options
-from detent.cli.run import PATIENCE
-from detent.flows.workflow.kind import workflows_of
+from detent.flows.workflow.kind import KIND, workflows_of
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
@@ -341,14 +340,24 @@ class _Job:
 
     async def _show_unseen(self, engine: Engine, name: str, run_id: str) -> int:
         """Tell how a run ended whose command was killed before it could."""
-        from detent.cli.output import warn
+        from detent.cli.drive import tell
+        from detent.cli.output import say, say_json, warn
+        from detent.cli.run_status import exit_code
 
         warn(
             f"Run {run_id} of the same workflow and inputs has ended, and how was not shown yet: nothing is "
             f"done again. The same command once more begins a new run."
         )
         self._head(name, run_id, UNSEEN)
-        return await self._tell(engine, await engine.get(run_id), stopped=False)
+        found = await engine.get(run_id)
+        if self.json:
+            say_json(await _result(engine, found))
+        elif self.silent:
+            say(run_id)
+        else:
+            await tell(self.workspace, engine, found, KIND)
+        await self._shown(engine, run_id)
+        return exit_code(found.status)
 
     async def _shown(self, engine: Engine, run_id: str, shown: bool = True) -> None:
         from detent.flows.workflow.runs import set_shown
@@ -436,51 +445,35 @@ class _Job:
         return _opened(self, chosen)
 
     async def _see_through(self, engine: Engine, run_id: str) -> int:
-        """Drive a run until it ends or waits, and tell how it stands."""
-        from detent.cli.signals import graceful, until_stopped
+        """Drive a run until it ends or waits, and tell how it stands; `RunBusy` when somebody else has it."""
+        from contextlib import nullcontext
 
-        command = self.workspace.command("resume", run_id)
-        with graceful(lambda: f"Go on with: {command}") as stop:
-            await until_stopped(engine, stop, self._finished(engine, run_id), engine.runs_under_way)
-        found: Run = await engine.get(run_id)
-        return await self._tell(engine, found, stopped=stop.asked.is_set() and not found.status.is_end)
-
-    async def _finished(self, engine: Engine, run_id: str) -> Run:
-        """The run, driven from here; `RunBusy` when somebody else has taken it."""
+        from detent.cli.drive import drive
         from detent.kernel.errors import RunStateError
         from detent.kernel.status import Status
 
-        if (await engine.store.row(run_id)).now.status is Status.RUNNING:
-            try:
-                await engine.resume(run_id)
-            except RunStateError:  # it has ended meanwhile, driven by another process
-                return await engine.get(run_id)
-        await self._shown(engine, run_id, False)
-        return await engine.finish(run_id, patience=PATIENCE)
+        async def begin() -> str:
+            row = await engine.store.row(run_id)
+            if row.now.status is Status.RUNNING:
+                try:
+                    await engine.resume(run_id)
+                except RunStateError:  # it has ended meanwhile, driven by another process
+                    return run_id
+            await self._shown(engine, run_id, False)
+            return run_id
 
-    async def _tell(self, engine: Engine, found: Run, *, stopped: bool) -> int:
-        """Print how a run stands, and keep that it was printed; gives the exit code."""
-        import sys
+        code = await drive(
+            self.workspace, engine, begin, flow=(await engine.store.row(run_id)).flow, run_id=run_id,
+            json=self.json, quiet=self.silent, kind=KIND, lines=nullcontext(), plain=_result,
+        )  # fmt: skip
+        await self._shown(engine, run_id)
+        return code
 
-        from detent.cli import run_status
-        from detent.cli.output import say, say_json, warn
-        from detent.cli.signals import INTERRUPTED
-        from detent.flows.workflow.commands.lines import tell_ending
-        from detent.flows.workflow.results import workflow_result
 
-        command = self.workspace.command("resume", found.id)
-        if self.json:
-            say_json((await workflow_result(engine, found.id)).to_plain())
-        elif self.silent:
-            say(found.id)
-        elif not stopped:
-            await tell_ending(self.workspace, engine, found)
-        sys.stdout.flush()
-        await self._shown(engine, found.id)
-        if stopped:
-            warn(f"Stopped. The run is kept and can go on: {command}")
-            return INTERRUPTED
-        return run_status.exit_code(found.status)
+async def _result(engine: Engine, run: Run) -> Any:
+    from detent.flows.workflow.results import workflow_result
+
+    return (await workflow_result(engine, run.id)).to_plain()
 
 
 async def _free(engine: Engine, run_id: str) -> None:

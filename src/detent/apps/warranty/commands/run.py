@@ -53,10 +53,16 @@ def run(
     Ctrl-C or SIGTERM finishes the steps under way; a second one stops at once. Whatever was not finished
     goes on with the next start.
     """
+    from detent.apps.warranty.own_heading import at_the_top
+    from detent.cli.output import warn
     from detent.cli.workspace import run_async
 
     workspace = mailbox_workspace(store, config, plugin)
     settings = overridden(workspace.settings, mode, autonomy, orchestrator)
+    names = at_the_top(workspace.settings)
+    if names and not (quiet or json):
+        place, listed = workspace.settings.place(names[0]), ", ".join(names)
+        warn(f"Hint ({place}): settings of the mailbox stand under 'warranty:' now; move there: {listed}.")
     configure_log(settings, verbose, log_level, json=json)
     job = _Job(workspace, settings, once=once, files=mail, dry=dry_run, json=json, quiet=quiet)
     job.log = (verbose, log_level)
@@ -67,8 +73,6 @@ def mailbox_workspace(
     store: str | None, config: str | None, plugin: list[str] | None = None, *, looks: bool = False
 ) -> Workspace:
     """The workspace of a project; its runs are kept with it, wherever the command is called."""
-    from detent.apps.warranty.own_heading import at_the_top
-    from detent.cli.output import warn
     from detent.cli.workspace import Workspace
     from detent.runtime.settings import SettingsError
     from detent.runtime.wiring import DEFAULT_STORE
@@ -80,9 +84,6 @@ def mailbox_workspace(
         from detent.apps.warranty.mailbox import all_told
 
         raise all_told(error) from error
-    if not looks and (names := at_the_top(settings)):
-        listed = ", ".join(f"'{name}'" for name in names)
-        warn(f"Hint: {listed} belong under 'warranty:' in {settings.place(names[0])}; they are still read.")
     elsewhere = settings.file is not None and settings.file.parent.resolve() != settings.folder.resolve()
     if elsewhere and settings.get("store") is None:
         assert settings.file is not None

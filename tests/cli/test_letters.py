@@ -87,6 +87,29 @@ def test_a_recorded_run_plays_back_offline_with_the_same_journal(letters, detent
     assert (folder / "outbox.txt").read_text().count("LX-1041") == 1
 
 
+def test_a_run_is_replayed_from_its_recording_and_leaves_no_trace(letters, detent, folder):
+    start(detent, "r1", "--record", "tape.jsonl")
+    (folder / "script.yaml").unlink()
+    before = entries(detent, "r1")
+    played = detent("replay", "r1", "tape.jsonl")
+    assert played.code == 0, played.err
+    assert "r1 went the same way again" in played.out
+    assert detent("replay", "r1", "tape.jsonl", "--json").json["equal"] is True
+    assert entries(detent, "r1") == before
+    assert [row["id"] for row in detent("runs", "--json").json["runs"]] == ["r1"]
+    assert (folder / "outbox.txt").read_text().count("LX-1041") == 1
+
+
+def test_a_replay_that_goes_another_way_says_where(letters, detent, folder):
+    start(detent, "r1", "--record", "tape.jsonl")
+    flow = folder / "flow.py"
+    flow.write_text(flow.read_text().replace("which device it names", "which devices it names"))
+    played = detent("replay", "r1", "tape.jsonl")
+    assert played.code == 1
+    assert "First difference at /instructions, line 3" in played.err
+    assert detent("replay", "r1", "nowhere.jsonl").code == 2
+
+
 def test_a_changed_prompt_is_named_at_the_first_difference(letters, detent, folder):
     start(detent, "r1", "--record", "tape.jsonl")
     flow = folder / "flow.py"

@@ -61,12 +61,11 @@ def test_the_list_says_size_licence_and_whether_it_is_here(detent, shelf):
 def test_the_list_as_json(detent, shelf):
     shelf.mkdir()
     (shelf / KNOWN["smollm2-135m"].file).write_bytes(b"GGUF")
-    for option in (["--format", "json"], ["--json"]):
-        listed = {one["name"]: one for one in detent("models", "list", *option).json}
-        assert list(listed) == list(KNOWN)
-        assert listed["smollm2-135m"]["here"] is False  # it is damaged
-        assert listed["smollm2-135m"]["bytes"] == 98_362_432
-        assert listed["smollm2-135m"]["licence"] == "Apache-2.0"
+    listed = {one["name"]: one for one in detent("models", "list", "--json").json}
+    assert list(listed) == list(KNOWN)
+    assert listed["smollm2-135m"]["here"] is False  # it is damaged
+    assert listed["smollm2-135m"]["bytes"] == 98_362_432
+    assert listed["smollm2-135m"]["licence"] == "Apache-2.0"
     assert "damaged" in detent("models", "list").out
 
 

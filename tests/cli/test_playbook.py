@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from detent.cli.playbook import NEW
 from detent.flows.playbook.loading import clear_instruction_cache
+from detent.flows.playbook.starter import NEW
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "playbook"
@@ -258,7 +258,7 @@ def test_a_playbook_can_be_a_plugin_and_then_goes_by_its_name(detent, folder, ov
     [
         (["playbook", "check", "nosuch"], "There is no playbook 'nosuch'"),
         (["playbook", "check", "overdue/loans.csv"], "is a file; a playbook is a folder"),
-        (["playbook", "diagram", "empty"], "empty is a folder without a playbook".replace("empty", "empty/")),
+        (["playbook", "diagram", "empty"], "empty/ holds no playbook."),
         (["playbook", "step", "overdue", "nosuch"], "has no step 'nosuch'"),
         (["playbook", "step", "overdue", "0"], "has no step '0'"),
         (["playbook", "step", "overdue", "01", "--data", "[1]"], "a JSON object"),
@@ -271,9 +271,9 @@ def test_a_playbook_can_be_a_plugin_and_then_goes_by_its_name(detent, folder, ov
         (["run", "playbook", "overdue", "--input", "bad.yaml"], "bad.yaml:1:5: This is not valid YAML"),
         (["run", "playbook", "overdue", "--input", "bin.json"], "is not UTF-8 text"),
         (["run", "playbook", "overdue", "--input", "a", "--data", "{}"], "say one of them"),
-        (["run", "flow.py", "overdue"], "are for playbooks"),
-        (["run", "flow.py", "--input", "a"], "are for playbooks"),
-        (["run", "empty/"], "is a folder without a playbook"),
+        (["run", "flow.py", "overdue"], "Only a kind of flow takes a path after it"),
+        (["run", "flow.py", "--input", "a"], "--input: a cannot be read"),
+        (["run", "empty/"], "is a folder that no kind of flow knows"),
         (["eval", "empty"], "No suite knows how to judge"),
         (["playbook", "check", "a:b"], "There is no playbook 'a:b'"),
     ],

@@ -1,17 +1,18 @@
 """The program itself: its help, its version, what it costs to start, and the doctor."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
-from detent.cli.main import app
+from detent.cli.main import program
 
 COMMANDS = [
     "run", "resume", "serve", "new", "flows", "check", "diagram", "steps", "playbook", "runs", "show", "why",
-    "metrics", "compare", "export", "eval", "autonomy", "stats", "shadow", "release", "resolve", "reopen",
-    "cancel", "fork", "purge", "doctor", "store", "models", "warranty",
+    "metrics", "compare", "replay", "export", "eval", "autonomy", "stats", "shadow", "release", "resolve",
+    "reopen", "cancel", "fork", "purge", "doctor", "store", "models", "step", "warranty",
 ]  # fmt: skip
 
 
@@ -33,13 +34,52 @@ def test_every_command_has_help(detent, command):
 @pytest.mark.parametrize(
     "group",
     [
-        "warranty", "warranty registry", "warranty tickets", "warranty rollback", "playbook", "new", "steps",
+        "warranty", "warranty registry", "warranty tickets", "warranty rollback", "playbook", "steps",
         "workflow", "autonomy", "stats", "shadow", "models",
     ],
 )  # fmt: skip
 def test_no_line_about_a_command_of_a_group_is_cut(detent, group):
     said = detent(*group.split(), "--help")
     assert [line for line in said.lines[1:] if line.endswith("...")] == []
+
+
+def commands(group=None, lead=()):
+    """Every command of the program that does something, with the words it is called by."""
+    for name, command in (group or program()).commands.items():
+        words = (*lead, name)
+        if hasattr(command, "commands"):
+            yield from commands(command, words)
+        else:
+            yield " ".join(words), command
+
+
+LISTINGS = [
+    "flows", "steps list", "workflow list", "workflow actions", "runs", "autonomy list", "models list",
+    "warranty attention", "warranty registry show", "warranty tickets list",
+]  # fmt: skip
+
+
+def test_every_listing_takes_json_and_nothing_asks_for_it_in_another_way_alone():
+    options = {name: {text for one in command.params for text in one.opts} for name, command in commands()}
+    listings = {*LISTINGS, *(name for name in options if name.split()[-1] == "list")}
+    assert [name for name in sorted(listings) if "--json" not in options[name]] == []
+    formats = {
+        name: one.help for name, command in commands() for one in command.params if "--format" in one.opts
+    }
+    asking = {name for name, text in formats.items() if "json" in text}
+    assert sorted(asking - {name for name in options if "--json" in options[name]}) == []
+
+
+def test_every_command_has_a_row_in_the_documentation():
+    page = (Path(__file__).parents[2] / "docs/cli.md").read_text(encoding="utf-8")
+    rows = [re.split(r"(?<!\\)\|", line)[1] for line in page.splitlines() if line.startswith("| `")]
+    named = {text for row in rows for text in re.findall(r"`([^`]*)`", row)}
+    missing = [
+        name
+        for name, _ in commands()
+        if not any(text == name or text.startswith(f"{name} ") for text in named)
+    ]
+    assert missing == []
 
 
 def test_asking_for_nothing_shows_the_help(detent):
@@ -95,7 +135,7 @@ def test_the_doctor_tells_what_is_wrong_and_the_rest_all_the_same(detent, folder
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_made_alone_is_the_same_as_among_all(detent, capsys, command):
     alone = detent(command, "--help").out
-    get_command(app)(args=[command, "--help"], prog_name="detent", standalone_mode=False)
+    program()(args=[command, "--help"], prog_name="detent", standalone_mode=False)
     assert capsys.readouterr().out == alone
 
 

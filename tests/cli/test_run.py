@@ -206,3 +206,16 @@ def test_a_tool_that_does_not_answer_in_time_is_said_to_have_not(detent, folder)
 def test_a_failure_without_a_text_shows_its_code(detent, folder):
     (folder / "shop.py").write_text(SHOP)
     assert "bank.mute: offline; again in 10 ms" in detent("run", "shop.py", "--set", "tool=bank.mute").out
+
+
+def test_a_replayed_run_gets_the_answers_people_gave(detent, folder, token):
+    detent("run", "flow.py", "--data", '{"amount": 500}', "--id", "r1", "--record", "tape.jsonl")
+    detent("release", "r1", "yes", "--hold", token("r1"))
+    assert detent("show", "r1", "--json").json["status"] == "succeeded"
+    played = detent("replay", "r1", "tape.jsonl")
+    # The part that was resumed was not recorded: the replay stops where the recording does, and says so.
+    assert played.code == 1
+    assert "desk.send" in played.err
+    detent("run", "flow.py", "--data", '{"amount": 50}', "--id", "r2", "--record", "second.jsonl")
+    assert detent("replay", "r2", "second.jsonl").code == 0
+    assert (folder / "sent.txt").read_text().splitlines() == ["Ada: hello"] * 2

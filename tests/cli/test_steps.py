@@ -77,9 +77,9 @@ def test_every_step_is_listed_with_who_performs_it(detent, settings):
 
 def test_the_list_can_be_of_one_flow_and_json(detent, folder):
     (folder / "other.py").write_text(OTHER)
-    assert {
-        row["step"] for row in detent("steps", "list", "--flow", "other.py", "--format", "json").json
-    } == {"second/welcome"}
+    assert {row["step"] for row in detent("steps", "list", "--flow", "other.py", "--json").json} == {
+        "second/welcome"
+    }
     assert detent("steps", "list", "--flow", "gone").code == 2
 
 
@@ -100,7 +100,7 @@ def test_a_step_is_shown_with_every_field_and_the_line_that_says_it(detent, sett
 
 def test_a_step_is_shown_as_json_with_tools_contract_and_warnings(detent, folder):
     (folder / "other.py").write_text(OTHER)
-    found = detent("steps", "show", "second/welcome", "--plugin", "other.py", "--format", "json").json
+    found = detent("steps", "show", "second/welcome", "--plugin", "other.py", "--json").json
     assert (found["queries"], found["effects"]) == (["desk.look"], ["desk.write"])
     assert found["next"] == ["over"]
     assert found["output"] == {"type": "object", "required": ["n"]}
@@ -151,7 +151,7 @@ def test_what_a_stronger_layer_drops_is_shown(detent, settings):
 def test_the_environment_switches_agents_off_and_says_so(detent, settings, monkeypatch):
     """D-60"""
     monkeypatch.setenv("DETENT_FORCE_DETERMINISTIC", "Yes")
-    rows = detent("steps", "list", "--format", "json").json
+    rows = detent("steps", "list", "--json").json
     assert {(row["mode"], row["forced"]) for row in rows if row["step"].startswith("onboarding/")} == {
         ("deterministic", True)
     }

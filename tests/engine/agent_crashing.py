@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
-import httpx  # noqa: F401  loaded once, before workers are forked
+import httpx2  # noqa: F401  loaded once, before workers are forked
 import jsonschema  # noqa: F401
 import pydantic.json_schema  # noqa: F401
 

@@ -25,7 +25,7 @@ from detent.dispatch.usage import UsageMetadata
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.errors import DetentError
 
-PROVIDERS = ("openai", "anthropic", "httpx", "pydantic_ai", "xllamacpp", "mcp")
+PROVIDERS = ("openai", "anthropic", "httpx2", "pydantic_ai", "xllamacpp", "mcp")
 
 
 class Echo:

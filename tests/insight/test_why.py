@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from detent.insight.why import render, why
 from detent.kernel.budget import Spend
-from detent.kernel.entries import Held, Moved, Started
+from detent.kernel.entries import CalledOff, Held, Moved, Started
 from tests.insight.samples import CLAIM, claims, entries, every_kind, journal
 
 
@@ -113,10 +113,22 @@ async def test_a_fallback_is_a_decision_of_its_own():
     assert "fell back to the handler: timeout" in render([fallback])
 
 
+def test_a_run_called_off_tells_who_asked_and_why_before_it_has_ended():
+    lines = entries(Started("claim", "look-up", "claim", 1, "f" * 16, {}), CalledOff("ordered twice", "ann"))
+    (asked,) = why(lines, CLAIM)
+    assert (asked.kind, asked.state, asked.by, asked.reason) == (
+        "cancellation", "look-up", "ann", "ordered twice",
+    )  # fmt: skip
+    text = render([asked])
+    assert "look-up  cancellation" in text
+    assert "because      ordered twice" in text
+    assert "decided by   ann" in text
+
+
 def test_every_kind_of_entry_can_be_read_and_written_as_json():
     decisions = why(every_kind(), CLAIM)
     assert {decision.kind for decision in decisions} == {
-        "move", "end", "hold", "effect", "migration", "fork", "reopening",
+        "move", "end", "hold", "effect", "cancellation", "migration", "fork", "reopening",
     }  # fmt: skip
     json.dumps([decision.to_plain() for decision in decisions], allow_nan=False)
     assert render(decisions)

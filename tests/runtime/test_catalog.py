@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from detent.kernel.errors import ConfigurationError, FlowNotFound
-from detent.runtime.catalog import Catalog, PluginError
+from detent.runtime.catalog import Catalog
+from detent.runtime.installed import PluginError
 from detent.runtime.settings import Settings, read_settings
 
 FLOW = """

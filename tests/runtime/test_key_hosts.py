@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from detent.runtime.key_hosts import KeyHosts, KeyRefused, KeyUse, allow_key, key_uses
+from detent.runtime.key_hosts import KeyHosts, KeyRefused, allow_key, key_uses
 from detent.runtime.mcp import mcp_servers
+from detent.runtime.plugs import KeyUse
 from detent.runtime.settings import SettingsError, read_settings
 from detent.runtime.wiring import store_for
 

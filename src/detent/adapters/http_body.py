@@ -30,7 +30,7 @@ class BodyEncoded(Exception):
 
 
 async def pieces(response: Any, most: int) -> AsyncIterator[bytes]:
-    """The body of a streamed httpx response, unpacked, `most` bytes of it at the most.
+    """The body of a streamed httpx2 response, unpacked, `most` bytes of it at the most.
 
     Raises:
         BodyTooLarge: there is more; what came until then was yielded.
@@ -49,7 +49,7 @@ async def pieces(response: Any, most: int) -> AsyncIterator[bytes]:
 
 
 async def whole(response: Any, most: int) -> bytes:
-    """The body of a streamed httpx response, unpacked; see `pieces` for what it raises."""
+    """The body of a streamed httpx2 response, unpacked; see `pieces` for what it raises."""
     body = bytearray()
     async for piece in pieces(response, most):
         body += piece

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,13 +26,6 @@ NOTHING_YET = (
 )
 
 
-class Shape(str, enum.Enum):
-    """How figures are printed."""
-
-    table = "table"
-    json = "json"
-
-
 # -- the report ---------------------------------------------------------------------------------------------
 
 
@@ -54,7 +46,7 @@ def report(
     all_: Annotated[
         bool, typer.Option("--all", help="Show earlier series of a step too: other model, prompt or handler.")
     ] = False,
-    format: Annotated[Shape, typer.Option("--format", help="table or json.")] = Shape.table,
+    format: options.Formats = options.Format.table,
     json: options.Json = False,
     apply: Annotated[
         bool, typer.Option("--apply", help="Write what is justified into the project file, after a yes.")
@@ -68,7 +60,7 @@ def report(
 
     Nothing is raised by itself: the settings to change are printed, and --apply writes them.
     """
-    from detent.cli.output import say
+    from detent.cli.output import say, say_plain
     from detent.cli.values import read_time
     from detent.cli.workspace import Workspace, run_async
 
@@ -76,8 +68,8 @@ def report(
     wanted = _Wanted(list(steps or ()), flow, read_time(since, "--since"))
     rows, advice = run_async(_report(workspace, wanted))
     shown = [row for row in rows if all_ or row.newest]
-    if json or format is Shape.json:
-        _say_plain(shown, advice, differences)
+    if json or format is not options.Format.table:
+        say_plain(_plain(shown, advice, differences), format)
     elif not shown:
         say(wanted.nothing)
     else:
@@ -229,8 +221,8 @@ def _advise(
     return advice
 
 
-def _say_plain(rows: list[StepFigures], advice: list[_Advice], differences: bool) -> None:
-    from detent.cli.output import iso, say_json
+def _plain(rows: list[StepFigures], advice: list[_Advice], differences: bool) -> dict[str, Any]:
+    from detent.cli.output import iso
 
     plain = []
     for row in rows:
@@ -243,7 +235,7 @@ def _say_plain(rows: list[StepFigures], advice: list[_Advice], differences: bool
         if not differences:
             del said["differences"]
         plain.append(said)
-    say_json({"steps": plain, "justified": [one.to_plain() for one in advice]})
+    return {"steps": plain, "justified": [one.to_plain() for one in advice]}
 
 
 def _say_table(rows: list[StepFigures], whole: bool) -> None:

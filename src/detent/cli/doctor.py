@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 CORE = ("typer", "rich", "structlog", "pydantic", "pyyaml")
 EXTRAS = {
     "local": (("xllamacpp",), "a model inside the process"),
-    "models": (("httpx", "genai_prices"), "model servers: Ollama, vLLM, llama.cpp, OpenAI"),
+    "models": (("httpx2", "genai_prices"), "model servers: Ollama, vLLM, llama.cpp, OpenAI"),
     "providers": (("pydantic_ai", "anthropic"), "Claude and the other providers"),
     "mcp": (("mcp",), "tools of MCP servers"),
     "mail": (("imapclient",), "mailboxes over IMAP"),
-    "crm": (("httpx",), "a registry and tickets over HTTP"),
+    "crm": (("httpx2",), "a registry and tickets over HTTP"),
     "postgres": (("psycopg", "psycopg_pool"), "runs in PostgreSQL"),
     "telemetry": (("opentelemetry.sdk",), "OpenTelemetry spans"),
 }
@@ -81,11 +81,14 @@ def doctor(
 def _installed() -> dict[str, str]:
     import platform
     import sqlite3
+    import sys
     from importlib.metadata import PackageNotFoundError, version
 
-    from detent import __version__
-
-    found = {"detent": __version__, "python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
+    found = {
+        "detent": sys.modules["detent"].__version__,
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+    }
     for name in CORE:
         try:
             found[name] = version(name)

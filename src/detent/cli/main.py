@@ -15,26 +15,27 @@ from typer.main import get_command, get_command_name
 from typer.models import CommandInfo
 
 from detent.cli import (
-    answering,
+    act,
     autonomy,
     doctor,
-    driving,
     evals,
     flows,
     invocation,
     models,
-    playbook,
+    new,
+    replay,
     reports,
+    resume,
     runs,
     schema,
     shadow,
-    starting,
+    step,
     steps,
     store,
     trust,
-    warranty,
-    workflow,
 )
+from detent.cli import run as run_command
+from detent.runtime.plugs import Kind, plugs
 
 
 class Sections(TyperGroup):
@@ -70,8 +71,8 @@ app = typer.Typer(
 )
 
 GROUPS = (
-    starting, driving, flows, schema, steps, playbook, workflow, warranty, runs, reports, autonomy, shadow,
-    answering, evals, models, doctor, store, trust,
+    run_command, resume, new, flows, schema, step, steps, runs, reports, replay, autonomy, shadow, act, evals,
+    models, doctor, store, trust,
 )  # fmt: skip
 for group in GROUPS:
     group.add(app)
@@ -79,9 +80,7 @@ for group in GROUPS:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from detent import __version__
-
-        typer.echo(f"detent {__version__}")
+        typer.echo(f"detent {sys.modules['detent'].__version__}")
         raise typer.Exit
 
 
@@ -95,13 +94,20 @@ def detent(
 
 
 @cache
-def _program(called: str = "") -> Any:
+def program(called: str = "") -> Any:
     """The program with nothing but the command that is called: to make them all takes longer than most take
     to run. It has them all when help is asked for, or a command that is none."""
-    whole, part = app, copy(app)
-    part.registered_commands = [one for one in whole.registered_commands if _name(one) == called]
-    part.registered_groups = [one for one in whole.registered_groups if one.name == called]
-    return get_command(part if part.registered_commands or part.registered_groups else whole)
+    part = copy(app)
+    part.registered_commands = [one for one in app.registered_commands if _name(one) == called]
+    part.registered_groups = [one for one in app.registered_groups if one.name == called]
+    if not part.registered_commands and not part.registered_groups:
+        part = copy(app)
+        part.registered_groups = list(app.registered_groups)
+        for plug in plugs():
+            if plug.commands is not None:
+                section = "Look at flows" if isinstance(plug, Kind) else "Applications"
+                part.add_typer(plug.load(plug.commands), name=plug.name, rich_help_panel=section)
+    return get_command(part)
 
 
 def _name(command: CommandInfo) -> str:
@@ -118,7 +124,7 @@ def run(args: Sequence[str] | None = None) -> int:
     debug = bool(os.environ.get("DETENT_DEBUG"))
     invocation.begin(args is None)
     try:
-        code = _program(*(sys.argv[1:] if args is None else args)[:1])(
+        code = program(*(sys.argv[1:] if args is None else args)[:1])(
             args=args, prog_name="detent", standalone_mode=False
         )
     except BrokenPipeError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import time
 from types import TracebackType
 from typing import Annotated, Any
@@ -25,16 +24,8 @@ def add(app: typer.Typer) -> None:
     app.add_typer(models, name="models", rich_help_panel=SECTION)
 
 
-class Form(str, enum.Enum):
-    """How a list is printed."""
-
-    table = "table"
-    json = "json"
-
-
 @models.command("list")
 def list_models(
-    format: Annotated[Form, typer.Option("--format", help="table or json.")] = Form.table,
     json: options.Json = False,
 ) -> None:
     """List the model files that can be had by name."""
@@ -47,7 +38,7 @@ def list_models(
             found[name] = "here", str(path(name))
         except ModelFileMissing as missing:
             found[name] = ("damaged" if missing.file.exists() else "not here"), None
-    if json or format is Form.json:
+    if json:
         say_json(
             [
                 {

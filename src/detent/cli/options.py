@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated
 
 import typer
@@ -16,6 +17,17 @@ Plugins = Annotated[
     typer.Option("--plugin", metavar="NAME", help="A module or file.py with more flows. May be repeated."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+class Format(str, enum.Enum):
+    """How a listing is printed."""
+
+    table = "table"
+    json = "json"
+    yaml = "yaml"
+
+
+Formats = Annotated[Format, typer.Option("--format", help="table, json or yaml; --json is --format json.")]
 RunId = Annotated[
     str, typer.Argument(metavar="RUN", help="Id of a run, or a beginning of it that is unique.")
 ]

@@ -6,13 +6,13 @@ import json
 import os
 import shutil
 import sys
-import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import typer
 
+from detent.cli.options import Format
 from detent.kernel.control_characters import json_shown, shown
 
 STATUS_COLOURS = {
@@ -44,6 +44,16 @@ def warn(text: str) -> None:
 def say_json(value: Any) -> None:
     """Print a value as JSON."""
     print(json_shown(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)), flush=True)
+
+
+def say_plain(value: Any, format: Format) -> None:
+    """Print a value as YAML where that is the format, else as JSON."""
+    if format is not Format.yaml:
+        say_json(value)
+        return
+    import yaml
+
+    say(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100).rstrip("\n"))
 
 
 _STYLES: list[str] = [typer.style("", reset=True)]
@@ -93,14 +103,9 @@ def width(text: str) -> int:
     """Columns a text takes on a terminal."""
     if text.isascii():
         return len(text)
-    return sum(
-        0
-        if unicodedata.combining(char) or _is_style(char)
-        else 2
-        if unicodedata.east_asian_width(char) in "WF"
-        else 1
-        for char in text
-    )
+    from rich.cells import cell_len
+
+    return cell_len("".join(char for char in text if not _is_style(char)))
 
 
 def cut(text: str, columns: int) -> str:

@@ -96,7 +96,7 @@ def _statuses(said: list[str] | None) -> list[Any]:
 
 async def _runs(workspace: Workspace, query: RunQuery, json: bool, words: list[str]) -> None:
     """Print a page of runs; `words` are the command that lists them, for the page after it."""
-    from detent.cli import standing
+    from detent.cli import run_status
     from detent.cli.output import brief, clean, say, say_json, table, warn
 
     async with workspace.store() as store:
@@ -106,7 +106,7 @@ async def _runs(workspace: Workspace, query: RunQuery, json: bool, words: list[s
     if json:
         say_json(
             {
-                "runs": [standing.row_plain(row) for row in page.rows], "next": page.next,
+                "runs": [run_status.row_plain(row) for row in page.rows], "next": page.next,
                 **({"damaged": [error.run_id for error in page.damaged]} if page.damaged else {}),
             }
         )  # fmt: skip
@@ -176,7 +176,7 @@ def show(
 
 
 async def _show(workspace: Workspace, said: str, follow: bool, whole: bool, json: bool) -> None:
-    from detent.cli import standing
+    from detent.cli import run_status
     from detent.cli.output import iso, say_json
     from detent.engine.journals import load
     from detent.insight.timeline import timeline
@@ -188,11 +188,11 @@ async def _show(workspace: Workspace, said: str, follow: bool, whole: bool, json
         ledger = await store.effects(run_id)
         row = await store.row(run_id)
         if json and not follow:
-            plain = standing.run_plain(run)
+            plain = run_status.run_plain(run)
             plain["owner"] = row.owner
             plain["effects"] = [{"key": line.key, "tool": line.tool, "state": line.state} for line in ledger]
             plain["timeline"] = [{**line.to_plain(), "at": iso(line.at)} for line in timeline(entries)]
-            plain["commands"] = standing.next_commands(workspace, run)
+            plain["commands"] = run_status.next_commands(workspace, run)
             say_json(plain)
             return
         if not json:
@@ -209,7 +209,7 @@ async def _some(store: Store, run: Run, whole: bool) -> list[Entry]:
 
 
 def _print_run(workspace: Workspace, run: Run, entries: list[Entry], ledger: Any, owner: str | None) -> None:
-    from detent.cli import standing
+    from detent.cli import run_status
     from detent.cli.output import clean, fields, fit, local, paint, say
     from detent.insight import timeline
 
@@ -218,7 +218,7 @@ def _print_run(workspace: Workspace, run: Run, entries: list[Entry], ledger: Any
         [
             ("run", paint(run.id, bold=True)),
             ("flow", f"{clean(run.flow)} (version {run.version})"),
-            ("standing", standing.summary(run)),
+            ("standing", run_status.summary(run)),
             ("because", clean(run.reason or "")),
             ("error", clean(run.error or "")),
             ("started", local(run.created_at)),
@@ -240,7 +240,7 @@ def _print_run(workspace: Workspace, run: Run, entries: list[Entry], ledger: Any
                 say(f"  {name}: {_value(value)}")
         if hold.wake_at is not None:
             say(f"  the clock answers at {local(hold.wake_at)}")
-    commands = standing.next_commands(workspace, run)
+    commands = run_status.next_commands(workspace, run)
     if commands and not (run.status.value == "running" and owner):
         say()
         for command in commands:

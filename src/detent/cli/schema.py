@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 SECTION = "Look at flows"
+SETTINGS = "settings"
+"""What the project file goes by, beside the kinds."""
 
 
 def add(app: typer.Typer) -> None:
@@ -16,33 +16,27 @@ def add(app: typer.Typer) -> None:
     app.command("schema", rich_help_panel=SECTION)(schema)
 
 
-class Kind(str, enum.Enum):
-    """A kind of file."""
-
-    workflow = "workflow"
-    settings = "settings"
-
-
 def schema(
-    kind: Annotated[Kind, typer.Argument(metavar="KIND", help="workflow, or settings (detent.yaml).")],
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="A kind of flow whose files have one, or settings.")
+    ],
 ) -> None:
     """Print the JSON Schema of a kind of file, for editors."""
     from detent.cli.output import say_json
-
-    say_json(_SCHEMAS[kind]())
-
-
-def _workflow() -> dict[str, Any]:
-    from detent.flows.workflow.schema import json_schema
-
-    return json_schema()
-
-
-def _settings() -> dict[str, Any]:
     from detent.cli.workspace import Workspace
+    from detent.kernel.errors import ConfigurationError, nearest
+    from detent.runtime.plugs import kinds
     from detent.runtime.settings import settings_schema
 
-    return settings_schema(Workspace(None, None, None, looks=True).catalog.headings())
-
-
-_SCHEMAS: dict[Kind, Callable[[], dict[str, Any]]] = {Kind.workflow: _workflow, Kind.settings: _settings}
+    if kind == SETTINGS:
+        say_json(settings_schema(Workspace(None, None, None, looks=True).catalog.headings()))
+        return
+    known = {plug.name: plug for plug in kinds() if plug.schema is not None}
+    if kind not in known:
+        names = [*known, SETTINGS]
+        raise ConfigurationError(
+            f"There is no schema of '{kind}'.{nearest(kind, names)} Schemas: {', '.join(names)}."
+        )
+    plug = known[kind]
+    assert plug.schema is not None
+    say_json(plug.load(plug.schema)())

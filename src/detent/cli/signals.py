@@ -8,7 +8,7 @@ import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from detent.cli.output import is_terminal, warn
 from detent.kernel.control_characters import shown
@@ -59,15 +59,20 @@ def graceful(told: Callable[[], str] | None = None) -> Iterator[Stop]:
             signal.signal(number, handler)
 
 
+async def done_first(work: asyncio.Future[Any], stop: Stop) -> bool:
+    """Whether something is done before a stop is asked for."""
+    asked = asyncio.ensure_future(stop.asked.wait())
+    await asyncio.wait({work, asked}, return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    return work.done()
+
+
 async def until_stopped(
     engine: Engine, stop: Stop, work: Awaitable[T], runs: Callable[[], Iterable[str]]
 ) -> T | None:
     """The result of `work`, or None when a stop was asked for and the steps under way are finished."""
     working = asyncio.ensure_future(work)
-    asked = asyncio.ensure_future(stop.asked.wait())
-    await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
-    asked.cancel()
-    if working.done():
+    if await done_first(working, stop):
         return working.result()
     warn("Stopping after the steps under way; once more stops at once.")
     engine.stopping = True

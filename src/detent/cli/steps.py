@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import enum
-import json
+import json as json_text
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -34,29 +33,15 @@ def add(app: typer.Typer) -> None:
     app.add_typer(steps, name="steps", rich_help_panel="Look at flows")
 
 
-class Listing(str, enum.Enum):
-    """How a list is printed."""
-
-    table = "table"
-    json = "json"
-
-
-class Showing(str, enum.Enum):
-    """How one thing is printed."""
-
-    text = "text"
-    json = "json"
-
-
 @steps.command("list")
 def list_(
     flow: Annotated[
         str | None,
         typer.Option(
-            "--flow", metavar="FLOW", help="Only this flow's: a name, file.py, or a workflow's file."
+            "--flow", metavar="FLOW", help="Only this flow's: a name, file.py, or another definition."
         ),
     ] = None,
-    format: Annotated[Listing, typer.Option("--format", help="table or json.")] = Listing.table,
+    json: options.Json = False,
     plugin: options.Plugins = None,
     config: options.Config = None,
 ) -> None:
@@ -66,7 +51,7 @@ def list_(
 
     book = _Book(Workspace(None, config, plugin, looks=True), flow)
     rows = [book.row(one) for one in book.steps]
-    if format is Listing.json:
+    if json:
         say_json(rows)
     elif not rows:
         say("No flows are known here, so there are no steps. Name a file with --flow file.py.")
@@ -89,7 +74,7 @@ def list_(
 @steps.command("show")
 def show(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A step: FLOW/STEP, or STEP where unique.")],
-    format: Annotated[Showing, typer.Option("--format", help="text or json.")] = Showing.text,
+    json: options.Json = False,
     plugin: options.Plugins = None,
     config: options.Config = None,
 ) -> None:
@@ -99,14 +84,14 @@ def show(
 
     book = _Book(Workspace(None, config, plugin, looks=True))
     found = book.detail(book.find(name))
-    if format is Showing.json:
+    if json:
         say_json(found)
     else:
         _tell(found)
 
 
 PERFORMED = ("python", "agent", "generate")
-"""Types of a workflow's steps that somebody performs; the others lead from one to the next."""
+"""Types of steps that are performed by code or an agent; the others lead from one to the next."""
 
 
 class _Named(NamedTuple):
@@ -115,7 +100,7 @@ class _Named(NamedTuple):
     flow: Flow
     step: Step
     shipped: bool = False
-    """It stands in a workflow that comes with Detent."""
+    """It stands in a definition that comes with Detent."""
 
     @property
     def name(self) -> str:
@@ -131,6 +116,7 @@ class _Book:
     """The steps that are known here, with what the settings make of them."""
 
     def __init__(self, workspace: Workspace, flow: str | None = None) -> None:
+        from detent.cli.output import warn
         from detent.dispatch.dispatcher import Dispatcher
         from detent.dispatch.executor import DISPATCH_AGENT
         from detent.runtime.dispatching import dispatch_settings
@@ -140,8 +126,10 @@ class _Book:
         catalog = workspace.catalog
         chosen = None if flow is None else _picked(catalog, flow)
         flows = {found.flow.name: (found.flow, False) for found in catalog.all().values()}
-        for one, shipped in _of_workflows(workspace):
-            flows.setdefault(one.name, (one, shipped))
+        for definitions in catalog.every_definitions():
+            for family, shipped in definitions.all(warn):
+                for one in family:
+                    flows.setdefault(one.name, (one, shipped))
         said = self.settings.section("steps")
         agents = catalog.agents()
         self.dispatch: DispatchSettings = dispatch_settings(
@@ -156,7 +144,7 @@ class _Book:
             _Named(one, step, shipped)
             for one, shipped in (flows.values() if chosen is None else [(one, False) for one in chosen])
             for step in one.every_step()
-            if step.metadata.get("flow") != "workflow" or step.metadata.get("type") in PERFORMED
+            if "flow" not in step.metadata or step.metadata.get("type") in PERFORMED
         ]
 
     def find(self, name: str) -> _Named:
@@ -257,7 +245,7 @@ class _Book:
         wanted, who = ("deterministic", "its handler") if plan.agent else ("agent", "an agent")
         if source == "inline":
             return f"Have {who} perform it: the step's own configuration says its mode; change it there."
-        name = one.name if re.fullmatch(r"[\w./-]+", one.name) else json.dumps(one.name)
+        name = one.name if re.fullmatch(r"[\w./-]+", one.name) else json_text.dumps(one.name)
         return f"Have {who} perform it: in {file}, steps: {{{name}: {{mode: {wanted}}}}}"
 
 
@@ -269,44 +257,9 @@ def _has_a_choice(step: Step) -> bool:
 
 
 def _picked(catalog: Catalog, said: str) -> list[Flow]:
-    """The flows of a name or file: several where a workflow's file has loops."""
-    if said.endswith((".yaml", ".yml")):
-        return [found.flow for found in catalog.add_file(said).values()]
+    """The flows of a name or file: several where a definition has more than its own."""
     flow = catalog.pick(said).flow
-    spec = getattr(flow, "workflow", None)
-    return [flow] if spec is None else catalog.workflows.flows(spec)
-
-
-def _of_workflows(workspace: Workspace) -> Iterator[tuple[Flow, bool]]:
-    """Flows of the workflow files on the shelf and in the project's folder, and whether they ship; a broken
-    file is pointed out."""
-    from contextlib import suppress
-
-    from detent.authoring.problem import DocumentError
-    from detent.cli.output import warn
-    from detent.flows.workflow.shelf import files_of
-
-    workflows = workspace.catalog.workflows
-    clashes: dict[str, None] = {}
-    for listed in workflows.shelf.all():
-        if listed.hidden_by is not None:
-            continue
-        if listed.rivals:
-            clashes[listed.clash] = None
-            continue
-        try:
-            chosen = workflows.choose(str(listed.file))
-        except DocumentError as error:
-            warn(f"The steps of this workflow are left out. {error}")
-            continue
-        for flow in workflows.flows(chosen.spec):
-            yield flow, listed.source == "builtin"
-    for file in files_of(workspace.settings.folder):
-        if workflows.shelf.load(file).spec is not None:
-            with suppress(DocumentError):  # nobody said that it is to be a workflow of the project
-                yield from ((flow, False) for flow in workflows.flows(workflows.choose(str(file)).spec))
-    for clash in clashes:
-        warn(f"The steps of these workflows are left out. {clash}")
+    return [found.flow for found in catalog.family(flow.name).values()]
 
 
 def _tell(found: dict[str, Any]) -> None:
@@ -346,7 +299,7 @@ def _contract(found: dict[str, Any]) -> str:
     if found["output"] is None:
         return "any value"
     kind = "must fit" if found["hard_contract"] else "should fit"
-    return f"{kind} {json.dumps(found['output'], ensure_ascii=False, sort_keys=True)}"
+    return f"{kind} {json_text.dumps(found['output'], ensure_ascii=False, sort_keys=True)}"
 
 
 def _performer(found: dict[str, Any]) -> str:
@@ -361,7 +314,7 @@ def _performer(found: dict[str, Any]) -> str:
 def _shown(value: Any) -> str:
     if value is None:
         return "-"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json_text.dumps(value, ensure_ascii=False)
 
 
 def _source(one: dict[str, Any]) -> str:

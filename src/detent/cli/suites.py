@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from detent.evals.suite import GROUP, EvalSuite
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.runtime.catalog import is_path
+from detent.runtime.installed import offered
+from detent.runtime.plugs import plugs
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
 
-USUAL = "warranty"
-"""The suite that is meant when nothing is said and the project has none."""
 CASES = "evals/scenarios"
 """Where a project keeps its cases unless `eval.test_suite_path` says otherwise."""
 
@@ -49,8 +49,8 @@ def _meant(workspace: Workspace, target: str | None) -> list[tuple[EvalSuite, bo
     if target is None:
         own = [(suite, False) for suite in _in_modules(workspace).values()]
         own += [(suite, False) for suite in _claiming(workspace, folder)]
-        usual = _installed().get(USUAL)
-        return own or ([(usual, True)] if usual is not None else [])
+        # Where the project has none: those that ship cases of their own.
+        return own or [(suite, True) for suite in _installed().values() if suite.folder is not None]
     path = folder / target
     if path.is_dir():
         claiming = _claiming(workspace, path)
@@ -123,9 +123,7 @@ def _of_module(module: Any) -> list[EvalSuite]:
 
 
 def _installed() -> dict[str, EvalSuite]:
-    from detent.runtime.installed import offered
-
-    found: list[EvalSuite] = []
+    found = [suite for plug in plugs() if (suite := plug.eval_suite()) is not None]
     for point in offered(GROUP):
         try:
             value = point.load()

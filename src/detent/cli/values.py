@@ -115,3 +115,16 @@ def read_budget(
     plain = {**(settings.section("budget") if settings else {})}
     plain.update({name: value for name, value in stated.items() if value is not None})
     return Budget.from_plain({name: value for name, value in plain.items() if value is not None})
+
+
+def read_object(said: str, option: str) -> Any:
+    """The value of a JSON or YAML file; JSON itself, @file and - for standard input will do, too."""
+    if said.lstrip().startswith(("{", "[")):
+        return read_json(said, option)
+    source = said.removeprefix("@")
+    text = read_text(source, option)
+    if Path(source).suffix.lower() not in (".yaml", ".yml"):
+        return read_json(text, f"{option} {source}")
+    from detent.authoring.document import read_value
+
+    return read_value(text, f"{option} {source}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from detent.kernel.errors import ConfigurationError, FlowNotFound, RunNotFound
-from detent.runtime.catalog import ONLY, Catalog, Found, is_path
+from detent.runtime.catalog import Catalog, Found, is_path
 from detent.runtime.settings import Settings, read_settings
 from detent.runtime.wiring import shown_url, store_for, store_url
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from detent.engine.engine import Engine
     from detent.engine.flow import Flow
     from detent.engine.ports import Store, Tape
+    from detent.runtime.plugs import Kind
     from detent.runtime.trust import Trust
 
 T = TypeVar("T")
@@ -86,6 +87,17 @@ class Workspace:
         if self._catalog is None:
             self._catalog = Catalog(self.settings, self._plugins, self.trust)
         return self._catalog
+
+    def pick_definition(self, kind: Kind, said: str) -> Found:
+        """The flow of a kind's definition that a command line means by a path or a name."""
+        here = self.settings.folder
+        definitions = self.catalog.definitions(kind)
+        place = definitions.find(said)
+        shown = (place.relative_to(here) if place.is_relative_to(here) else place).as_posix()
+        shown = f"{shown}/" if place.is_dir() else shown
+        if not definitions.claims(place):
+            raise ConfigurationError(f"{shown} holds no {kind.name}.")
+        return next(iter(self.catalog.add_file(shown).values()))
 
     def keep_runs_in(self, store: str) -> None:
         """Take this store instead of the one the settings come to."""
@@ -163,6 +175,7 @@ class Workspace:
         deterministic: bool = False,
         complete: bool = False,
         tape: Tape | None = None,
+        store: Store | None = None,
     ) -> AsyncIterator[Engine]:
         """The engine, open, with every flow that is known by name; `complete` when no other will be."""
         from detent.runtime.wiring import engine_for
@@ -171,7 +184,7 @@ class Workspace:
         said = self.settings.section("steps") if complete else {}
         engine = engine_for(
             self.settings, flows, observers=observers, concurrency=concurrency, create=create,
-            deterministic=deterministic, complete=complete, tape=tape,
+            deterministic=deterministic, complete=complete, tape=tape, store=store,
             known_steps=self.catalog.step_names(said) if said else (),
             agents=self.catalog.agents() if self.settings.section("agents") else (),
         )  # fmt: skip
@@ -238,7 +251,7 @@ class Workspace:
     async def _recalled(self, store: Store, name: str) -> dict[str, Found]:
         """The flows of the file one was run from.
 
-        Code must lie in the working folder; a workflow may lie anywhere, for a run goes on only with the file
+        Code must lie in the working folder; data may lie anywhere, for a run goes on only with the file
         it was begun with. A store may come from elsewhere, so what it names is loaded only where a person
         named it before, or trusts it.
         """
@@ -247,14 +260,11 @@ class Workspace:
         if place is None:
             return self.catalog.family(name)  # an application's flow is made when it is asked for
         file = (folder / place).resolve()
-        if not file.exists() or not (file.is_relative_to(folder) or file.suffix in (".yaml", ".yml")):
+        if not file.exists() or not (file.is_relative_to(folder) or self.catalog.is_data(file)):
             return {}
         if not self._may_load(file):
             return {}
-        found = self.catalog.add_file(place)
-        if name not in found and ONLY in name:
-            found |= self.catalog.add_alone(str(file), name.partition(ONLY)[2].partition(".")[0])
-        return found
+        return self.catalog.add_file(place, name)
 
     def _may_load(self, file: Path) -> bool:
         """Whether the file or folder that a run was started from is loaded again: a person named
@@ -265,7 +275,7 @@ class Workspace:
     async def _place(self, store: Store, name: str) -> str | None:
         """Where a flow was run from, if that is known."""
         place, _ = await store.mark(SOURCE + name)
-        if place is None and "." in name:  # a part of a workflow, which was run from a file
+        if place is None and "." in name:  # a part of a definition, which was run from a file
             place, _ = await store.mark(SOURCE + name.partition(".")[0])
         return place if isinstance(place, str) else None
 

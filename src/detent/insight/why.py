@@ -1,7 +1,7 @@
 """Why a run went the way it went: for every decision its reason, its grounds, its maker, its price.
 
 A decision is a move, an end, a hold, a fallback from agent to handler, an effect that was settled, or a
-change from outside (migration, fork, reopening).
+change from outside (cancellation, migration, fork, reopening).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from detent.insight.words import cost, count, short, span, value
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import (
     AttemptFailed,
+    CalledOff,
     ChildEnded,
     EffectBegun,
     EffectDone,
@@ -34,7 +35,9 @@ from detent.kernel.machine import Machine
 from detent.kernel.plain import copied
 from detent.kernel.run import Run
 
-DecisionKind = Literal["move", "end", "hold", "fallback", "effect", "migration", "fork", "reopening"]
+DecisionKind = Literal[
+    "move", "end", "hold", "fallback", "effect", "cancellation", "migration", "fork", "reopening"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +201,10 @@ class _Reader:
             self._held(entry, body)
         elif isinstance(body, Released):
             self._released(entry, body)
+        elif isinstance(body, CalledOff):
+            self._add(
+                Decision(entry.seq, entry.at, "cancellation", state, by=body.by, reason=body.reason or None)
+            )
         elif isinstance(body, Migrated | Forked | Reopened):
             self._from_outside(entry, body, state, changes)
 
@@ -516,7 +523,7 @@ def _headline(decision: Decision) -> str:
         return f"{decision.state}  fell back to the handler: {decision.reason}"
     if decision.kind == "effect":
         return f"{decision.state}  effect {decision.to}"
-    if decision.kind in ("migration", "fork", "reopening"):
+    if decision.kind in ("cancellation", "migration", "fork", "reopening"):
         return f"{decision.state}  {decision.kind}" + (f" → {decision.to}" if decision.to else "")
     text = f"{decision.state} → {decision.to}" if decision.to is not None else decision.state
     if decision.event:

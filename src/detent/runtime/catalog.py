@@ -1,4 +1,5 @@
-"""Finds flows: installed ones by entry point, the project's plugins, and files named on the command line.
+"""Finds flows: installed ones by entry point, the project's plugins, definitions of the installed kinds, and
+files named on the command line.
 
 Nothing that cannot be loaded is passed over, and nothing is loaded before somebody asks for it.
 """
@@ -8,7 +9,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine.source_imports import SourceLoader, import_from_source
 from detent.kernel.errors import ConfigurationError, FlowNotFound, nearest
+from detent.runtime.installed import offered, plugin_error, shown_point
+from detent.runtime.plugs import Definitions, apps, kinds, plugs, suffixes
 from detent.runtime.settings import Keys, Settings
 
 if TYPE_CHECKING:
@@ -26,33 +28,14 @@ if TYPE_CHECKING:
     from detent.adapters.mcp.server import McpServer
     from detent.engine.flow import Flow
     from detent.engine.ports import Store
+    from detent.engine.tools import Tool
+    from detent.runtime.plugs import App, Kind
     from detent.runtime.trust import Trust
-    from detent.runtime.workflows import Workflows
 
 GROUP = "detent.flows"
 """Entry points whose value is a Flow, or a function that gives a Flow or several."""
-APPS_GROUP = "detent.apps"
-"""Entry points named after a flow that an application makes from the settings: the value is a function from
-settings to flows. Called only when that flow is asked for by its name."""
-ONLY = ".only-"
-"""In the name of a flow: it performs one step of a workflow."""
-SETTINGS_GROUP = "detent.settings"
-"""Entry points named after a heading of the project file; the value is the keys allowed there (None: any)."""
 SETTINGS_NAME = "DETENT_SETTINGS"
 """In a plugin: headings of the project file with the keys allowed under each (None: any)."""
-
-
-class PluginError(ConfigurationError):
-    """Code that should hold flows cannot be loaded."""
-
-    def __init__(self, place: str, error: BaseException, file: str | None, line: int | None) -> None:
-        self.place = place
-        self.file = file
-        self.line = line
-        self.error = error
-        what = str(error) if isinstance(error, ConfigurationError) else _said(error)
-        where = f" ({file}, line {line})" if file and line else ""
-        super().__init__(f"{place} cannot be loaded{where}: {what}")
 
 
 class Found(NamedTuple):
@@ -69,7 +52,7 @@ class Catalog:
     def __init__(self, settings: Settings, plugins: Sequence[str] = (), trust: Trust | None = None) -> None:
         said = settings.get("plugins", default=[])
         here = [said] if isinstance(said, str) else list(said)
-        self._settings = settings
+        self.settings = settings
         self.trust = trust
         """Without trust in the project its own code is left out; None where that is settled elsewhere."""
         self.left_out: tuple[str, ...] = ()
@@ -83,8 +66,12 @@ class Catalog:
         self._modules: dict[str, ModuleType] = {}
         self._entry_points: list[EntryPoint] | None = None
         self._servers: dict[str, McpServer] | None = None
-        self._playbooks: dict[Path, Flow] = {}
-        self._workflows: Workflows | None = None
+        self._definitions: dict[str, Definitions] = {}
+        self._made: dict[tuple[Path, str | None], list[Flow]] = {}
+        self._families: dict[str, tuple[str, ...]] = {}
+        """By flow, the flows of the same definition."""
+        self._origins: dict[str, Kind] = {}
+        """By flow, the kind of its definition."""
         self.store: Store | None = None
         """The store of the engine at work, for tools that read what steps keep beside the journal."""
 
@@ -127,35 +114,43 @@ class Catalog:
                 self._load_point(point)
         if name not in self._found:
             self._load_app(name)
-        if name not in self._found:
-            self._load_workflow(name)
+        if name not in self._found and not is_path(name):
+            for definitions in self.every_definitions():
+                self._add_family(
+                    definitions, definitions.named(name), f"{definitions.kind.name} '{_root(name)}'"
+                )
         return self._found.get(name)
 
     def family(self, name: str) -> dict[str, Found]:
         """The flow of a name with those its runs may start; empty when there is none."""
-        there = self.look(name)
-        if there is None:
+        if self.look(name) is None:
             return {}
-        root = self._found.get(name.partition(".")[0])
-        spec = getattr(root.flow, "workflow", None) if root is not None else None
-        if spec is None:
-            return {name: there}
-        return {flow.name: self._found[flow.name] for flow in self.workflows.flows(spec)}
+        names = (*self._families.get(_root(name), ()), *self._families.get(name, (name,)))
+        return {one: self._found[one] for one in dict.fromkeys(names)}
 
-    def workflow_steps(self) -> list[str]:
-        """What settings may call the steps of workflow files, whether or not one of them is to be run."""
-        from detent.runtime.workflow_registry import known_workflows
+    def kind_of(self, name: str) -> Kind | None:
+        """The kind of the definition that the flow of a name was made of; None where code made it."""
+        return self._origins.get(name)
 
-        found: dict[str, None] = {}
-        for spec in known_workflows(self._settings, self.workflows.shelf):
-            for step in spec.every_step():
-                found |= dict.fromkeys((step.name, f"workflow/{spec.name}/{step.name}"))
-        return list(found)
+    def definitions(self, kind: Kind) -> Definitions:
+        """The definitions of a kind in this project."""
+        found = self._definitions.get(kind.name)
+        if found is None:
+            found = self._definitions[kind.name] = kind.definitions(self)
+        return found
+
+    def every_definitions(self) -> list[Definitions]:
+        """The definitions of every kind there is."""
+        return [self.definitions(kind) for kind in kinds()]
+
+    def defined_steps(self) -> list[str]:
+        """What settings may call the steps of definitions, whether or not one of them is to be run."""
+        return [name for one in self.every_definitions() for name in one.step_names()]
 
     def step_names(self, said: Iterable[str] = ()) -> list[str]:
-        """What settings may call steps: of the flows there are and of workflow files, and of applications
-        where some name that is `said` belongs to none of those."""
-        found = dict.fromkeys(self.workflow_steps())
+        """What settings may call steps: of the flows there are and of definitions, and of applications where
+        some name that is `said` belongs to none of those."""
+        found = dict.fromkeys(self.defined_steps())
 
         def gather(flows: Iterable[Flow]) -> None:
             for flow in flows:
@@ -168,21 +163,12 @@ class Catalog:
         return list(found)
 
     def agents(self) -> list[str] | None:
-        """The agents that workflow files may name, and settings speak of; None where plugins that may bring
-        some are left out."""
-        return None if self.left_out else list(self.workflows.registry.agents.names)
-
-    @property
-    def workflows(self) -> Workflows:
-        """The workflow files of the project."""
-        if self._workflows is None:
-            from detent.runtime.workflows import Workflows
-
-            self._workflows = Workflows(self._settings, self)
-        return self._workflows
+        """The agents that definitions may name, and settings speak of; None where plugins that may bring some
+        are left out."""
+        return None if self.left_out else [name for one in self.every_definitions() for name in one.agents()]
 
     def pick(self, target: str) -> Found:
-        """The flow a command line means: a name, `path.py`, `path.py:name`, or the folder of a playbook."""
+        """The flow a command line means: a name, `path.py`, `path.py:name`, or the path of a definition."""
         path, _, name = target.partition(":")
         if not is_path(path):
             return self.get(target)
@@ -194,8 +180,9 @@ class Catalog:
                     f"{path} has no flow '{name}'.{nearest(name, there)} Flows there: {known}."
                 )
             return there[name]
-        if len(there) == 1 or path.endswith((".yaml", ".yml")):  # a workflow's own flow stands first
-            return next(iter(there.values()))
+        first = next(iter(there), None)
+        if first is not None and (len(there) == 1 or first in self._origins):  # its own first
+            return there[first]
         if not there:
             raise ConfigurationError(f"{path} defines no flow: no module-level value in it is a Flow.")
         choices = ", ".join(f"{path}:{name}" for name in sorted(there))
@@ -203,17 +190,15 @@ class Catalog:
 
     def headings(self) -> dict[str, Keys]:
         """Headings of the project file that belong to flows and applications."""
-        from detent.runtime.installed import offered
-
         found: dict[str, Keys] = {}
-        for point in offered(SETTINGS_GROUP):
-            found[point.name] = _keys(self._value(point))
+        for plug in plugs():
+            found |= {heading: _keys(keys) for heading, keys in plug.headings().items()}
         self._load_plugins()
         for module in self._modules.values():
             for heading, keys in getattr(module, SETTINGS_NAME, {}).items():
                 found[heading] = _keys(keys)
         if self.left_out:  # they may know any heading
-            found = dict.fromkeys(map(str, self._settings.values)) | found
+            found = dict.fromkeys(map(str, self.settings.values)) | found
         return found
 
     def modules(self) -> list[ModuleType]:
@@ -228,53 +213,35 @@ class Catalog:
 
     # -- loading --------------------------------------------------------------------------------------------
 
-    def add_file(self, path: str) -> dict[str, Found]:
-        """Load a Python file, or the folder of a playbook, and give the flows in it."""
-        file = (self._settings.folder / path).resolve()
-        if file.is_dir():
-            return self._add_playbook(file, path)
-        if file.suffix in (".yaml", ".yml") and file.is_file():
-            return self.add_workflow(str(file), path if is_path(path) else f"./{path}")
+    def add_file(self, path: str, name: str | None = None) -> dict[str, Found]:
+        """Load a Python file, or a definition of some kind, and give the flows in it; `name` is that of a run
+        to be gone on with."""
+        file = (self.settings.folder / path).resolve()
+        if file.suffix != ".py" and file.exists():
+            for definitions in self.every_definitions():
+                if definitions.claims(file):
+                    # A place that is seen to be a path, also when a name alone was said.
+                    shown = path if is_path(path) else f"{path}/" if file.is_dir() else f"./{path}"
+                    if (file, name) not in self._made:  # asked twice, it is the same flow
+                        self._made[file, name] = definitions.flows(file, name)
+                    return self._add_family(definitions, self._made[file, name], shown)
         if not file.is_file():
-            raise ConfigurationError(f"There is no file {path}.")
+            kind = "a folder that no kind of flow knows" if file.is_dir() else None
+            raise ConfigurationError(f"{path} is {kind}." if kind else f"There is no file {path}.")
         module = self._file(file, path)
         return self._add_module(module, path)
 
-    def _add_playbook(self, folder: Path, path: str) -> dict[str, Found]:
-        from detent.runtime.playbooks import is_playbook, playbook_of
+    def is_data(self, file: Path) -> bool:
+        """Whether a file is a definition that brings no code of its own, so that it may lie anywhere."""
+        return any(one.claims(file) and not one.code for one in self.every_definitions())
 
-        flow = self._playbooks.get(folder)
-        if flow is None:
-            if not is_playbook(folder):
-                raise ConfigurationError(f"{path} is a folder without a playbook: it has no step files.")
-            tools = [tool for server in self.mcp().values() for tool in server.tools]
-            flow = self._playbooks[folder] = playbook_of(self._settings, folder, tools=tools)
-        # A place that is seen to be a path, also when the folder's name alone was said.
-        return {flow.name: self._add(flow, path if is_path(path) else f"{path}/")}
-
-    def add_workflow(self, said: str, place: str | None = None) -> dict[str, Found]:
-        """The flows of a workflow file, its own first; `DocumentError` lists everything wrong with it."""
-        chosen = self.workflows.choose(said)
-        where = place or f"workflow '{chosen.spec.name}'"
-        return {flow.name: self._add(flow, where) for flow in self.workflows.flows(chosen.spec)}
-
-    def _load_workflow(self, name: str) -> None:
-        """Make the flows of the workflow that a flow's name belongs to, if there is one on the shelf."""
-        root = name.partition(".")[0]
-        if is_path(name) or root not in self.workflows.shelf.names():
-            return
-        self.add_workflow(root)
-        if name not in self._found and ONLY in name:
-            self.add_alone(root, name.partition(ONLY)[2].partition(".")[0])
-
-    def add_alone(self, said: str, step: str) -> dict[str, Found]:
-        """The flows of one step of a workflow."""
-        from detent.flows.workflow.alone import only, step_named
-
-        chosen = self.workflows.choose(said)
-        spec = only(chosen.spec, step_named(chosen.spec, step))
-        where = f"workflow '{chosen.spec.name}'"
-        return {flow.name: self._add(flow, where) for flow in self.workflows.flows(spec)}
+    def _add_family(self, definitions: Definitions, flows: Sequence[Flow], place: str) -> dict[str, Found]:
+        """Make the flows of one definition known."""
+        found = {flow.name: self._add(flow, place) for flow in flows}
+        for name in found:
+            self._families[name] = tuple(found)
+            self._origins[name] = definitions.kind
+        return found
 
     def _load_plugins(self) -> None:
         for name, folder in self._plugins:
@@ -282,14 +249,12 @@ class Catalog:
                 continue
             self._loaded.add(name)
             if is_path(name):
-                self.add_file(name if folder == self._settings.folder else str(folder / name))
+                self.add_file(name if folder == self.settings.folder else str(folder / name))
             else:
                 self._add_module(self._module(name, folder), name)
 
     def _points(self) -> list[EntryPoint]:
         if self._entry_points is None:
-            from detent.runtime.installed import offered
-
             self._entry_points = offered(GROUP)
             seen: dict[str, EntryPoint] = {}
             for point in self._entry_points:
@@ -310,27 +275,19 @@ class Catalog:
 
     def _of_apps(self) -> Iterator[Flow]:
         """The flows of applications, as far as the settings are enough to make them."""
-        from detent.runtime.installed import offered
-
-        makers: dict[str, EntryPoint] = {}  # one function may make several flows
-        for point in offered(APPS_GROUP):
-            makers.setdefault(point.value, point)
-        for point in makers.values():
+        for app in apps():
             with suppress(ConfigurationError):
-                make = self._value(point)
-                yield from _flows_of(lambda make=make: make(self._settings), shown_point(point))
+                yield from self._made_by(app)
 
     def _load_app(self, name: str) -> None:
-        from detent.runtime.installed import offered
+        for app in apps():
+            if name in app.flows and app.name not in self._loaded:
+                self._loaded.add(app.name)
+                for flow in self._made_by(app):
+                    self._add(flow, f"the application {app.name}")
 
-        for point in offered(APPS_GROUP, name):
-            key = f"{APPS_GROUP}:{point.value}"
-            if key in self._loaded:  # one function may make several flows
-                continue
-            self._loaded.add(key)
-            make = self._value(point)
-            for flow in _flows_of(lambda make=make: make(self._settings), shown_point(point)):
-                self._add(flow, shown_point(point))
+    def _made_by(self, app: App) -> Iterable[Flow]:
+        return _flows_of(lambda: app.make(self.settings), f"The application {app.name}")
 
     def _value(self, point: EntryPoint) -> Any:
         try:
@@ -364,7 +321,7 @@ class Catalog:
         except (Exception, SystemExit) as error:
             if isinstance(error, ModuleNotFoundError) and error.name == name:
                 raise ConfigurationError(
-                    f"{self._settings.place('plugins')}: there is no module '{name}'."
+                    f"{self.settings.place('plugins')}: there is no module '{name}'."
                 ) from error
             raise plugin_error(f"Plugin {name}", error) from error
         self._modules[name] = module
@@ -388,7 +345,7 @@ class Catalog:
                 f"Two flows are named '{flow.name}': one in {there.place}, one in {place}. "
                 f"Rename one of them."
             )
-        if there is None and self._settings.get("mcp") is not None:
+        if there is None and self.settings.get("mcp") is not None:
             self._equip(flow)
         return self._found.setdefault(flow.name, Found(flow, place))
 
@@ -398,20 +355,29 @@ class Catalog:
 
         attach(self.mcp(), [flow])
 
+    def served(self) -> list[Tool]:
+        """Tools of the MCP servers in the settings."""
+        return [tool for server in self.mcp().values() for tool in server.tools]
+
     def mcp(self) -> dict[str, McpServer]:
         """The MCP servers of the settings."""
         if self._servers is None:
-            if self._settings.get("mcp") is None:
+            if self.settings.get("mcp") is None:
                 return {}
             from detent.runtime.mcp import mcp_servers
 
-            self._servers = mcp_servers(self._settings)
+            self._servers = mcp_servers(self.settings)
         return self._servers
+
+
+def _root(name: str) -> str:
+    """The name of the definition that a flow's name begins with."""
+    return name.partition(".")[0]
 
 
 def is_path(text: str) -> bool:
     """True when a text means a file or folder rather than a name."""
-    return text.endswith((".py", ".yaml", ".yml")) or "/" in text or "\\" in text
+    return text.endswith((".py", *suffixes())) or "/" in text or "\\" in text
 
 
 _REACHABLE: list[str] = []
@@ -457,36 +423,3 @@ def _keys(value: Any) -> Keys:
 
 def _below(keys: Any) -> Keys:
     return keys if isinstance(keys, Mapping) else None
-
-
-def shown_point(point: EntryPoint) -> str:
-    package = f" of {point.dist.name}" if point.dist is not None else ""
-    return f"{point.value}{package}"
-
-
-def _said(error: BaseException) -> str:
-    if isinstance(error, SyntaxError):
-        return f"{type(error).__name__}: {error.msg}"
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def plugin_error(place: str, error: BaseException, file: Path | None = None) -> PluginError:
-    """The error with the line it happened in: the deepest in the plugin itself, else the deepest of all."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return PluginError(place, error, _short(error.filename), error.lineno)
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith("<frozen ") and frame.filename != __file__
-    ]
-    own = [frame for frame in frames if file is not None and Path(frame.filename) == file]
-    if not frames:
-        return PluginError(place, error, None, None)
-    chosen = (own or frames)[-1]
-    return PluginError(place, error, _short(chosen.filename), chosen.lineno)
-
-
-def _short(filename: str) -> str:
-    path = Path(filename)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else filename

@@ -1,12 +1,17 @@
-"""What installed packages offer through entry points: read once, and again when something was installed."""
+"""What installed packages offer through entry points: read once, and again when something was installed; and
+the error that says why something offered, or a plugin, cannot be loaded."""
 
 from __future__ import annotations
 
 import os
 import sys
+import traceback
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
+
+from detent.kernel.errors import ConfigurationError
 
 
 def offered(group: str, name: str | None = None) -> list[EntryPoint]:
@@ -34,3 +39,50 @@ def _of_group(group: str, places: tuple[Any, ...]) -> tuple[EntryPoint, ...]:
 @lru_cache(maxsize=1)
 def _everything(places: tuple[Any, ...]) -> Any:
     return entry_points()
+
+
+class PluginError(ConfigurationError):
+    """Code that should hold flows cannot be loaded."""
+
+    def __init__(self, place: str, error: BaseException, file: str | None, line: int | None) -> None:
+        self.place = place
+        self.file = file
+        self.line = line
+        self.error = error
+        what = str(error) if isinstance(error, ConfigurationError) else _said(error)
+        where = f" ({file}, line {line})" if file and line else ""
+        super().__init__(f"{place} cannot be loaded{where}: {what}")
+
+
+def shown_point(point: EntryPoint) -> str:
+    """An entry point for people: what it names, and the package that offers it."""
+    package = f" of {point.dist.name}" if point.dist is not None else ""
+    return f"{point.value}{package}"
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error.msg}"
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def plugin_error(place: str, error: BaseException, file: Path | None = None) -> PluginError:
+    """The error with the line it happened in: the deepest in the plugin itself, else the deepest of all."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return PluginError(place, error, _short(error.filename), error.lineno)
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<frozen ") and Path(frame.filename).parent != Path(__file__).parent
+    ]
+    own = [frame for frame in frames if file is not None and Path(frame.filename) == file]
+    if not frames:
+        return PluginError(place, error, None, None)
+    chosen = (own or frames)[-1]
+    return PluginError(place, error, _short(chosen.filename), chosen.lineno)
+
+
+def _short(filename: str) -> str:
+    path = Path(filename)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else filename

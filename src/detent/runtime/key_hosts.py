@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from detent.kernel.errors import ConfigurationError
+from detent.runtime.plugs import KeyUse, plugs
 from detent.runtime.settings import Settings
 from detent.runtime.trust import Trust, TrustFile
 
@@ -53,17 +54,6 @@ class KeyRefused(ConfigurationError):
         )
         """Without the setting that sends it."""
         super().__init__(f"{where}: {self.reason}")
-
-
-class KeyUse(NamedTuple):
-    """A key that settings have sent to a host."""
-
-    variable: str
-    host: str
-    where: str
-    """The setting that says so, for people."""
-    project: bool
-    """The project file says part of it; else it is the user's own choice."""
 
 
 class KeyHosts:
@@ -147,7 +137,12 @@ def key_uses(settings: Settings) -> list[KeyUse]:
     """Every key that settings have sent to some host, as far as the settings tell."""
     return list(
         dict.fromkeys(
-            [*_models(settings), *_mcp(settings), *_mail(settings), *_crm(settings), *store_keys(settings)]
+            [
+                *_models(settings),
+                *_mcp(settings),
+                *(use for plug in plugs() for use in plug.keys(settings)),
+                *store_keys(settings),
+            ]
         )
     )
 
@@ -188,23 +183,14 @@ def _mcp(settings: Settings) -> Iterator[KeyUse]:
                 yield KeyUse(str(variable), host, f"mcp.{name}", settings.of_project("mcp", str(name)))
 
 
-def _mail(settings: Settings) -> Iterator[KeyUse]:
+def mail_keys(settings: Settings, prefix: str) -> Iterator[KeyUse]:
+    """Names and passwords of mail servers; variables that no setting names begin with `prefix`."""
     for part, wanted in (("smtp", settings.get("mail", "sink")), ("imap", settings.get("mail", "source"))):
         said = _mapping(settings.get("mail", part))
         host = said.get("host")
         for key in ("user", "password") if isinstance(host, str) and host and wanted == part else ():
-            usual = (f"MAIL_{part}_{key}".upper(), f"WARRANTY_{part}_{key}".upper())
-            named = said.get(f"{key}_env")
-            for variable in (str(named),) if named else usual:
-                yield KeyUse(variable, str(host), f"mail.{part}", settings.of_project("mail", part))
-
-
-def _crm(settings: Settings) -> Iterator[KeyUse]:
-    said = _mapping(settings.get("tools", "crm"))
-    host = host_of(str(said.get("base_url") or ""))
-    for key in ("user", "password") if host and said.get("auth") != "none" else ():
-        variable = str(said.get(f"{key}_env") or f"WARRANTY_CRM_{key}".upper())
-        yield KeyUse(variable, host, "tools.crm", settings.of_project("tools", "crm"))
+            variable = str(said.get(f"{key}_env") or f"{prefix}_{part}_{key}".upper())
+            yield KeyUse(variable, str(host), f"mail.{part}", settings.of_project("mail", part))
 
 
 def store_keys(settings: Settings) -> Iterator[KeyUse]:
@@ -244,7 +230,7 @@ def _password_file(environ: Mapping[str, str]) -> bool:
 
 
 def guarded_fetch(tool: Tool, hosts: KeyHosts, environ: Mapping[str, str]) -> Tool:
-    """A tool that asks the web, which sends secret inputs of workflows to allowed hosts only."""
+    """A tool that asks the web, which sends secret inputs to allowed hosts only."""
     perform = tool.perform
 
     async def checked(**args: Any) -> Any:

@@ -1,9 +1,8 @@
 """The files of a project that configure Detent or are executed by it without being named on a command line.
 
-These are the settings file, the workflow files with the files they name (subworkflows, prompts), playbooks
-and instructions, the plugins with every module and whole package they import from the project, and the files
-that settings name: prompts, programs of MCP servers, programs of validation stages. A project is trusted by
-the content of these files, and no agent may write them.
+These are the settings file, the definitions of every kind with the files they name, the plugins with every
+module and whole package they import from the project, and the files that settings name: prompts and programs.
+A project is trusted by the content of these files, and no agent may write them.
 """
 
 from __future__ import annotations
@@ -21,21 +20,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from detent.runtime.plugs import plugs
 from detent.runtime.settings import FILES, Settings, config_home
 
-FOLDERS = (".detent/workflows", "playbooks", "instructions")
-"""Folders of a project whose every file counts."""
 CASES = "evals"
 """Where a project keeps its eval cases unless `eval.test_suite_path` says otherwise."""
-MANIFEST = "playbook.yaml"
-"""In a folder that is itself a playbook."""
 MOST_FILES = 20_000
 """Files below one of the folders that are read; a project with more cannot be trusted by its content."""
 LONGEST_NAME = 1000
 """Characters of a word that may be a path."""
 CODE = (".py", ".so", ".pyd")
 """Files that Python imports. Compiled files (`.pyc`) of a project are never loaded."""
-WORKFLOW_SUFFIXES = (".yaml", ".yml")
 _PASSED_OVER = ("__pycache__", ".git")
 
 
@@ -71,14 +66,14 @@ class ProjectFiles:
     def files(self) -> dict[str, Path]:
         """Every file that counts, by its name from the project's folder; files elsewhere by their path."""
         found = [*self._settings_files(), *self._in_folders, *self.imports.files, *self.named]
-        found += [*self._playbook, *(path for path in self._from_workflows if path.is_file())]
+        found += self._there
         return {self.shown(file): file for file in sorted(dict.fromkeys(found))}
 
     @property
     def nothing(self) -> bool:
-        """Nothing here runs or configures anything unless a person names it; a playbook without code, too."""
-        texts = set(self._playbook) if not any(file.suffix == ".py" for file in self._playbook) else set()
-        return all(file in texts for file in self.files.values())
+        """Nothing here runs or configures anything unless a person names it."""
+        passive = {resolved(file) for plug in plugs() for file in plug.passive(self.root)}
+        return all(file in passive for file in self.files.values())
 
     @cached_property
     def digests(self) -> dict[str, str]:
@@ -97,17 +92,17 @@ class ProjectFiles:
     def imports(self) -> Imports:
         """The project's plugins and other Python code, and what they import from the project."""
         base = self._settings.base("plugins")
-        starts = [file for file in (*self.named, *self._in_folders) if file.suffix == ".py"]
+        starts = [file for file in (*self.named, *self._in_folders, *self._there) if file.suffix == ".py"]
         modules: list[tuple[str, Path]] = []
         for name in self.plugins:
             if name.endswith(".py") or "/" in name or "\\" in name:
-                place = _resolved(base / name)
+                place = resolved(base / name)
                 starts += [place] if place.is_file() else self._below(place)
             else:
                 modules.append((name, base))
         for command in self.programs.values():
             modules += [(module, self._here) for flag, module in pairwise(command) if flag == "-m"]
-        return imported_files(starts, [base, self._here], modules, self.crowded)
+        return imported_files(starts, [base, self._here, self.root], modules, self.crowded)
 
     @cached_property
     def named(self) -> tuple[Path, ...]:
@@ -120,14 +115,7 @@ class ProjectFiles:
         for name, command in self.programs.items():
             base = self._settings.base(*name.split("/")[0].split("."))
             found += [base / word for word in command if len(word) < LONGEST_NAME and "\0" not in word]
-        said = self._mapping("playbook")
-        for key in ("steps_dir", "templates_dir", "scenarios_dir"):
-            if isinstance(said.get(key), str):
-                found += self._below(self.root / said[key])
-        overlays = said.get("overlays")
-        for folder in overlays if isinstance(overlays, list) else ():
-            found += self._below(self.root / str(folder))
-        inside = (_resolved(path) for path in found)
+        inside = (resolved(path) for path in found)
         return tuple(path for path in inside if path.is_relative_to(self.root) and path.is_file())
 
     @cached_property
@@ -138,11 +126,9 @@ class ProjectFiles:
             if isinstance(entry, Mapping) and self._settings.of_project("mcp", str(name)):
                 command = _words(entry.get("command"))
                 found |= {f"mcp.{name}": command} if command else {}
-        stages = self._mapping("validation").get("stages")
-        for name, entry in stages.items() if isinstance(stages, Mapping) else ():
-            for key in ("command", "fix_command") if isinstance(entry, Mapping) else ():
-                if command := _words(entry.get(key)):
-                    found[f"validation.stages.{name}.{key}"] = command
+        for plug in plugs():
+            for place, said in plug.programs(self._settings).items():
+                found |= {place: command} if (command := _words(said)) else {}
         return found
 
     @property
@@ -152,13 +138,12 @@ class ProjectFiles:
         settings = self._settings
         suite = settings.get("eval", "test_suite_path")
         cases = settings.base("eval", "test_suite_path") / (suite if isinstance(suite, str) else CASES)
-        places = [self._here / name for name in (*FILES, *FOLDERS)]
-        places += [self.root / name for name in (*FILES, *FOLDERS)]
+        places = [place / name for place in (self._here, self.root) for name in (*FILES, *self._folders)]
         home = config_home(self._environ)
         found = [*places, cases, *self.files.values(), *self.imports.absent, *self.imports.packages]
-        found += [*self._from_workflows, *([home] if home else [])]
+        found += [*self._of_plugs, *([home] if home else [])]
         # The names themselves, too: a link may be replaced.
-        return tuple(dict.fromkeys(one for place in found for one in (place, _resolved(place))))
+        return tuple(dict.fromkeys(one for place in found for one in (place, resolved(place))))
 
     def shown(self, file: Path) -> str:
         """A file's name from the project's folder; its path where it is not in there."""
@@ -171,34 +156,26 @@ class ProjectFiles:
 
     @cached_property
     def _in_folders(self) -> list[Path]:
-        return [file for name in FOLDERS for file in self._below(self.root / name)]
+        return [file for name in self._folders for file in self._below(self.root / name)]
+
+    @property
+    def _folders(self) -> list[str]:
+        """Folders of a project whose every file counts."""
+        return [name for plug in plugs() for name in plug.folders()]
 
     @cached_property
-    def _from_workflows(self) -> list[Path]:
-        """Paths that workflow files name, and those named in turn: subworkflows and prompts, there or not."""
-        left = [file for file in self._below(self.root / FOLDERS[0]) if file.suffix in WORKFLOW_SUFFIXES]
-        seen = set(left)
-        found: dict[Path, None] = {}
-        while left:
-            file = left.pop()
-            for path in _named_in(file):
-                found[path] = None
-                if path not in seen and path.suffix in WORKFLOW_SUFFIXES and path.is_file():
-                    left.append(path)
-                seen.add(path)
-        return list(found)
+    def _of_plugs(self) -> list[Path]:
+        """Files and folders that kinds and applications have, there or not."""
+        return [resolved(path) for plug in plugs() for path in plug.files(self._settings, self.root)]
+
+    @cached_property
+    def _there(self) -> list[Path]:
+        """The files among these."""
+        files = [file for path in self._of_plugs for file in (self._below(path) if path.is_dir() else [path])]
+        return [file for file in files if file.is_file()]
 
     def _below(self, folder: Path) -> list[Path]:
         return files_below(folder, self.crowded)
-
-    @cached_property
-    def _playbook(self) -> list[Path]:
-        """The files of the project's folder where it is itself a playbook."""
-        if not (self.root / MANIFEST).is_file():
-            return []
-        texts = [file for name in ("steps", "templates") for file in self._below(self.root / name)]
-        code = imported_files(sorted(self.root.glob("*.py")), [self.root], crowded=self.crowded).files
-        return [_resolved(self.root / MANIFEST), *texts, *code]
 
     def _mapping(self, heading: str) -> Mapping[str, Any]:
         said = self._settings.get(heading, default={})
@@ -219,8 +196,8 @@ def imported_files(
     found: dict[Path, None] = {}
     absent: dict[Path, None] = {}
     packages: dict[Path, None] = {}
-    given = [_resolved(root) for root in roots]
-    left = [_resolved(path) for path in starts]
+    given = [resolved(root) for root in roots]
+    left = [resolved(path) for path in starts]
 
     def look(name: str, folders: Iterable[Path]) -> None:
         for folder in folders:
@@ -231,7 +208,7 @@ def imported_files(
                 packages[package] = None
 
     for name, folder in modules:
-        look(name, [_resolved(folder)])
+        look(name, [resolved(folder)])
     while left:
         file = left.pop()
         if file in found:
@@ -275,8 +252,8 @@ def _module(name: str, folder: Path, crowded: list[Path] | None) -> tuple[list[P
     first = name.partition(".")[0]
     if not first.isidentifier():
         return [], None
-    package = _resolved(folder / first)
-    files = [_resolved(path) for path in _candidates(first, folder) if path.is_file()]
+    package = resolved(folder / first)
+    files = [resolved(path) for path in _candidates(first, folder) if path.is_file()]
     if not package.is_dir():
         return files, None
     code = [file for file in files_below(package, crowded) if file.suffix in CODE]
@@ -291,33 +268,6 @@ def _candidates(name: str, folder: Path) -> list[Path]:
     return [folder / first, *(folder / f"{first}{suffix}" for suffix in (".py", *EXTENSION_SUFFIXES))]
 
 
-def _named_in(workflow: Path) -> list[Path]:
-    """The files that a workflow file names, with paths that start from its folder."""
-    from detent.authoring.document import read_document
-
-    try:
-        left = [read_document(workflow.read_bytes(), workflow.name).value]
-    except OSError:
-        return []  # nothing runs of a file that cannot be read
-    found: list[Path] = []
-    while left:
-        value = left.pop()
-        if isinstance(value, list):
-            left += value
-        elif isinstance(value, Mapping):
-            left += value.values()
-            for key in ("workflow", "prompt_file"):
-                name = value.get(key)
-                is_file = key == "prompt_file" or (isinstance(name, str) and _is_path(name))
-                if isinstance(name, str) and is_file and len(name) < LONGEST_NAME and "\0" not in name:
-                    found.append(_resolved(workflow.parent / Path(name).expanduser()))
-    return found
-
-
-def _is_path(name: str) -> bool:
-    return "/" in name or "\\" in name or name.endswith(WORKFLOW_SUFFIXES)
-
-
 def files_below(folder: Path, crowded: list[Path] | None = None) -> list[Path]:
     """The files in a folder and below it, folders behind links included.
 
@@ -326,13 +276,13 @@ def files_below(folder: Path, crowded: list[Path] | None = None) -> list[Path]:
     found: list[Path] = []
     seen: set[Path] = set()
     for here, folders, names in os.walk(folder, followlinks=True):
-        place = _resolved(Path(here))
+        place = resolved(Path(here))
         if place in seen:
             folders.clear()
             continue
         seen.add(place)
         folders[:] = sorted(name for name in folders if name not in _PASSED_OVER)
-        found += [_resolved(Path(here) / name) for name in sorted(names)]
+        found += [resolved(Path(here) / name) for name in sorted(names)]
         if len(found) > MOST_FILES or len(seen) > MOST_FILES:
             if crowded is not None:
                 crowded.append(folder)
@@ -340,7 +290,8 @@ def files_below(folder: Path, crowded: list[Path] | None = None) -> list[Path]:
     return found
 
 
-def _resolved(path: Path) -> Path:
+def resolved(path: Path) -> Path:
+    """A path with its links followed, as far as that can be."""
     try:
         return path.resolve()
     except (OSError, RuntimeError, ValueError):

@@ -143,7 +143,7 @@ class Trust:
     config: Path | None = None
     """The settings file, where a command has to name it."""
     beside: Trust | None = None
-    """The working folder, where the settings are another folder's: its workflows are used, too."""
+    """The working folder, where the settings are another folder's: its definitions are used, too."""
     partly: bool = False
     """Only some of the files that the folder was trusted with are looked at."""
 
@@ -159,7 +159,7 @@ class Trust:
 
     @classmethod
     def of_folder(cls, folder: Path, environ: Mapping[str, str]) -> Trust:
-        """The trust in a folder's workflows and playbooks; settings that lie there are not used."""
+        """The trust in the definitions of a folder; settings that lie there are not used."""
         return cls(ProjectFiles(Settings(folder), environ), environ, partly=True)
 
     @property
@@ -284,7 +284,7 @@ class Trust:
             record.setdefault("folders", {}).setdefault(str(self.root), {})["suspended"] = reason
 
     def name(self, file: Path) -> None:
-        """Remember that a person had this Python file, workflow file or playbook run by naming it."""
+        """Remember that a person had this Python file or definition run by naming it."""
         if self.everything or self.was_named(file):
             return
         # Where nothing can be remembered, the file has to be named again.

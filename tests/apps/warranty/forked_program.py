@@ -25,9 +25,10 @@ from typing import Any
 PACKAGES = ("detent.apps.warranty", "detent.adapters.mail", "detent.flows.playbook")
 """Loaded with all they hold before anything is forked."""
 MORE = (
-    "detent.cli.main", "detent.cli.warranty_run", "detent.cli.warranty_lines", "detent.cli.signals",
-    "detent.cli.workspace", "detent.cli.driving", "detent.runtime.warranty", "detent.runtime.wiring",
-    "detent.runtime.dispatching", "detent.runtime.logging", "detent.engine.schemas", "detent.engine.engine",
+    "detent.cli.main", "detent.apps.warranty.commands.run", "detent.apps.warranty.commands.lines",
+    "detent.cli.signals", "detent.cli.workspace", "detent.cli.resume", "detent.apps.warranty.mailbox",
+    "detent.runtime.wiring", "detent.runtime.dispatching", "detent.runtime.logging", "detent.engine.schemas",
+    "detent.engine.engine",
     "detent.adapters.stores.sqlite", "pydantic.type_adapter", "rich.console", "structlog", "imapclient",
 )  # fmt: skip
 

@@ -14,11 +14,11 @@ from typing import Any
 from detent.adapters.mail.message import read_message
 from detent.apps.warranty.attention import Matter, attention
 from detent.apps.warranty.craft.coverage import device_of
+from detent.apps.warranty.mailbox import Mailbox, opened
 from detent.apps.warranty.service import Service, Told
 from detent.apps.warranty.tools.registry import Registry
 from detent.apps.warranty.tools.tickets import Ticket, Tickets
 from detent.runtime.settings import Settings
-from detent.runtime.warranty import Mailbox, opened
 
 DEVICES = [
     {"serial": "SN48213", "device_name": "Kestrel K200", "manufacturer_end": "2027-05-31"},

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from detent.apps.warranty.flow import shipped
-from detent.cli.playbook import drawing_of, page_of
+from detent.flows.playbook.commands import drawing_of, page_of
 from detent.flows.playbook.playbook import read_playbook
 from detent.insight.diagram import mermaid
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from detent.apps.warranty.mailbox import office_for, warranty_settings
 from detent.apps.warranty.project import demo_registry, make_demo, make_project, shipped_folder
 from detent.apps.warranty.tools.registry import read_csv
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.settings import read_settings
-from detent.runtime.warranty import office_for, warranty_settings
 from tests.apps.warranty.mailroom import Room, mail
 
 

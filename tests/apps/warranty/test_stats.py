@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from detent import Engine, Flow, Machine, Outcome
 from detent.adapters.stores.memory import MemoryStore
 from detent.apps.warranty.legacy.flow import Legacy
 from detent.apps.warranty.stats import mailbox_stats
@@ -127,6 +128,32 @@ class TestByHand:
         assert (shares[FIRST], shares[CHECK], shares[ASK]) == (1.0, 5 / 7, 1 / 7)
         assert found.troubles == ()
         assert all(0 < (step.p50_ms or 0) <= (step.p95_ms or 0) for step in found.steps)
+
+    async def test_a_step_visited_twice_in_a_run_counts_once_in_its_share(self):
+        """W-62."""
+        store = MemoryStore()
+        flow = Flow(
+            Machine(
+                "warranty", start=FIRST, moves={FIRST: [CHECK], CHECK: [FIRST, "DONE"]},
+                ends={"DONE": Status.SUCCEEDED},
+            )
+        )  # fmt: skip
+
+        @flow.step(FIRST)
+        async def first(ctx: Any) -> Outcome:
+            return Outcome(CHECK, set={"rounds": ctx.data.rounds - 1})
+
+        @flow.step(CHECK)
+        async def check(ctx: Any) -> Outcome:
+            return Outcome(FIRST if ctx.data.rounds > 0 else "DONE")
+
+        async with Engine(store, [flow]) as engine:
+            for rounds in (3, 1):
+                await engine.run("warranty", {"rounds": rounds})
+            found = {step.step: step for step in (await mailbox_stats(store)).steps}
+        assert [(found[name].visits, found[name].runs, found[name].share) for name in (FIRST, CHECK)] == [
+            (4, 2, 1.0), (4, 2, 1.0),
+        ]  # fmt: skip
 
     async def test_failures_stand_where_they_happened_with_their_reason(self, tmp_path):
         """W-62."""

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from detent.flows.workflow.checking import check_workflow
+from detent.flows.workflow.project_registry import registry_for
 from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.registry import Action, schema_of
 from detent.runtime.catalog import Catalog
 from detent.runtime.settings import read_settings
-from detent.runtime.workflow_registry import registry_for
 
 HOME = Path(__file__).parents[3]
 GUIDE = (HOME / "docs" / "workflows.md").read_text(encoding="utf-8")

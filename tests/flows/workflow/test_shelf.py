@@ -9,12 +9,12 @@ import pytest
 
 from detent.authoring.problem import DocumentError
 from detent.flows.workflow.checking import check_read
+from detent.flows.workflow.project_registry import registry_for
 from detent.flows.workflow.shelf import SHIPPED, WorkflowNotFound, WorkflowShelf, is_path
 from detent.flows.workflow.spec import SubworkflowStep
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.catalog import Catalog
 from detent.runtime.settings import read_settings
-from detent.runtime.workflow_registry import registry_for
 from tests.flows.workflow.files import registry
 
 

@@ -20,7 +20,7 @@ from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, whole
 from detent.kernel.errors import IntegrationMissing
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 LARGEST = 1_000_000
 """Bytes of an answer that are read."""
@@ -45,7 +45,7 @@ class CrmClient:
     def __init__(self, settings: CrmSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
         self._credentials = credentials(settings, self._fetch_token, clock)
-        self._http: httpx.AsyncClient | None = None
+        self._http: httpx2.AsyncClient | None = None
 
     async def close(self) -> None:
         """Close the connections."""
@@ -157,7 +157,7 @@ class CrmClient:
     ) -> tuple[int, bytes]:
         """Status and body of one request."""
         client = self._connected()
-        import httpx
+        import httpx2
 
         sent = method == "POST" if changes is None else changes
         url = self.settings.base_url.rstrip("/") + path
@@ -169,26 +169,26 @@ class CrmClient:
                 return response.status_code, await whole(response, LARGEST)
         except BodyTooLarge as error:
             raise self._fault("bad_response", f"gave {error}", sent=sent) from None
-        except (httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+        except (httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             raise self._fault("timeout", "could not be reached in time", transient=True) from error
-        except (TimeoutError, httpx.TimeoutException) as error:
+        except (TimeoutError, httpx2.TimeoutException) as error:
             raise self._fault("timeout", "did not answer in time", transient=True, sent=sent) from error
-        except (httpx.ConnectError, httpx.ProxyError) as error:
+        except (httpx2.ConnectError, httpx2.ProxyError) as error:
             raise self._fault("connection", "could not be reached", transient=True) from error
         except BodyEncoded as error:
             raise self._fault("bad_response", "gave an answer that cannot be unpacked", sent=sent) from error
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             raise self._fault("connection", "broke off the connection", transient=True, sent=sent) from error
-        except httpx.InvalidURL as error:
+        except httpx2.InvalidURL as error:
             raise self._fault("bad_response", "cannot be asked at such an address") from error
 
-    def _connected(self) -> httpx.AsyncClient:
+    def _connected(self) -> httpx2.AsyncClient:
         if self._http is None:
             try:
-                import httpx
+                import httpx2
             except ImportError as error:
-                raise IntegrationMissing("A CRM needs httpx: pip install 'detent[crm]'.") from error
-            self._http = httpx.AsyncClient(
+                raise IntegrationMissing("A CRM needs httpx2: pip install 'detent[crm]'.") from error
+            self._http = httpx2.AsyncClient(
                 timeout=self.settings.timeout_s,
                 follow_redirects=False,
                 trust_env=not on_this_machine(self.settings.base_url),

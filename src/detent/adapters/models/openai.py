@@ -27,7 +27,7 @@ from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import digest, encode, to_plain
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 Finish = Literal["stop", "length", "tool", "filter", "other"]
 
@@ -154,14 +154,14 @@ class OpenAIModel:
         self._max_answer_bytes = max_answer_bytes
         self._prices = prices or PriceTable()
         self._clock = clock
-        self._client: httpx.AsyncClient | None = None
+        self._client: httpx2.AsyncClient | None = None
         self._taken: dict[str | None, _Taken] = {}
         self._who = f"The {kind} server at {wire.host_of(self.base_url)}"
 
     def available(self) -> Availability:
         """Whether it could be asked now; nothing is sent."""
-        if importlib.util.find_spec("httpx") is None:
-            return Availability(False, "httpx is not installed: pip install 'detent[models]'")
+        if importlib.util.find_spec("httpx2") is None:
+            return Availability(False, "httpx2 is not installed: pip install 'detent[models]'")
         if self._api_key_env and not os.environ.get(self._api_key_env):
             return Availability(False, f"{self._api_key_env} is not set")
         wrong = wire.wrong_address(self.base_url)
@@ -197,12 +197,12 @@ class OpenAIModel:
 
     # -- asking ---------------------------------------------------------------------------------------------
 
-    def _connected(self) -> httpx.AsyncClient:
+    def _connected(self) -> httpx2.AsyncClient:
         if self._client is None:
-            import httpx
+            import httpx2
 
-            self._client = httpx.AsyncClient(
-                timeout=httpx.Timeout(None, connect=self._connect_timeout),
+            self._client = httpx2.AsyncClient(
+                timeout=httpx2.Timeout(None, connect=self._connect_timeout),
                 trust_env=not wire.on_this_machine(self.base_url),
             )
         return self._client
@@ -215,9 +215,9 @@ class OpenAIModel:
     ) -> ModelAnswer:
         try:
             client = self._connected()
-            import httpx
+            import httpx2
         except ImportError as error:
-            raise ExecutorError("httpx is not installed: pip install 'detent[models]'.") from error
+            raise ExecutorError("httpx2 is not installed: pip install 'detent[models]'.") from error
         headers = {"content-type": "application/json", **IDENTITY}
         if key := self._key():
             headers["authorization"] = f"Bearer {key}"
@@ -244,11 +244,11 @@ class OpenAIModel:
             ) from None
         except BodyEncoded:
             raise ExecutorError(f"{self._who} sent an answer that cannot be decoded.") from None
-        except httpx.UnsupportedProtocol:
+        except httpx2.UnsupportedProtocol:
             raise ExecutorError(
                 f"{self._who} cannot be reached: {wire.wrong_address(self.base_url)}."
             ) from None
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             raise ExecutorError(
                 f"{self._who} could not be reached, or broke off ({type(error).__name__}).", transient=True
             ) from error
@@ -470,7 +470,7 @@ class _Heard:
         call.arguments.append(arguments if isinstance(arguments, str) else json.dumps(arguments))
 
 
-async def _refused_with(response: httpx.Response) -> bytes:
+async def _refused_with(response: httpx2.Response) -> bytes:
     """The body of a refusal, or nothing where it is too long or packed to be words for people."""
     try:
         return await whole(response, LARGEST_REFUSAL)

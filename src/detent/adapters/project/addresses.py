@@ -157,23 +157,23 @@ def _has_proxy(parts: SplitResult) -> bool:
 
 
 def pinned(addresses: list[str]) -> Any:
-    """A transport for httpx that connects to these addresses, in turn; certificates are those of the name."""
-    import httpx
+    """A transport for httpx2 that connects to these addresses, in turn; certificates are of the name."""
+    import httpx2
 
-    class Pinned(httpx.AsyncHTTPTransport):
-        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    class Pinned(httpx2.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
             url = request.url
             named = {**request.extensions, "sni_hostname": url.raw_host.decode("ascii")}
             for left, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
-                there = httpx.Request(
+                there = httpx2.Request(
                     request.method, url.copy_with(host=address), headers=request.headers,
                     stream=request.stream, extensions=named,
                 )  # fmt: skip
                 try:
                     return await super().handle_async_request(there)
-                except (httpx.ConnectError, httpx.ConnectTimeout):
+                except (httpx2.ConnectError, httpx2.ConnectTimeout):
                     if not left:
                         raise
-            raise httpx.ConnectError("It has no address.")
+            raise httpx2.ConnectError("It has no address.")
 
     return Pinned()

@@ -64,23 +64,23 @@ class Web:
             raise ToolError("invalid", f"a timeout is more than 0 and at most {LONGEST_WAIT:g} seconds.")
         most = self._largest if spool else max(0, min(max_bytes, LARGEST_TEXT))
         host = _host(url)
-        httpx = _httpx()
+        httpx2 = _httpx2()
         sink = _Sink(self._project, self._spools() if spool else None)
         try:
             async with asyncio.timeout(timeout):
                 status, said, kind = await self._followed(url, dict(headers or {}), timeout, most, sink)
             body = sink.done() if 200 <= status < 300 or not spool else None
-        except (TimeoutError, httpx.TimeoutException):
+        except (TimeoutError, httpx2.TimeoutException):
             raise Transient(f"'{host}' did not answer within {timeout:g} seconds.") from None
-        except (httpx.ConnectError, httpx.ProxyError):
+        except (httpx2.ConnectError, httpx2.ProxyError):
             raise Transient(f"'{host}' cannot be reached.") from None
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError, UnicodeError):
+        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError, UnicodeError):
             raise ToolError(
                 "invalid", f"'{host}' cannot be asked like this: a bad address or header."
             ) from None
         except BodyEncoded:
             raise ToolError("bad_answer", f"'{host}' gave an answer that cannot be unpacked.") from None
-        except httpx.TransportError:
+        except httpx2.TransportError:
             raise Transient(f"'{host}' broke off the connection.") from None
         finally:
             sink.drop()
@@ -97,13 +97,13 @@ class Web:
         self, url: str, headers: dict[str, str], timeout: float, most: int, sink: _Sink
     ) -> tuple[int, dict[str, str], str | None]:
         """The first answer that is no redirect; every address on the way must be within reach."""
-        httpx = _httpx()
+        httpx2 = _httpx2()
         asked_for = str(urlsplit(url).hostname)
         for _ in range(MOST_REDIRECTS + 1):
             addresses = await self._reach.addresses(url, asked_for)
             way = None if addresses is None else pinned(addresses)
             async with (
-                httpx.AsyncClient(timeout=timeout, follow_redirects=False, transport=way) as client,
+                httpx2.AsyncClient(timeout=timeout, follow_redirects=False, transport=way) as client,
                 client.stream("GET", url, headers={**IDENTITY, **headers}) as answer,
             ):
                 to = answer.headers.get("location")
@@ -189,12 +189,12 @@ class _Sink:
                 self._project.remove(self._path, missing_ok=True)
 
 
-def _httpx() -> Any:
+def _httpx2() -> Any:
     try:
-        import httpx
+        import httpx2
     except ImportError as error:
-        raise IntegrationMissing("Fetching from the web needs httpx: pip install 'detent[web]'.") from error
-    return httpx
+        raise IntegrationMissing("Fetching from the web needs httpx2: pip install 'detent[web]'.") from error
+    return httpx2
 
 
 def _host(url: str) -> str:
@@ -253,21 +253,21 @@ def _refused(_: str) -> Any:
 
 async def post(url: str, body: Mapping[str, Any], headers: Mapping[str, str], timeout: float) -> int:
     """Send JSON to an address; the status it answers with. Exceptions leave open whether it arrived."""
-    host, httpx = _host(url), _httpx()
+    host, httpx2 = _host(url), _httpx2()
     local = is_here(host)
     try:
         async with (
             asyncio.timeout(timeout),
-            httpx.AsyncClient(timeout=timeout, follow_redirects=False, trust_env=not local) as client,
+            httpx2.AsyncClient(timeout=timeout, follow_redirects=False, trust_env=not local) as client,
             client.stream("POST", url, json=dict(body), headers=dict(headers)) as answer,
         ):
             return int(answer.status_code)  # what else it says is not read
     except TimeoutError:
         raise ConnectionError(f"'{host}' did not answer within {timeout:g} seconds.") from None
-    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError):
+    except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError):
         raise ToolError("unreachable", f"'{host}' cannot be reached.", transient=True) from None
-    except httpx.HTTPError as error:
-        # Without what httpx says: it may name the whole address.
+    except httpx2.HTTPError as error:
+        # Without what httpx2 says: it may name the whole address.
         raise ConnectionError(f"'{host}' did not answer ({type(error).__name__}).") from None
 
 

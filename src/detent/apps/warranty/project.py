@@ -22,25 +22,25 @@ CONFIG = """\
 # The warranty mailbox. Every key is described in docs/warranty.md; what is left out keeps its default.
 # Passwords and keys come from the environment, never from this file.
 
-mail:
-  source: eml              # eml | maildir | imap
-  inbox: mail/inbox
-  sink: outbox             # outbox | smtp
-  outbox: mail/outbox
-  from: "Service <service@northpine.example>"
-  own_addresses: []
-  own_lists: []            # ids of mailing lists this mailbox is on
-
-tools:
-  registry: sqlite         # sqlite | crm
-  tickets: sqlite
-  database: warranty.db
-
 warranty:
   default_language: en     # en | pl
   timezone: UTC
   contacts:
     - {topic: default, text: "office@northpine.example"}
+
+  mail:
+    source: eml            # eml | maildir | imap
+    inbox: mail/inbox
+    sink: outbox           # outbox | smtp
+    outbox: mail/outbox
+    from: "Service <service@northpine.example>"
+    own_addresses: []
+    own_lists: []          # ids of mailing lists this mailbox is on
+
+  tools:
+    registry: sqlite       # sqlite | crm
+    tickets: sqlite
+    database: warranty.db
 
 # One line gives a step to a model, once `model` names one; without it, code does everything.
 steps: {}

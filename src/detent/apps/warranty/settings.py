@@ -316,11 +316,6 @@ def keys_of(model: type[Part]) -> dict[str, Any]:
     return found
 
 
-def headings() -> dict[str, Any]:
-    """Every heading of this application with the keys allowed there."""
-    return {name: keys_of(model) for name, model in HEADINGS.items()}
-
-
 def read(values: Mapping[str, Any], folder: Path, place: Any = None) -> WarrantySettings:
     """The application's settings from a project's; `ConfigurationError` lists everything wrong.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -282,10 +281,9 @@ def _columns(text: str) -> int:
     """Columns a text takes on a terminal."""
     if text.isascii():
         return len(text)
-    return sum(
-        0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1
-        for sign in text
-    )
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def _fitted(text: str, width: int) -> str:

@@ -17,15 +17,16 @@ from detent.dispatch.executor import DISPATCH_AGENT
 from detent.dispatch.result import DispatchResult
 from detent.engine.engine import Engine
 from detent.engine.family import family_of
+from detent.flows.workflow.kind import KIND
+from detent.flows.workflow.library import Workflows
 from detent.flows.workflow.results import WorkflowResult, workflow_result
+from detent.flows.workflow.runs import WorkflowRuns
 from detent.flows.workflow.spec import WorkflowSpec
 from detent.kernel.entries import EffectDone, Moved
 from detent.kernel.run import Run
 from detent.runtime.catalog import Catalog
 from detent.runtime.dispatching import dispatch_settings
 from detent.runtime.settings import Settings, read_settings
-from detent.runtime.workflow_runs import WorkflowRuns
-from detent.runtime.workflows import Workflows
 from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.dispatching.samples import Heard, capture
 
@@ -114,7 +115,7 @@ class Project:
         )
         catalog = made[-1] if made else Catalog(settings)
         self.catalog = catalog
-        return Workflows(settings, catalog, {**os.environ, **self.environ})
+        return Workflows(KIND, catalog, {**os.environ, **self.environ})
 
     @property
     def acts(self) -> ModuleType:
@@ -124,7 +125,7 @@ class Project:
     def dispatch(self, workflows: Workflows, spec: WorkflowSpec, source: Any, **options: Any) -> Any:
         """What the settings say about who performs the steps, with scripted executors."""
         read = dispatch_settings(
-            workflows.settings, workflows.flows(spec), complete=False,
+            workflows.settings, workflows.flows_of(spec), complete=False,
             agents=[DISPATCH_AGENT, *workflows.registry.agents.names], environ=self.environ, **options,
         )  # fmt: skip
         return replace(read, executors=source) if source is not None else read
@@ -155,7 +156,7 @@ class Project:
                 workflows, chosen.spec, source, deterministic=deterministic
             )
             self.store = self.store or MemoryStore()
-            engine = Engine(self.store, workflows.flows(chosen.spec), dispatch=dispatch)
+            engine = Engine(self.store, workflows.flows_of(chosen.spec), dispatch=dispatch)
             self.engines.append(engine)
             self.catalog.store = engine.store
             await engine.open()

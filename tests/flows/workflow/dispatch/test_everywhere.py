@@ -16,6 +16,7 @@ import pytest
 from detent.adapters.mail.message import read_message
 from detent.adapters.stores.memory import MemoryStore
 from detent.apps.warranty.craft.coverage import device_of
+from detent.apps.warranty.mailbox import warranty_settings
 from detent.apps.warranty.office import Office
 from detent.apps.warranty.processor import EmailProcessor, StepOrchestrator
 from detent.apps.warranty.router import StepRouter
@@ -39,7 +40,6 @@ from detent.kernel.entries import Started
 from detent.kernel.errors import StoreUnavailable
 from detent.kernel.status import Status
 from detent.runtime.dispatching import dispatch_settings
-from detent.runtime.warranty import warranty_settings
 from detent.testing.crash import CrashPoint, CrashPoints
 from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.dispatching.samples import capture
@@ -94,7 +94,7 @@ async def test_settings_switch_one_step_of_each_flow_to_an_agent(project: Projec
     await office.registry.add([device_of(device)])  # type: ignore[attr-defined]
     playbook = catalog.pick("loans/").flow
     flows: list[Flow] = [
-        catalog.get("plain").flow, playbook, office.flow, *workflows.flows(workflows.choose("one").spec)
+        catalog.get("plain").flow, playbook, office.flow, *workflows.flows_of(workflows.choose("one").spec)
     ]  # fmt: skip
     executor = ScriptedStepExecutor({"*": [{"error": "crash", "repeat": True}]})
     read = dispatch_settings(workflows.settings, flows, complete=False, environ={})
@@ -258,11 +258,11 @@ async def test_the_switch_is_kept_when_the_run_is_taken_up_again(project):
     executor = ScriptedStepExecutor({"*": [{"error": "crash", "repeat": True}]})
     store = MemoryStore()
     dispatch = project.dispatch(workflows, spec, ScriptedSource(executor))
-    first = Engine(store, workflows.flows(spec), dispatch=dispatch)
+    first = Engine(store, workflows.flows_of(spec), dispatch=dispatch)
     await first.open()
     await first.start("mixed", {"inputs": {"n": 1}}, run_id="r", force_deterministic=True, drive=False)
     await first.stop(grace=0)
-    async with Engine(store, workflows.flows(spec), dispatch=dispatch) as second:
+    async with Engine(store, workflows.flows_of(spec), dispatch=dispatch) as second:
         await second.resume("r")
         run = await second.finish("r")
     assert run.status is Status.SUCCEEDED

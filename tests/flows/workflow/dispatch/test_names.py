@@ -165,7 +165,7 @@ class TestSteps:
     def test_steps_list_has_every_step_of_every_workflow_with_intent_mode_and_autonomy(self, names, call):
         """1.1: those inside loops, branches, on_failure and subworkflows too."""
         flaky(names, steps={"inner": {"mode": "agent"}, "workflow/below/deepest": {"mode": "agent"}})
-        rows = {row["step"]: row for row in json.loads(call("steps", "list", "--format", "json"))}
+        rows = {row["step"]: row for row in json.loads(call("steps", "list", "--json"))}
         for step in [*PATHS, "never"]:
             row = rows[qualified(step)]
             assert row["intent"] == "Give back what was given to it, just as it is."
@@ -180,7 +180,7 @@ class TestSteps:
     def test_the_list_can_be_of_one_workflow(self, names, call, said):
         """By name or file; what it runs comes with it."""
         flaky(names)
-        rows = json.loads(call("steps", "list", "--flow", said, "--format", "json"))
+        rows = json.loads(call("steps", "list", "--flow", said, "--json"))
         assert {row["step"] for row in rows} == {qualified(step) for step in [*PATHS, "never"]}
 
     @pytest.mark.parametrize("said", ["deepest", "workflow/below/deepest"])
@@ -197,7 +197,7 @@ class TestSteps:
         names.settings(models={"scripted": {"kind": "scripted", "file": "s.yaml"}})
         out = call("steps", "show", "workflow/summarize-changes/summary")
         assert "by nature" in out
-        rows = json.loads(call("steps", "list", "--format", "json"))
+        rows = json.loads(call("steps", "list", "--json"))
         (row,) = [row for row in rows if row["step"] == "workflow/summarize-changes/summary"]
         assert (row["mode"], row["autonomy"], row["provider"]) == ("agent", None, "scripted")
 
@@ -217,7 +217,7 @@ class TestSteps:
             "name: pause\nsteps:\n  - {name: nap, type: python, action: sleep, kwargs: {seconds: 0}}\n"
         )
         flaky(names, steps={"nap": {"mode": "agent"}})
-        rows = {row["step"]: row for row in json.loads(call("steps", "list", "--format", "json"))}
+        rows = {row["step"]: row for row in json.loads(call("steps", "list", "--json"))}
         assert rows["workflow/pause/nap"]["intent"] == "Wait for the given time before going on."
 
     def test_every_step_that_ships_can_be_told_to_an_agent(self, names):
@@ -226,7 +226,7 @@ class TestSteps:
         dispatcher = Dispatcher(DispatchSettings())
         told = 0
         for name in ("commit-and-push", "data-import", "summarize-changes", "validate-and-fix"):
-            for flow in workflows.flows(workflows.choose(name).spec):
+            for flow in workflows.flows_of(workflows.choose(name).spec):
                 for step in flow.every_step():
                     if step.metadata.get("type") == "python":
                         plan = dispatcher.plan_for(flow, step)

@@ -1,0 +1,65 @@
+"""The warranty mailbox as an application: the one object that the program knows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from detent.runtime.plugs import App, KeyUse
+
+if TYPE_CHECKING:
+    from detent.engine.flow import Flow
+    from detent.runtime.settings import Keys, Settings
+
+
+class Warranty(App):
+    """A service mailbox: check warranties, open tickets, answer."""
+
+    name = "warranty"
+    flows = ("warranty", "warranty-legacy")
+    commands = "detent.apps.warranty.commands.group:group"
+    run = "detent.apps.warranty.commands.run:run"
+    suite = "detent.apps.warranty.evals:suite"
+
+    def headings(self) -> Mapping[str, Keys]:
+        """Those of its settings."""
+        from detent.apps.warranty.own_heading import headings
+
+        return headings()
+
+    def files(self, settings: Settings, root: Path) -> Iterator[Path]:
+        """Step files, templates, scenarios and overlays that settings name, below the project's folder."""
+        from detent.apps.warranty.own_heading import lifted
+
+        said = lifted(settings).get("playbook", default={})
+        said = said if isinstance(said, Mapping) else {}
+        overlays = said.get("overlays")
+        names = [said.get(key) for key in ("steps_dir", "templates_dir", "scenarios_dir")]
+        names += overlays if isinstance(overlays, list) else []
+        for name in names:
+            if isinstance(name, str) and (place := (root / name).resolve()).is_relative_to(root):
+                yield place
+
+    def keys(self, settings: Settings) -> Iterator[KeyUse]:
+        """Names and passwords of its mail servers and of the CRM."""
+        from detent.apps.warranty.own_heading import lifted
+        from detent.runtime.key_hosts import host_of, mail_keys
+
+        settings = lifted(settings)
+        yield from mail_keys(settings, "WARRANTY")
+        said = settings.get("tools", "crm", default={})
+        said = said if isinstance(said, Mapping) else {}
+        host = host_of(str(said.get("base_url") or ""))
+        for key in ("user", "password") if host and said.get("auth") != "none" else ():
+            variable = str(said.get(f"{key}_env") or f"WARRANTY_CRM_{key}".upper())
+            yield KeyUse(variable, host, "tools.crm", settings.of_project("tools", "crm"))
+
+    def make(self, settings: Settings) -> Iterable[Flow]:
+        """The flows of the mailbox, for runs of theirs in a store."""
+        from detent.apps.warranty.mailbox import flows
+
+        return flows(settings)
+
+
+APP = Warranty()

@@ -1,0 +1,1 @@
+"""The commands about the warranty mailbox: `warranty …`, and `run warranty`."""

@@ -1,0 +1,102 @@
+"""Plays the demo: sample mails in a temporary folder, taken through their steps before one's eyes."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from detent.cli.output import clean, paint, say, table
+
+if TYPE_CHECKING:
+    from detent.apps.warranty.mailbox import Mailbox
+    from detent.apps.warranty.service import Told
+    from detent.runtime.settings import Settings
+
+FACTS = {
+    "agent": {"max_concurrent_runs": 1},  # one after the other, so that steps can be followed
+    "store": ".detent/detent.db",
+}
+
+
+async def play(folder: Path | None) -> int:
+    """Set everything up, process the mails, show what came of it."""
+    from detent.apps.warranty.commands.lines import MailLines, header, summary
+    from detent.apps.warranty.commands.run import BAD, learn, mode_of
+    from detent.apps.warranty.mailbox import opened
+    from detent.apps.warranty.project import demo_registry, make_demo
+    from detent.apps.warranty.tools.registry import Registry
+
+    folder = _folder(folder)
+    mails = make_demo(folder)
+    registry = Registry(folder / "warranty.db")
+    await registry.import_csv(demo_registry())
+    await registry.close()
+    lines = MailLines(steps=True)
+    async with opened(settings_for(folder), observers=[lines], environ={}) as box:
+        learn(lines, box)
+        say(await header(box.office, box.engine, "mail/inbox", await mode_of(box)))
+        say(f"{len(mails)} mails wait in {folder / 'mail/inbox'}. No model, key or network is used.")
+        say()
+        service = box.service(lambda told: _told(lines, told))
+        with lines:
+            await service.once()
+        say(summary(service.counts))
+        await _afterwards(box, folder)
+        return 1 if any(service.counts[name] for name in BAD) else 0
+
+
+def settings_for(folder: Path) -> Settings:
+    """Settings of the demo: nothing of the user's own, nothing outside its folder."""
+    from detent.runtime.settings import Settings
+
+    return Settings(folder, values=FACTS)
+
+
+def _folder(said: Path | None) -> Path:
+    from detent.kernel.errors import ConfigurationError
+
+    if said is None:
+        return Path(tempfile.mkdtemp(prefix="detent-warranty-"))
+    if said.exists() and (not said.is_dir() or any(said.iterdir())):
+        raise ConfigurationError(f"{said} is there and not empty. Name a new folder.")
+    said.mkdir(parents=True, exist_ok=True)
+    return said.resolve()
+
+
+def _told(lines: Any, told: Told) -> None:
+    lines.told(told)
+    say()
+
+
+async def _afterwards(box: Mailbox, folder: Path) -> None:
+    """Where everything is, and what it took."""
+    from detent.adapters.mail.message import read_message
+    from detent.apps.warranty.tools.tickets import Tickets
+    from detent.insight.metrics import flow_metrics
+
+    outbox = folder / "mail/outbox"
+    replies = sorted(outbox.glob("*.eml"), key=lambda path: (path.stat().st_mtime_ns, path.name))
+    say()
+    say(paint(f"Replies: {len(replies)} in {outbox}", bold=True))
+    if replies:
+        first = read_message(replies[0].read_bytes())
+        say(f"  The first, to {clean(first.headers.get('To', ''))}: {clean(first.subject)}")
+        for line in first.body.strip().splitlines():
+            say(paint(f"    {clean(line)}".rstrip(), dim=True))
+    say()
+    tickets = box.office.tickets
+    assert isinstance(tickets, Tickets)
+    found = await tickets.list()
+    say(paint(f"Tickets: {len(found)} in {folder / 'warranty.db'}", bold=True))
+    table(
+        ("TICKET", "PRIORITY", "SUBJECT"),
+        [(one.ticket_id, one.priority, one.subject) for one in reversed(found)],
+    )
+    say()
+    say(flow_metrics(await box.engine.store.edges(box.office.flow.name)).report)
+    say()
+    say("Look further:")
+    say(f"  cd {folder}")
+    for command in ("runs", "why RUN", "warranty tickets list", "warranty attention"):
+        say(f"  detent {command}")

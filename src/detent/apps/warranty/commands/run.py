@@ -1,0 +1,294 @@
+"""The commands that work the mailbox: `run warranty`, and `warranty demo`, `retry`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from detent.cli import options
+
+if TYPE_CHECKING:
+    from detent.apps.warranty.commands.lines import MailLines
+    from detent.apps.warranty.mailbox import Mailbox
+    from detent.apps.warranty.service import Service, Told
+    from detent.cli.signals import Stop
+    from detent.cli.workspace import Workspace
+    from detent.runtime.settings import Settings
+
+BAD = ("failed", "degraded", "budget_exhausted")
+"""Ends that make a command which was to see mails through end with 1."""
+
+
+def run(
+    once: Annotated[bool, typer.Option("--once", help="Look at the mailbox once, then end.")] = False,
+    mail: Annotated[
+        list[Path] | None, typer.Option("--mail", metavar="FILE", help="Just this mail. May be repeated.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Decide, show what would be done, and do nothing.")
+    ] = False,
+    mode: Annotated[
+        list[str] | None,
+        typer.Option("--mode", metavar="STEP=MODE", help="agent or deterministic. May be repeated."),
+    ] = None,
+    autonomy: Annotated[
+        list[str] | None,
+        typer.Option("--autonomy", metavar="STEP=LEVEL", help="How far an agent is trusted."),
+    ] = None,
+    orchestrator: Annotated[
+        str | None, typer.Option("--orchestrator", metavar="MODE", help="step or legacy.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print a line of JSON a mail.")] = False,
+    quiet: options.Quiet = False,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    verbose: options.Verbose = 0,
+    log_level: options.LogLevel = None,
+) -> int:
+    """Watch the mailbox: answer what comes in, until stopped.
+
+    Ctrl-C or SIGTERM finishes the steps under way; a second one stops at once. Whatever was not finished
+    goes on with the next start.
+    """
+    from detent.apps.warranty.own_heading import at_the_top
+    from detent.cli.output import warn
+    from detent.cli.workspace import run_async
+
+    workspace = mailbox_workspace(store, config, plugin)
+    settings = overridden(workspace.settings, mode, autonomy, orchestrator)
+    names = at_the_top(workspace.settings)
+    if names and not (quiet or json):
+        place, listed = workspace.settings.place(names[0]), ", ".join(names)
+        warn(f"Hint ({place}): settings of the mailbox stand under 'warranty:' now; move there: {listed}.")
+    configure_log(settings, verbose, log_level, json=json)
+    job = _Job(workspace, settings, once=once, files=mail, dry=dry_run, json=json, quiet=quiet)
+    job.log = (verbose, log_level)
+    return run_async(job.run())
+
+
+def mailbox_workspace(
+    store: str | None, config: str | None, plugin: list[str] | None = None, *, looks: bool = False
+) -> Workspace:
+    """The workspace of a project; its runs are kept with it, wherever the command is called."""
+    from detent.cli.workspace import Workspace
+    from detent.runtime.settings import SettingsError
+    from detent.runtime.wiring import DEFAULT_STORE
+
+    try:
+        workspace = Workspace(store, config, plugin, looks=looks)
+        settings = workspace.settings
+    except SettingsError as error:
+        from detent.apps.warranty.mailbox import all_told
+
+        raise all_told(error) from error
+    elsewhere = settings.file is not None and settings.file.parent.resolve() != settings.folder.resolve()
+    if elsewhere and settings.get("store") is None:
+        assert settings.file is not None
+        workspace.keep_runs_in(str(settings.file.parent / DEFAULT_STORE))
+    return workspace
+
+
+def overridden(
+    settings: Settings,
+    modes: list[str] | None = None,
+    levels: list[str] | None = None,
+    orchestrator: str | None = None,
+) -> Settings:
+    """The settings with what this command line says."""
+    from detent.apps.warranty.mailbox import said_over
+    from detent.kernel.errors import ConfigurationError
+
+    changes: dict[tuple[str, ...], Any] = {}
+    for option, key, said in (("--mode", "mode", modes), ("--autonomy", "autonomy", levels)):
+        for text in said or ():
+            step, equals, value = text.partition("=")
+            if not equals or not step or not value:
+                raise ConfigurationError(f"{option} takes STEP=VALUE, such as 01-extract-serial=agent.")
+            changes["steps", step, key] = value
+    if orchestrator is not None:
+        if orchestrator not in ("step", "legacy"):
+            raise ConfigurationError(f"--orchestrator takes step or legacy, not '{orchestrator}'.")
+        changes["orchestration", "use_step_orchestrator"] = orchestrator == "step"
+    return said_over(settings, changes) if changes else settings
+
+
+def configure_log(settings: Settings, verbose: int, level: str | None, *, json: bool = False) -> None:
+    """News to standard output and troubles to standard error; with JSON all of it to the latter."""
+    from detent.runtime import logging
+
+    if verbose:
+        level = level or ("debug" if verbose > 1 else "info")
+    if not level and not logging.wanted(settings):
+        level = "warning"
+    logging.configure(settings, level, split=not json)
+
+
+class _Job:
+    """One call of `run warranty`."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        settings: Settings,
+        *,
+        once: bool,
+        files: list[Path] | None,
+        dry: bool,
+        json: bool,
+        quiet: bool,
+    ) -> None:
+        self.workspace = workspace
+        self.settings = settings
+        self.once = once or files is not None or dry
+        self.files = files
+        self.dry = dry
+        self.json = json
+        self.shown = not (json or quiet)
+        self.log: tuple[int, str | None] = (0, None)
+
+    async def run(self) -> int:
+        """Open everything, then work."""
+        from contextlib import nullcontext
+
+        from detent.apps.warranty.commands.lines import MailLines, header
+        from detent.apps.warranty.dry import Rehearsal
+        from detent.apps.warranty.mailbox import opened, warranty_settings
+        from detent.cli.output import say
+
+        rehearsal = Rehearsal() if self.dry else None
+        lines = MailLines(effects=rehearsal.shown if rehearsal is not None else None)
+        source = None
+        if self.files is not None:
+            from detent.apps.warranty.files_source import NamedFiles
+
+            own = warranty_settings(self.settings)
+            source = NamedFiles(self.files, max_size=int(own.mail.max_size_mb * 1024 * 1024))
+        others = [found.flow for found in self.workspace.catalog.all().values()]
+        async with opened(
+            self.settings, others=others, observers=[lines] if self.shown else [], source=source,
+            rehearsal=rehearsal,
+        ) as box:  # fmt: skip
+            learn(lines, box)
+            with self._hang_up():  # heeded before anything is said
+                if self.shown:
+                    where = source_shown(box, self.files)
+                    say(await header(box.office, box.engine, where, await mode_of(box)))
+                    if (line := await box.rollback.line()) is not None:
+                        say(f"  {line}")
+                with lines if self.shown else nullcontext():
+                    if rehearsal is not None:
+                        return await self._rehearse(box, lines, rehearsal)
+                    return await self._work(box, lines)
+
+    async def _rehearse(self, box: Mailbox, lines: MailLines, rehearsal: Any) -> int:
+        from collections import Counter
+
+        from detent.apps.warranty.dry import rehearse
+
+        found = await rehearse(
+            box.source, box.intake, box.processor, rehearsal, lambda told: self._tell(lines, told)
+        )
+        counts = Counter(told.what for told in found)
+        self._end(counts)
+        return 1 if any(counts[name] for name in BAD) else 0
+
+    async def _work(self, box: Mailbox, lines: MailLines) -> int:
+        import signal
+
+        from detent.cli.output import say, warn
+        from detent.cli.signals import INTERRUPTED, graceful
+
+        service = box.service(lambda told: self._tell(lines, told))
+        with graceful(lambda: "What was under way goes on with the next start.") as stop:
+            if self.once:
+                if not await self._once(service, stop):
+                    warn("Stopped. What was under way goes on with the next start.")
+                    return INTERRUPTED
+            else:
+                await service.serve(stop.asked)
+                if self.shown:
+                    say("Draining: the steps under way are finished first.")
+                await service.stop()
+                self._end(service.counts)
+                return 0 if stop.signal == signal.SIGTERM else INTERRUPTED
+        self._end(service.counts)
+        return 1 if any(service.counts[name] for name in BAD) else 0
+
+    async def _once(self, service: Service, stop: Stop) -> bool:
+        """One look, seen through; False when a signal came first."""
+        import asyncio
+
+        from detent.cli.signals import done_first
+
+        working = asyncio.ensure_future(service.once())
+        if await done_first(working, stop):
+            working.result()
+            return True
+        await service.stop()
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        return False
+
+    def _tell(self, lines: MailLines, told: Told) -> None:
+        if self.json:
+            import json
+
+            from detent.apps.warranty.commands.lines import told_plain
+            from detent.cli.output import say
+
+            say(json.dumps(told_plain(told), ensure_ascii=False))
+        elif self.shown:
+            lines.told(told)
+
+    def _end(self, counts: Any) -> None:
+        from detent.apps.warranty.commands.lines import summary
+        from detent.cli.output import say
+
+        if self.json:
+            import json
+
+            say(json.dumps({"counts": dict(sorted(counts.items()))}))
+        elif self.shown:
+            say(summary(counts))
+
+    def _hang_up(self) -> Any:
+        """While in here, SIGHUP opens the log file anew."""
+        import asyncio
+        import signal
+        from contextlib import ExitStack
+
+        stack = ExitStack()
+        if hasattr(signal, "SIGHUP") and not self.dry:
+            loop = asyncio.get_running_loop()
+            verbose, level = self.log
+            loop.add_signal_handler(
+                signal.SIGHUP, lambda: configure_log(self.settings, verbose, level, json=self.json)
+            )
+            stack.callback(loop.remove_signal_handler, signal.SIGHUP)
+        return stack
+
+
+def learn(lines: MailLines, box: Mailbox) -> None:
+    """Tell the lines what the steps are called and why edges are taken."""
+    from detent.apps.warranty.events import labels_of
+    from detent.cli.output import width
+
+    flow = box.office.flow
+    lines.labels = labels_of(flow)
+    lines.widest = max(width(flow.machine.named(state)) for state in flow.machine.states)
+
+
+async def mode_of(box: Mailbox) -> str:
+    """Which way the next mail goes, in a word."""
+    return "paused, step" if await box.rollback.paused() else await box.processor.choose()
+
+
+def source_shown(box: Mailbox, files: list[Path] | None) -> str:
+    """Where mails come from, in short."""
+    mail = box.settings.mail
+    if files is not None:
+        return box.source.describe()
+    return mail.inbox if mail.source != "imap" else f"{mail.imap.host}/{mail.imap.folder}"

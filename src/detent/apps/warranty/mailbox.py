@@ -1,0 +1,266 @@
+"""Wires the warranty mailbox: from a project's settings to the office, the engine and the service."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from detent.apps.warranty.own_heading import lifted
+from detent.apps.warranty.settings import WarrantySettings, read, wrong_values
+from detent.dispatch.autonomy import StepMode
+from detent.runtime.key_hosts import KeyHosts
+from detent.runtime.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from detent.adapters.mail.arrivals import MailSource
+    from detent.apps.warranty.dry import Rehearsal
+    from detent.apps.warranty.intake import Intake
+    from detent.apps.warranty.intake_records import Records
+    from detent.apps.warranty.office import Office
+    from detent.apps.warranty.processor import EmailProcessor
+    from detent.apps.warranty.responses import ResponseGenerator
+    from detent.apps.warranty.rollback import Rollback
+    from detent.apps.warranty.service import Service, Tell
+    from detent.engine.engine import Engine
+    from detent.engine.flow import Flow
+
+COMMAND_LINE = "the command line"
+
+
+def project_folder(settings: Settings) -> Path:
+    """The folder of the project: where its file is, else the working folder."""
+    return settings.file.parent if settings.file is not None else settings.folder
+
+
+def warranty_settings(settings: Settings) -> WarrantySettings:
+    """What the settings say about the mailbox; all problems at once."""
+    settings = lifted(settings)
+    return read(settings.values, project_folder(settings), lambda way: _place(settings, way))
+
+
+def all_told(error: SettingsError) -> SettingsError:
+    """The same with what is wrong with the mailbox's own headings, so that everything is told at once."""
+    if error.settings is None:
+        return error
+    settings = lifted(error.settings)
+    own = wrong_values(settings.values, project_folder(settings), lambda way: _place(settings, way))
+    told = [*error.problems, *(one for one in own if one not in error.problems)]
+    return SettingsError("The settings", told, settings)
+
+
+def _place(settings: Settings, way: Sequence[str]) -> str:
+    """Where a key was said, or the nearest above it that was."""
+    for length in range(len(way), 0, -1):
+        if tuple(way[:length]) in settings.places:
+            return settings.place(*way[:length])
+    return settings.place(*way)
+
+
+def said_over(settings: Settings, changes: Mapping[tuple[str, ...], Any]) -> Settings:
+    """The settings with what the command line says laid over them, key by key."""
+    settings = lifted(settings)
+    values: dict[str, Any] = dict(settings.values)
+    places = dict(settings.places)
+    for way, value in changes.items():
+        inner = values
+        for length, key in enumerate(way[:-1], 1):
+            below = inner.get(key)
+            inner[key] = inner = dict(below) if isinstance(below, Mapping) else {}
+            places.setdefault(way[:length], COMMAND_LINE)
+        inner[way[-1]] = value
+        places[way] = COMMAND_LINE
+    return replace(settings, values=values, places=places)
+
+
+def agent_steps(settings: Settings) -> tuple[str, ...]:
+    """The steps that settings give to agents: these need no handler."""
+    from detent.runtime.dispatching import dispatch_settings
+
+    said = dispatch_settings(settings, [], complete=False)
+    return tuple(
+        name.rpartition("/")[2] for name, config in said.steps.items() if config.mode is StepMode.AGENT
+    )
+
+
+def office_for(settings: Settings, **parts: Any) -> Office:
+    """The office the settings describe."""
+    from detent.apps.warranty.events import told
+    from detent.apps.warranty.office import Office
+
+    parts.setdefault("wrap", told)
+    KeyHosts(settings, parts.get("environ")).check_all("mail", "tools")
+    return Office.of(warranty_settings(settings), agents=agent_steps(settings), **parts)
+
+
+def flows(settings: Settings) -> list[Flow]:
+    """The flows of the mailbox, for whoever finds runs of theirs in a store."""
+    from detent.apps.warranty.legacy.flow import legacy_flow
+    from detent.apps.warranty.legacy.processing import Clerk
+    from detent.apps.warranty.legacy.scenarios import Scenarios, scenarios_folder
+
+    office = office_for(settings)
+    found: list[Flow] = [office.flow]
+    if office.settings.orchestration.legacy_available:
+        scenarios = Scenarios(scenarios_folder(office.settings))
+        found.append(legacy_flow(office, Clerk(office.settings, office.desk), scenarios))
+    return found
+
+
+def engine_of(
+    settings: Settings, office: Office, *, others: Iterable[Flow] = (), observers: Iterable[Any] = ()
+) -> Engine:
+    """The engine for a mailbox, not yet open, with its events told."""
+    from detent.apps.warranty.events import tell_events
+    from detent.runtime.catalog import Catalog
+    from detent.runtime.wiring import engine_for
+
+    there = [flow for flow in others if flow.name != office.flow.name]
+    known = Catalog(settings).defined_steps() if settings.section("steps") else ()
+    engine = engine_for(
+        settings, [office.flow, *there], observers=observers, complete=True,
+        concurrency=office.settings.agent.max_concurrent_runs, known_steps=known,
+    )  # fmt: skip
+    tell_events(engine, office.flow)
+    return engine
+
+
+def rollback_of(office: Office, engine: Engine) -> Rollback:
+    """Who watches whether step mode does well enough."""
+    from detent.apps.warranty.rollback import Rollback
+
+    return Rollback(engine.store, office.settings.orchestration, lambda: office.now().timestamp())
+
+
+def processor_of(office: Office, engine: Engine, rollback: Rollback | None = None) -> EmailProcessor:
+    """Who processes the mails of an office."""
+    from detent.apps.warranty.events import tell_events
+    from detent.apps.warranty.experiment import trial_for
+    from detent.apps.warranty.processor import EmailProcessor, StepOrchestrator
+    from detent.apps.warranty.router import StepRouter
+
+    orchestration = office.settings.orchestration
+    router = StepRouter(office.desk, orchestration.router)
+    orchestrator = StepOrchestrator(office, engine, router, trial_for(office.settings))
+    legacy = None
+    if orchestration.legacy_available:
+        from detent.apps.warranty.legacy.flow import Legacy
+
+        legacy = Legacy(office, engine)
+        tell_events(engine, legacy.flow)
+    choose = (rollback or rollback_of(office, engine)).choose
+    return EmailProcessor(orchestrator, legacy=legacy, choose=choose)
+
+
+def records_of(office: Office) -> Records:
+    """The intake records of an office."""
+    from detent.apps.warranty.intake_records import Records
+
+    database = office.settings.path(office.settings.tools.database)
+    return Records(database, lambda: office.now().timestamp())
+
+
+@dataclass(slots=True)
+class Mailbox:
+    """A mailbox, open: everything a command works with."""
+
+    settings: WarrantySettings
+    office: Office
+    engine: Engine
+    processor: EmailProcessor
+    records: Records
+    intake: Intake
+    source: MailSource
+    rollback: Rollback
+
+    def service(self, tell: Tell | None = None) -> Service:
+        """The service that works it."""
+        from detent.apps.warranty.service import Service
+
+        return Service(
+            self.office, self.processor, self.source, self.intake, tell=tell,
+            settled=self.rollback.settled, paused=self.rollback.paused,
+        )  # fmt: skip
+
+
+@asynccontextmanager
+async def opened(
+    settings: Settings,
+    *,
+    others: Iterable[Flow] = (),
+    observers: Iterable[Any] = (),
+    source: MailSource | None = None,
+    rehearsal: Rehearsal | None = None,
+    environ: Mapping[str, str] | None = None,
+    **parts: Any,
+) -> AsyncIterator[Mailbox]:
+    """The mailbox of a project, checked and open.
+
+    `IntegrationMissing` when a server it needs cannot be used. With a rehearsal, effects are only noted and
+    runs are kept in memory; a project's file that is not there is not made. Further `parts` are the
+    office's.
+    """
+    from detent.apps.warranty.events import told
+    from detent.apps.warranty.intake import Intake
+    from detent.apps.warranty.office import source_for
+    from detent.apps.warranty.start_checks import check_crm, check_models
+
+    environ = os.environ if environ is None else environ
+    async with AsyncExitStack() as stack:
+        parts["environ"] = environ
+        if rehearsal is not None:
+            from detent.apps.warranty.dry import NoSink
+
+            settings = stack.enter_context(_aside(settings))
+            parts |= {"sink": NoSink(), "wrap": lambda tool: rehearsal.wrap(told(tool))}
+        office = office_for(settings, **parts)
+        engine = engine_of(settings, office, others=others, observers=observers)
+        rollback = rollback_of(office, engine)
+        processor = processor_of(office, engine, rollback)
+        source = source if source is not None else source_for(office.settings, environ)
+        await check_crm(office)
+        await check_models(office, engine, legacy=not office.settings.orchestration.use_step_orchestrator)
+        await source.open()
+        stack.push_async_callback(source.close)
+        await stack.enter_async_context(engine)
+        await engine.prepare(office.flow)
+        records = records_of(office)
+        stack.push_async_callback(records.close)
+        intake = Intake(office, records, processor.choose)
+        yield Mailbox(office.settings, office, engine, processor, records, intake, source, rollback)
+
+
+class _aside:
+    """Settings of a rehearsal: runs in memory, and a database that is not there yet stays so."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._folder: TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Settings:
+        own = warranty_settings(self._settings)
+        changes: dict[tuple[str, ...], Any] = {("store",): "memory:"}
+        if not own.path(own.tools.database).exists():
+            self._folder = TemporaryDirectory(prefix="detent-warranty-")
+            changes["tools", "database"] = str(Path(self._folder.name) / "warranty.db")
+        return said_over(self._settings, changes)
+
+    def __exit__(self, *_: object) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def response_generator(settings: Settings) -> ResponseGenerator:
+    """Has single steps answer, as the settings have them performed."""
+    from detent.apps.warranty.responses import ResponseGenerator
+    from detent.runtime.dispatching import dispatch_settings
+
+    return ResponseGenerator(
+        warranty_settings(settings),
+        agents=agent_steps(settings),
+        dispatch=lambda flow: dispatch_settings(settings, [flow], complete=False),
+    )

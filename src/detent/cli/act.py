@@ -1,0 +1,384 @@
+"""Commands that answer, change or end a run: `release`, `resolve`, `reopen`, `cancel`, `fork`, `purge`."""
+
+from __future__ import annotations
+
+import os
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from detent.cli import options
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from detent.cli.workspace import Workspace
+    from detent.engine.engine import Engine
+    from detent.kernel.errors import DetentError
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    for command in (release, resolve, reopen, cancel, fork, purge):
+        app.command(rich_help_panel="Act on runs")(command)
+
+
+Hold = Annotated[
+    str,
+    typer.Option(
+        "--hold", metavar="TOKEN", help="The question that is answered, such as approval@17; see 'show'."
+    ),
+]
+
+
+def release(
+    run: options.RunId,
+    answer: Annotated[
+        str | None, typer.Argument(metavar="[ANSWER]", help="The answer: JSON where it is JSON, else text.")
+    ] = None,
+    hold: Hold = "",
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who answers, for the record.")] = "person",
+    detach: options.Detach = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    verbose: options.Verbose = 0,
+    log_level: options.LogLevel = None,
+) -> int:
+    """Answer what a run waits for; it goes on.
+
+    On a terminal, without an answer and --hold, the open question is shown and the answer asked for.
+    """
+    from detent.cli.resume import see_through
+    from detent.cli.values import read_answer
+    from detent.cli.workspace import Workspace, run_async
+    from detent.kernel.hold_token import HoldToken
+
+    workspace = Workspace(store, config, plugin)
+    workspace.log(verbose, log_level)
+    if not hold and answer is None:
+        hold, answer = run_async(_asked(workspace, run, doubt=False)) or (hold, answer)
+
+    async def act(engine: Engine, run_id: str) -> None:
+        value = None if answer is None else read_answer(answer)
+        token = HoldToken.read(hold) if hold else None
+        held = (await engine.get(run_id)).holds.get(token.name) if token is not None else None
+        if held is not None and answer in held.choices:  # a choice that looks like JSON is still the choice
+            value = answer
+        async with _explained(workspace, engine, run_id):
+            await engine.release(run_id, value, hold=hold, by=by, drive=not detach)
+
+    return run_async(
+        see_through(workspace, run, act, drive=not detach, json=json, quiet=quiet, told="released")
+    )
+
+
+def resolve(
+    run: options.RunId,
+    how: Annotated[str | None, typer.Argument(metavar="[HOW]", help="happened, again or skip.")] = None,
+    hold: Hold = "",
+    receipt: Annotated[
+        str | None, typer.Option("--receipt", metavar="JSON", help="What its tool would have given back.")
+    ] = None,
+    by: Annotated[
+        str, typer.Option("--by", metavar="NAME", help="Who settles it, for the record.")
+    ] = "person",
+    detach: options.Detach = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    verbose: options.Verbose = 0,
+    log_level: options.LogLevel = None,
+) -> int:
+    """Settle an effect in doubt.
+
+    happened: it was performed; give what its tool gave back with --receipt where the step uses that. again:
+    it was not; perform it. skip: the run goes on as if it had been performed and had given nothing back. On a
+    terminal, without HOW and --hold, the effect is shown and the answer asked for.
+    """
+    from detent.cli.resume import see_through
+    from detent.cli.values import read_json
+    from detent.cli.workspace import Workspace, run_async
+    from detent.engine.commands import UNSAID
+
+    given = UNSAID if receipt is None else read_json(receipt, "--receipt")
+    workspace = Workspace(store, config, plugin)
+    workspace.log(verbose, log_level)
+    if not hold and how is None:
+        hold, how = run_async(_asked(workspace, run, doubt=True)) or (hold, how)
+
+    async def act(engine: Engine, run_id: str) -> None:
+        if how is None:
+            raise await _unsaid(workspace, engine, run_id)
+        async with _explained(workspace, engine, run_id):
+            await engine.resolve(run_id, how, hold=hold, receipt=given, by=by, drive=not detach)
+
+    return run_async(
+        see_through(workspace, run, act, drive=not detach, json=json, quiet=quiet, told="settled")
+    )
+
+
+async def _asked(workspace: Workspace, said: str, *, doubt: bool) -> tuple[str, str] | None:
+    """Show a person at a terminal the open question and read the answer: its token and the text.
+
+    None where nobody sits at a terminal, or where not exactly one question is open.
+    """
+    import sys
+
+    from detent.cli.output import clean, say
+    from detent.engine.journals import load
+
+    if not sys.stdin.isatty():
+        return None
+    async with workspace.store() as store:
+        run = await load(store, await workspace.run_id(store, said))
+    open_holds = [
+        hold
+        for name, hold in run.holds.items()
+        if hold.why != "children" and name.startswith("effect:") == doubt
+    ]
+    if len(open_holds) != 1:
+        return None
+    (hold,) = open_holds
+    say(clean(hold.question or f"waits for {hold.why}: {hold.name}"))
+    print(f"{clean(' / '.join(hold.choices)) or 'answer'}: ", end="", flush=True)
+    answer = sys.stdin.readline()
+    if not answer.strip():
+        return None
+    return run.token(hold.name), answer.strip()
+
+
+async def _unsaid(workspace: Workspace, engine: Engine, run_id: str) -> DetentError:
+    """What to type to settle an effect in doubt."""
+    from detent.cli import run_status
+    from detent.kernel.errors import ConfigurationError, RunStateError
+
+    run = await engine.get(run_id)
+    if not any(name.startswith("effect:") for name in run.holds):
+        return RunStateError(f"Run {run_id} has no effect in doubt.")
+    lines = "".join(f"\n  {command}" for command in run_status.next_commands(workspace, run))
+    return ConfigurationError(f"Say what became of the effect in doubt: happened, again or skip.{lines}")
+
+
+@asynccontextmanager
+async def _explained(workspace: Workspace, engine: Engine, run_id: str) -> AsyncIterator[None]:
+    """Say of an answer to a question that is not open what is, and exactly what to type."""
+    from detent.cli import run_status
+    from detent.kernel.errors import HoldNotOpen, RunStateError
+
+    try:
+        yield
+    except HoldNotOpen as error:
+        run = await engine.get(run_id)
+        commands = run_status.next_commands(workspace, run, reopen=False) if error.open else []
+        lines = "".join(f"\n  {command}" for command in commands)
+        raise RunStateError(f"{error.why} {error.now}{lines}") from None
+
+
+def reopen(
+    run: options.RunId,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")] = "",
+    by: Annotated[
+        str, typer.Option("--by", metavar="NAME", help="Who reopens it, for the record.")
+    ] = "person",
+    budget_tokens: options.BudgetTokens = None,
+    budget_usd: options.BudgetUsd = None,
+    budget_steps: options.BudgetSteps = None,
+    budget_seconds: options.BudgetSeconds = None,
+    detach: options.Detach = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    verbose: options.Verbose = 0,
+    log_level: options.LogLevel = None,
+) -> int:
+    """Send a run on that failed or ran out of budget."""
+    from detent.cli.resume import see_through
+    from detent.cli.values import read_budget
+    from detent.cli.workspace import Workspace, run_async
+
+    workspace = Workspace(store, config, plugin)
+    workspace.log(verbose, log_level)
+    budget = read_budget(budget_tokens, budget_usd, budget_steps, budget_seconds)
+
+    async def act(engine: Engine, run_id: str) -> None:
+        await engine.reopen(run_id, budget=budget, reason=reason, by=by, drive=not detach)
+
+    return run_async(
+        see_through(workspace, run, act, drive=not detach, json=json, quiet=quiet, told="reopened")
+    )
+
+
+def cancel(
+    run: options.RunId,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")
+    ] = "cancelled",
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who cancels, for the record.")] = "person",
+    rollback: Annotated[
+        bool, typer.Option("--rollback", help="Undo first what its steps did, last thing first.")
+    ] = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+) -> int:
+    """End a run and everything it started."""
+    from detent.cli.resume import see_through
+    from detent.cli.workspace import Workspace, run_async
+    from detent.kernel.status import Status
+
+    workspace = Workspace(store, config, plugin)
+    if not rollback:
+        run_async(_cancel(workspace, run, reason, by, json))
+        return 0
+    ended: list[Status] = []
+
+    async def act(engine: Engine, run_id: str) -> None:
+        await engine.cancel(run_id, reason=reason, by=by, undo=True)
+        ended.append((await engine.finish(run_id)).status)
+
+    code = run_async(see_through(workspace, run, act, drive=True, json=json, quiet=quiet))
+    return 0 if ended == [Status.CANCELLED] else code
+
+
+async def _cancel(workspace: Workspace, said: str, reason: str, by: str, json: bool) -> None:
+    from detent.cli import run_status
+    from detent.cli.output import say, say_json
+    from detent.runtime.wiring import engine_for
+
+    # No flows are needed to end a run, so a broken one cannot keep it alive.
+    async with engine_for(workspace.settings, create=False) as engine:
+        run_id = await workspace.run_id(engine.store, said)
+        await engine.cancel(run_id, reason=reason, by=by)
+        result = await engine.get(run_id)
+    if json:
+        say_json(run_status.run_plain(result))
+    else:
+        say(f"{run_id} {run_status.summary(result)}")
+
+
+def fork(
+    run: options.RunId,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="N|STATE", help="Keep the first N entries, or up to a state."),
+    ] = None,
+    set_: options.Set = None,
+    id_: Annotated[str | None, typer.Option("--id", metavar="ID", help="Id of the new run.")] = None,
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who forks it, for the record.")] = "person",
+    budget_tokens: options.BudgetTokens = None,
+    budget_usd: options.BudgetUsd = None,
+    budget_steps: options.BudgetSteps = None,
+    budget_seconds: options.BudgetSeconds = None,
+    detach: options.Detach = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    verbose: options.Verbose = 0,
+    log_level: options.LogLevel = None,
+) -> int:
+    """Start a new run from the first part of another."""
+    from detent.cli.resume import see_through
+    from detent.cli.run_status import warn_of_undone
+    from detent.cli.values import read_budget, read_sets
+    from detent.cli.workspace import Workspace, run_async
+    from detent.engine.fork import UNDONE
+
+    workspace = Workspace(store, config, plugin)
+    workspace.log(verbose, log_level)
+    changes = read_sets(set_)
+    budget = read_budget(budget_tokens, budget_usd, budget_steps, budget_seconds)
+
+    new_id = id_ or os.urandom(8).hex()
+
+    async def act(engine: Engine, run_id: str) -> None:
+        entry = None if at is None else await _entry_at(engine, run_id, at)
+        await engine.fork(run_id, entry, set=changes, budget=budget, new_id=new_id, by=by, drive=False)
+        warn_of_undone(run_id, (await engine.get(new_id)).data.get(UNDONE) or ())
+        if not detach:
+            await engine.resume(new_id)
+
+    return run_async(
+        see_through(
+            workspace, run, act, drive=not detach, json=json, quiet=quiet, told="forked", new_id=new_id
+        )
+    )
+
+
+async def _entry_at(engine: Engine, run_id: str, said: str) -> int:
+    """The entry a text means: a number, or the last time a state was entered."""
+    from detent.engine.journals import read
+    from detent.kernel.errors import ConfigurationError, nearest
+
+    if said.lstrip("-").isdigit():
+        return int(said)
+    machine = engine.flow((await engine.store.row(run_id)).flow).machine
+    names = [machine.named(state) for state in machine.states]
+    if said not in names:
+        raise ConfigurationError(
+            f"Machine '{machine.name}' has no state '{said}'.{nearest(said, names)} "
+            f"States: {', '.join(names)}."
+        )
+    found = None
+    async for entry in read(engine.store, run_id):
+        body: Any = entry.body
+        if (entry.kind == "moved" and body.to == said) or (entry.kind == "started" and body.state == said):
+            found = entry.seq
+    if found is None:
+        raise ConfigurationError(f"Run {run_id} was never in '{said}'.")
+    return found
+
+
+def purge(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="The run whose values are dropped.")
+    ] = None,
+    older: Annotated[
+        str | None, typer.Option("--older", metavar="AGE", help="All ended runs unchanged for so long: 30d.")
+    ] = None,
+    json: options.Json = False,
+    store: options.Store = None,
+    config: options.Config = None,
+) -> None:
+    """Drop values kept beside journals, and files kept for runs.
+
+    Large or private values go, and files kept for runs; the runs stay readable.
+    """
+    from detent.cli.values import read_time
+    from detent.cli.workspace import Workspace, run_async
+    from detent.kernel.errors import ConfigurationError
+
+    if (run is None) == (older is None):
+        raise ConfigurationError("Say which run's values to drop, or --older AGE.")
+    run_async(_purge(Workspace(store, config), run, read_time(older, "--older"), json))
+
+
+async def _purge(workspace: Workspace, said: str | None, before: float | None, json: bool) -> None:
+    from detent.cli.output import say, say_json
+    from detent.insight.words import count
+    from detent.runtime.plugs import kinds
+
+    async with workspace.store() as store:
+        run_id = None if said is None else await workspace.run_id(store, said)
+        dropped = await store.purge(run_id, before)
+        purged = [await kind.purge(workspace.settings, store, run_id, before) for kind in kinds()]
+    number = sum(one.files for one in purged)
+    kept = [line for one in purged for line in one.kept]
+    if json:
+        say_json({"dropped": dropped, "files": number, "kept": kept})
+        return
+    files = f", {count(number, 'file')}" if number else ""
+    say(f"{count(dropped, 'value')}{files} dropped.")
+    for line in kept:
+        say(f"Files are kept for {line}.")

@@ -1,0 +1,145 @@
+"""How every command drives runs until they end or wait, and says how they stand; Ctrl-C lets go in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from detent.cli import run_status
+from detent.cli.output import say, say_json, warn
+from detent.cli.progress import BatchProgress, StepLines
+from detent.cli.signals import INTERRUPTED, graceful, until_stopped
+from detent.kernel.status import Status
+
+if TYPE_CHECKING:
+    from detent.cli.workspace import Workspace
+    from detent.engine.engine import Engine
+    from detent.kernel.run import Run
+    from detent.runtime.plugs import Kind
+
+PATIENCE = 60.0
+"""Seconds a command waits for the clock before it leaves a waiting run to `resume` or `serve`."""
+IN_FLIGHT = 5000
+"""Runs of a batch that are made durable ahead of being through."""
+
+Begin = Callable[[], Awaitable[str]]
+"""Starts a run, or does something to one; gives its id."""
+Plain = Callable[["Engine", "Run"], Awaitable[Any]]
+"""A run as JSON values."""
+
+
+async def drive(
+    workspace: Workspace,
+    engine: Engine,
+    begin: Begin,
+    *,
+    flow: str,
+    run_id: str | None = None,
+    detach: bool = False,
+    json: bool = False,
+    quiet: bool = False,
+    told: str = "",
+    kind: Kind | None = None,
+    lines: Any = None,
+    plain: Plain | None = None,
+) -> int:
+    """Begin, drive the run until it ends or waits, print how it stands; gives the exit code.
+
+    A run above it that waits for it goes on with it. `run_id` is known before a run that is only changed;
+    `told` says in a word what was done where nothing is driven. The `kind` of the flow says how it is shown;
+    `lines` show it as it goes where the caller has its own.
+    """
+    kind = kind or workspace.catalog.kind_of(flow)
+    shown = not (json or quiet or detach)
+    if shown and lines is None:
+        lines = _lines(engine, kind, flow, run_id)
+    target = [run_id] if run_id is not None else []
+
+    def again() -> str:
+        return workspace.command("resume", *(target or ["--all"]))
+
+    with graceful(lambda: f"Go on with: {again()}") as stop, lines if shown else nullcontext():
+        target[:] = [await begin()]
+        if not detach:
+            await until_stopped(engine, stop, _finished(engine, target[0]), engine.runs_under_way)
+    result = own = await engine.get(target[0])
+    while result.status.is_end and result.parent is not None and not detach:
+        result = await engine.get(result.parent)
+    stopped = stop.asked.is_set() and not result.status.is_end
+    if json:
+        say_json(run_status.run_plain(own) if plain is None else await plain(engine, own))
+    elif shown and not stopped:
+        await tell(workspace, engine, result, kind, shown=getattr(lines, "failure", None))
+    elif detach:
+        say(f"{own.id} {told}".rstrip())
+        say(f"  {again()}   (or leave it to: detent serve)")
+    elif not stopped:
+        say(own.id)
+    if stopped:
+        warn(f"Stopped. The run is kept and can go on: {workspace.command('resume', result.id)}")
+        return INTERRUPTED
+    return 0 if detach else run_status.exit_code(result.status)
+
+
+async def tell(
+    workspace: Workspace, engine: Engine, run: Run, kind: Kind | None = None, *, shown: str | None = None
+) -> None:
+    """Print how a run stands, as its kind has it, but not again an error that was `shown`."""
+    kind = kind or workspace.catalog.kind_of(run.flow)
+    if kind is None or not await kind.tell_ending(workspace, engine, run):
+        run_status.tell(workspace, run, shown=shown)
+
+
+def _lines(engine: Engine, kind: Kind | None, flow: str, run_id: str | None) -> Any:
+    """What shows the run as it goes."""
+    lines = None if kind is None else kind.lines(engine, engine.flows[flow])
+    if lines is None:
+        lines = StepLines(run_id, engine.flows[flow].machine)
+        engine.add_observer(lines)
+    return lines
+
+
+async def _finished(engine: Engine, run_id: str) -> None:
+    """Drive a run to its end or wait, then those that have waited for it."""
+    while (await engine.finish(run_id, patience=PATIENCE)).status.is_end and not engine.stopping:
+        row = await engine.store.row(run_id)
+        if row.parent is None:
+            return
+        above = await engine.store.row(row.parent)
+        if above.now.status is not Status.WAITING and engine.under_way(above.id) is None:
+            return  # it does not wait, and is nobody's here
+        run_id = above.id
+
+
+async def drive_many(
+    engine: Engine, runs: AsyncIterator[str], begun: list[str], *, again: str, progress: BatchProgress | None
+) -> tuple[list[Run], bool]:
+    """Drive each run that `runs` begins until it ends or waits; gives them, and whether a stop was asked for.
+
+    `begun` is filled with the ids of all.
+    """
+    results: list[Run] = []
+    window = asyncio.Semaphore(IN_FLIGHT)
+
+    async def finish(run_id: str) -> None:
+        try:
+            result = await engine.finish(run_id, patience=PATIENCE)
+        finally:
+            window.release()
+        if result.status is not Status.RUNNING:  # it is, when this process was told to stop
+            results.append(result)
+            if progress is not None:
+                progress.done(result.status.value)
+
+    async def work() -> None:
+        async with asyncio.TaskGroup() as group:
+            async for run_id in runs:
+                begun.append(run_id)
+                await window.acquire()
+                group.create_task(finish(run_id))
+
+    with graceful(lambda: f"Go on with: {again}") as stop, progress or nullcontext():
+        await until_stopped(engine, stop, work(), lambda: list(begun))
+    return results, stop.asked.is_set()

@@ -1,0 +1,114 @@
+"""The command `replay`: a run repeated from its recording, and compared with what happened then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from detent.cli import options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from detent.adapters.cassette import Player
+    from detent.cli.workspace import Workspace
+    from detent.engine.engine import Engine
+    from detent.kernel.entries import Entry
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command(rich_help_panel="Look at runs")(replay)
+
+
+def replay(
+    run: options.RunId,
+    recording: Annotated[
+        str, typer.Argument(metavar="FILE", help="What `run --record FILE` kept of the run.")
+    ],
+    json: options.Json = False,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    verbose: options.Verbose = 0,
+    log_level: options.LogLevel = None,
+) -> int:
+    """Repeat a run from its recording and compare the two.
+
+    Nothing is asked of a model or tool, nothing is performed, and nothing is written to the store. Questions
+    are answered as they were. The exit code is 1 when the repetition differs.
+    """
+    from detent.cli.record import tape
+    from detent.cli.workspace import Workspace, run_async
+
+    workspace = Workspace(store, config, plugin)
+    workspace.log(verbose, log_level)
+    with tape(None, recording, json=json) as player:
+        assert player is not None
+        return run_async(_replay(workspace, run, player, json))  # type: ignore[arg-type]
+
+
+async def _replay(workspace: Workspace, said: str, player: Player, json: bool) -> int:
+    from detent.cli.output import fit, say, say_json
+    from detent.cli.runs import journal
+    from detent.insight import compare as comparing
+    from detent.runtime.wiring import make_store
+
+    async with workspace.store() as kept:
+        run_id = await workspace.run_id(kept, said)
+        original = await journal(kept, run_id)
+        flows = await workspace.known(kept)
+    async with workspace.engine(store=make_store("memory:"), tape=player) as engine:
+        for flow in flows.values():
+            engine.add_flow(flow)
+        await _repeat(engine, run_id, original)
+        result = comparing.compare(_marked(original), await journal(engine.store, run_id))
+    same = result.equal and not player.mismatches
+    if json:
+        say_json({"run": run_id, "recording": str(player.path), **result.to_plain(), "equal": same})
+    elif same:
+        say(f"{run_id} went the same way again: {result.same:,} entries agree.")
+    else:
+        for line in comparing.render(result, run_id, "replay").splitlines():
+            fit(line)
+    return 0 if same else 1
+
+
+def _marked(original: Sequence[Entry]) -> list[Entry]:
+    """The journal as if the run had been replayed then too, which is no difference worth telling."""
+    from dataclasses import replace
+
+    from detent.kernel.entries import Started
+    from detent.kernel.run_config import REPLAYED
+
+    first, *rest = original
+    assert isinstance(first.body, Started)
+    return [first._replace(body=replace(first.body, config={**first.body.config, REPLAYED: True})), *rest]
+
+
+async def _repeat(engine: Engine, run_id: str, original: Sequence[Entry]) -> None:
+    """Start the run again from what it started from, and answer its questions as they were answered."""
+    from detent.cli.drive import PATIENCE
+    from detent.kernel.budget import Budget
+    from detent.kernel.entries import Released, Started
+    from detent.kernel.errors import RunStateError
+
+    started = original[0].body
+    assert isinstance(started, Started)
+    if started.parent is not None or started.forked_from is not None:
+        source = started.parent or (started.forked_from or {}).get("run")
+        raise RunStateError(f"Run {run_id} did not start by itself. Replay the run it came from: {source}.")
+    answers = [entry.body for entry in original if isinstance(entry.body, Released)]
+    await engine.start(
+        started.flow, started.data, run_id=run_id, tags=started.tags, config=started.config, at=started.state,
+        budget=None if started.budget is None else Budget.from_plain(started.budget),
+    )  # fmt: skip
+    run = await engine.finish(run_id, patience=PATIENCE)
+    while not run.status.is_end:
+        given = next((one for one in answers if one.by != "clock" and one.name in run.holds), None)
+        if given is None:
+            return  # it waits, as the original may have done: the comparison says
+        answers.remove(given)
+        await engine.release(run_id, given.answer, hold=run.token(given.name), by=given.by)
+        run = await engine.finish(run_id, patience=PATIENCE)

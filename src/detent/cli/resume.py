@@ -1,0 +1,239 @@
+"""Commands that take runs up: `resume`, `serve`; and what other commands do to a run before it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from detent.cli import options
+
+if TYPE_CHECKING:
+    from detent.cli.workspace import Workspace
+    from detent.engine.engine import Engine
+    from detent.engine.ports import RunRow
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    for command in (resume, serve):
+        app.command(rich_help_panel="Start work")(command)
+
+
+Act = Callable[["Engine", str], Awaitable[object]]
+"""Does something to a run."""
+
+
+async def see_through(
+    workspace: Workspace,
+    said: str,
+    act: Act,
+    *,
+    drive: bool,
+    json: bool,
+    quiet: bool,
+    told: str = "",
+    new_id: str | None = None,
+    deterministic: bool = False,
+) -> int:
+    """Do something to a run, then drive it as `run` would. `new_id` is that of a run made by it."""
+    from detent.cli.drive import drive as driven
+    from detent.cli.output import paint, say
+
+    async with workspace.engine(deterministic=deterministic) as engine:
+        run_id = await workspace.run_id(engine.store, said)
+        flow = (await engine.store.row(run_id)).flow
+        for name in reversed([row.flow for row in await _upwards(engine, run_id)]):
+            await workspace.know(engine, name)
+
+        async def begin() -> str:
+            await act(engine, run_id)
+            if new_id is not None and drive and not (json or quiet):
+                say(f"{paint(flow, bold=True)} {new_id}")
+            return new_id or run_id
+
+        return await driven(
+            workspace, engine, begin, flow=flow, run_id=new_id or run_id, detach=not drive, json=json,
+            quiet=quiet, told=told,
+        )  # fmt: skip
+
+
+async def _upwards(engine: Engine, run_id: str) -> list[RunRow]:
+    """A run, and those it is part of, up to the root."""
+    found = [await engine.store.row(run_id)]
+    while found[-1].parent is not None:
+        found.append(await engine.store.row(found[-1].parent))
+    return found
+
+
+# -- going on -----------------------------------------------------------------------------------------------
+
+
+def resume(
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="The run to take up.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Everything that was left lying or is due.")] = False,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs at work side by side.")
+    ] = None,
+    deterministic: options.Deterministic = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    verbose: options.Verbose = 0,
+    log_level: options.LogLevel = None,
+) -> int:
+    """Take up a run, or everything left lying, and see it through."""
+    from detent.cli.workspace import Workspace, run_async
+    from detent.kernel.errors import ConfigurationError, RunStateError
+    from detent.kernel.status import Status
+
+    if (run is None) == (not all_):
+        raise ConfigurationError("Say which run to resume, or --all.")
+    workspace = Workspace(store, config, plugin)
+    workspace.log(verbose, log_level)
+    if run is not None:
+
+        async def act(engine: Engine, run_id: str) -> None:
+            try:
+                await engine.resume(run_id)
+            except RunStateError:  # one that waits is shown with the commands that answer it
+                if (await engine.store.row(run_id)).now.status is not Status.WAITING:
+                    raise
+
+        return run_async(
+            see_through(workspace, run, act, drive=True, json=json, quiet=quiet, deterministic=deterministic)
+        )
+    return run_async(_resume_all(workspace, concurrency, deterministic, json, quiet))
+
+
+async def _resume_all(
+    workspace: Workspace, concurrency: int | None, deterministic: bool, json: bool, quiet: bool
+) -> int:
+    from detent.cli import run_status
+    from detent.cli.drive import drive_many
+    from detent.cli.output import say, say_json, warn
+    from detent.cli.progress import BatchProgress
+    from detent.cli.signals import INTERRUPTED
+    from detent.insight.words import count
+
+    progress = None if json or quiet else BatchProgress(0)
+    again = workspace.command("resume", "--all")
+    taken: list[str] = []
+    async with workspace.engine(
+        observers=[progress] if progress else [], concurrency=concurrency, deterministic=deterministic
+    ) as engine:
+        missing = await _recall_open(workspace, engine)
+
+        async def resumed() -> AsyncIterator[str]:
+            found = await engine.resume_all()
+            if progress is not None:
+                progress.total = len(found)
+            for run_id in found:
+                yield run_id
+
+        results, stopped = await drive_many(engine, resumed(), taken, again=again, progress=progress)
+        left = [run_id for run_id in taken if not (await engine.store.row(run_id)).now.status.is_end]
+    for name, number in missing.items():
+        warn(
+            f"{count(number, 'run')} of flow '{name}' left alone: the flow is not known here (see --plugin)."
+        )
+    if json:
+        say_json([run_status.run_plain(result) for result in results])
+    elif progress is None:
+        for run_id in taken:
+            say(run_id)
+    elif not taken:
+        say("Nothing was left lying.")
+    else:
+        say(f"Resumed {progress.line()}")
+        for result in results:
+            if result.status.value != "succeeded":
+                say(f"  {result.id}  {run_status.summary(result)}")
+                for command in run_status.next_commands(workspace, result)[:1]:
+                    say(f"    {command}")
+    if stopped and left:
+        warn(f"Stopped. {count(len(left), 'run')} can go on: {again}")
+        return INTERRUPTED
+    return max((run_status.exit_code(result.status) for result in results), default=0)
+
+
+async def _recall_open(workspace: Workspace, engine: Engine) -> dict[str, int]:
+    """Make the flows of open runs known; gives those that cannot be found, with how many runs need them."""
+    from detent.kernel.status import OPEN
+
+    counts: dict[str, int] = {}
+    for name, status, number in await engine.store.flows():
+        if status in OPEN:
+            counts[name] = counts.get(name, 0) + number
+    return {name: counts[name] for name in await workspace.recall(engine, counts)}
+
+
+def serve(
+    poll: Annotated[
+        float, typer.Option("--poll", metavar="SECONDS", min=0.05, help="How often to look for work.")
+    ] = 1.0,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs at work side by side.")
+    ] = None,
+    deterministic: options.Deterministic = False,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    verbose: options.Verbose = 0,
+    log_level: options.LogLevel = None,
+) -> int:
+    """Drive whatever is left lying or due, until stopped."""
+    from detent.cli.workspace import Workspace, run_async
+
+    workspace = Workspace(store, config, plugin)
+    workspace.log(verbose, log_level, default="info")
+    return run_async(_serve(workspace, poll, concurrency, deterministic))
+
+
+async def _serve(workspace: Workspace, poll: float, concurrency: int | None, deterministic: bool) -> int:
+    import asyncio
+    import signal
+
+    from detent.cli.output import say
+    from detent.cli.signals import GRACE, INTERRUPTED, graceful
+    from detent.runtime.wiring import shown_url, store_url
+
+    async with workspace.engine(concurrency=concurrency, create=True, deterministic=deterministic) as engine:
+        with graceful(lambda: "Runs are kept and go on with the next worker.") as stop:
+            missing = await _recall_open(workspace, engine)
+            known = ", ".join(sorted(engine.flows)) or "none yet"
+            place = shown_url(store_url(workspace.settings))
+            say(f"Serving {place} as worker {engine.leases.me.id}. Flows: {known}.")
+            for name, number in missing.items():
+                say(f"Left alone: {number} of flow '{name}', which is not known here.")
+            serving = asyncio.ensure_future(engine.serve(poll=poll))
+            asked = asyncio.ensure_future(stop.asked.wait())
+            learning = asyncio.ensure_future(_keep_learning(workspace, engine, poll))
+            await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (asked, learning):
+                task.cancel()
+            if serving.done():
+                serving.result()
+            say("Draining: the steps under way are finished first.")
+            serving.cancel()
+            await asyncio.gather(serving, learning, return_exceptions=True)
+            await engine.stop(GRACE)
+    say("Drained.")
+    return 0 if stop.signal == signal.SIGTERM else INTERRUPTED
+
+
+async def _keep_learning(workspace: Workspace, engine: Engine, poll: float) -> None:
+    """Flows that others run from files become known here as well."""
+    import asyncio
+
+    from detent.kernel.errors import DetentError
+
+    while True:
+        await asyncio.sleep(max(poll, 1.0))
+        try:
+            await _recall_open(workspace, engine)
+        except DetentError as error:
+            engine.tell_once("flow.not_loaded", str(error), error=str(error))

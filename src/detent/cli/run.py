@@ -1,0 +1,279 @@
+"""Commands that start work: `run`."""
+
+from __future__ import annotations
+
+import json as json_text
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from detent.cli import options
+from detent.runtime.plugs import kinds, plug_named
+
+if TYPE_CHECKING:
+    from detent.cli.workspace import Workspace
+    from detent.engine.engine import Engine
+    from detent.engine.ports import Tape
+    from detent.kernel.budget import Budget
+    from detent.kernel.run import Run
+    from detent.runtime.catalog import Found
+
+
+class FlowOrPlug(TyperCommand):
+    """The command `run`; where a kind or an application with a `run` of its own is named first, that one."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Read the command line."""
+        named = next((word for word in args if not word.startswith("-")), None)
+        plug = None if named is None else plug_named(named)
+        if named is None or plug is None or plug.run is None:
+            return super().make_context(info_name, args, parent, **extra)
+        from typer.main import get_command
+
+        own = typer.Typer(add_completion=False, rich_markup_mode=None)
+        own.command(context_settings={"help_option_names": ["-h", "--help"]})(plug.load(plug.run))
+        rest = [*args]
+        rest.remove(named)
+        return get_command(own).make_context(f"{info_name} {named}", rest, parent, **extra)
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    app.command(cls=FlowOrPlug, rich_help_panel="Start work")(run)
+
+
+def run(
+    flow: Annotated[
+        str,
+        typer.Argument(metavar="FLOW", help="A flow's name, file.py, file.py:name, or a kind of flow."),
+    ],
+    target: Annotated[
+        str | None, typer.Argument(metavar="[PATH]", help="After a kind: which of its definitions to run.")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", metavar="JSON", help="What to start from: JSON, @file, or - for stdin."),
+    ] = None,
+    input_: Annotated[
+        str | None, typer.Option("--input", metavar="FILE", help="What to start from: a JSON or YAML file.")
+    ] = None,
+    set_: options.Set = None,
+    tag: Annotated[list[str] | None, typer.Option("--tag", help="Tag the run. May be repeated.")] = None,
+    id_: Annotated[str | None, typer.Option("--id", metavar="ID", help="Id of the new run.")] = None,
+    many: Annotated[
+        int | None, typer.Option("--many", metavar="N", min=1, help="Start N runs alike.")
+    ] = None,
+    batch: Annotated[
+        str | None,
+        typer.Option("--batch", metavar="FILE", help="One run per item of a JSON list, or per line of JSON."),
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs at work side by side.")
+    ] = None,
+    detach: options.Detach = False,
+    deterministic: options.Deterministic = False,
+    record: options.Record = None,
+    replay: options.Replay = None,
+    budget_tokens: options.BudgetTokens = None,
+    budget_usd: options.BudgetUsd = None,
+    budget_steps: options.BudgetSteps = None,
+    budget_seconds: options.BudgetSeconds = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    plugin: options.Plugins = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    verbose: options.Verbose = 0,
+    log_level: options.LogLevel = None,
+) -> int:
+    """Start a run, or many, and see them through.
+
+    A run that waits for a person is left waiting, with the command that releases it. Ctrl-C finishes the step
+    under way; the run can be resumed.
+    """
+    from detent.cli.record import tape
+    from detent.cli.values import read_batch, read_budget, read_data, read_object, read_sets
+    from detent.cli.workspace import Workspace, run_async
+    from detent.kernel.errors import ConfigurationError
+
+    plug = plug_named(flow)
+    if plug is not None and plug.run is not None:
+        raise ConfigurationError(f"Name the application first, its options after it: detent run {flow} …")
+    kind = next((one for one in kinds() if one is plug), None)
+    if kind is not None and target is None:
+        raise ConfigurationError(f"Say which {flow} to run: detent run {flow} PATH --input FILE")
+    if kind is None and target is not None:
+        named = ", ".join(one.name for one in kinds())
+        raise ConfigurationError(f"Only a kind of flow takes a path after it ({named}): detent run KIND PATH")
+    if input_ is not None:
+        if data is not None:
+            raise ConfigurationError("--input and --data both say what to start from; say one of them.")
+        data = json_text.dumps(read_object(input_, "--input"))
+    if batch is not None and (many is not None or data is not None):
+        raise ConfigurationError("--batch says what each run starts from; leave out --data and --many.")
+    start = read_data(data) if batch is None else read_batch(batch)
+    changes = read_sets(set_)
+    items = start if isinstance(start, list) else [start] * (many or 1)
+    several = isinstance(start, list) or many is not None
+    if isinstance(start, list) and many is not None:
+        raise ConfigurationError("--data with a list starts one run per item; leave out --many.")
+    for number, item in enumerate(items, 1):
+        if not isinstance(item, dict):
+            which = f"Item {number}" if several else "--data"
+            raise ConfigurationError(f"{which} is {_kind(item)}; a run starts from a JSON object.")
+    items = [{**item, **changes} for item in items]
+    workspace = Workspace(store, config, plugin)
+    workspace.log(verbose, log_level)
+    budget = read_budget(budget_tokens, budget_usd, budget_steps, budget_seconds, workspace.settings)
+    if detach and (record or replay):
+        raise ConfigurationError(
+            "--detach leaves the run to another process; leave out --record and --replay."
+        )
+    found = workspace.catalog.pick(flow) if kind is None else workspace.pick_definition(kind, str(target))
+    job = _Job(
+        workspace, found, items, list(tag or ()), id_, budget, concurrency, detach, deterministic, json, quiet
+    )
+    with tape(record, replay, json=json) as job.tape:
+        code = run_async(job.many() if several else job.one())
+        return max(code, 1) if getattr(job.tape, "mismatches", ()) else code
+
+
+def _kind(value: Any) -> str:
+    names = {"list": "a list", "str": "text", "int": "a number", "float": "a number", "bool": "true or false"}
+    return "null" if value is None else names.get(type(value).__name__, "no object")
+
+
+class _Job:
+    """One call of `run`."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        found: Found,
+        items: list[dict[str, Any]],
+        tags: list[str],
+        run_id: str | None,
+        budget: Budget | None,
+        concurrency: int | None,
+        detach: bool,
+        deterministic: bool,
+        json: bool,
+        quiet: bool,
+    ) -> None:
+        self.workspace = workspace
+        self.found = found
+        self.found.flow.check()
+        self.items = items
+        self.tags = tags
+        self.run_id = run_id
+        self.budget = budget
+        self.concurrency = concurrency
+        self.detach = detach
+        self.deterministic = deterministic
+        self.json = json
+        self.silent = json or quiet
+        self.started: list[str] = []
+        self.tape: Tape | None = None
+
+    async def _start(self, engine: Engine, item: dict[str, Any], run_id: str | None) -> str:
+        made = await engine.start(
+            self.found.flow,
+            item,
+            run_id=run_id,
+            tags=self.tags,
+            budget=self.budget,
+            force_deterministic=self.deterministic,
+            drive=not self.detach,
+        )
+        self.started.append(made)
+        return made
+
+    def _engine(self, observers: list[Any]) -> Any:
+        return self.workspace.engine(
+            observers=observers, concurrency=self.concurrency, create=True, complete=True, tape=self.tape
+        )
+
+    async def one(self) -> int:
+        """Start one run and drive it."""
+        from detent.cli.drive import drive
+        from detent.cli.output import paint, say
+
+        flow = self.found.flow
+        async with self._engine([]) as engine:
+            await self.workspace.remember(engine.store, self.found)
+
+            async def begin() -> str:
+                run_id = await self._start(engine, self.items[0], self.run_id)
+                if not (self.silent or self.detach):
+                    say(f"{paint(flow.name, bold=True)} {run_id}")
+                return run_id
+
+            return await drive(
+                self.workspace, engine, begin, flow=flow.name, detach=self.detach, json=self.json,
+                quiet=self.silent,
+            )  # fmt: skip
+
+    async def many(self) -> int:
+        """Start many runs and drive them all."""
+        from detent.cli import run_status
+        from detent.cli.drive import drive_many
+        from detent.cli.output import say, say_json
+        from detent.cli.progress import BatchProgress
+        from detent.cli.signals import INTERRUPTED
+
+        progress = None if self.silent or self.detach else BatchProgress(len(self.items))
+        again = self.workspace.command("resume", "--all")
+        async with self._engine([progress] if progress else []) as engine:
+            await self.workspace.remember(engine.store, self.found)
+            results, stopped = await drive_many(
+                engine, self._begun(engine), [], again=again, progress=progress
+            )
+            rows = [await engine.store.row(run_id) for run_id in self.started] if stopped else []
+        unfinished = [row for row in rows if not row.now.status.is_end]
+        if self.json:
+            say_json([run_status.run_plain(result) for result in results])
+        elif progress is None:
+            for run_id in self.started:
+                say(run_id)
+        else:
+            say(progress.line())
+            self._attention(results)
+        if stopped and (unfinished or len(self.started) < len(self.items)):
+            self._stopped(len(unfinished), again)
+            return INTERRUPTED
+        return max((run_status.exit_code(result.status) for result in results), default=0)
+
+    async def _begun(self, engine: Engine) -> AsyncIterator[str]:
+        """Make every run durable; gives those to be driven here."""
+        digits = len(str(len(self.items)))
+        for number, item in enumerate(self.items, 1):
+            if engine.stopping:
+                return
+            run_id = await self._start(
+                engine, item, f"{self.run_id}-{number:0{digits}d}" if self.run_id else None
+            )
+            if not self.detach:
+                yield run_id
+
+    def _attention(self, results: list[Run]) -> None:
+        """Name the runs somebody should look at."""
+        from detent.cli.output import clean, say, status
+        from detent.kernel.status import Status
+
+        odd = [result for result in results if result.status is not Status.SUCCEEDED]
+        for result in odd[:5]:
+            why = result.error or result.reason or next((h.question for h in result.holds.values()), "")
+            say(f"  {result.id}  {status(result.status.value)}  {clean(why)}".rstrip())
+        if len(odd) > 5:
+            say(
+                f"  … {len(odd) - 5:,} more: {self.workspace.command('runs', '--flow', self.found.flow.name)}"
+            )
+
+    def _stopped(self, unfinished: int, again: str) -> None:
+        from detent.cli.output import warn
+
+        left = len(self.items) - len(self.started)
+        never = f" {left:,} were not started." if left else ""
+        warn(f"Stopped. {unfinished:,} runs are kept and can go on: {again}{never}")

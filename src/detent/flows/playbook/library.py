@@ -1,0 +1,374 @@
+"""The playbooks of a project: folders found, and flows made of them with the general functions, their own
+modules, and the settings.
+
+`lookup` finds files beside the playbook, then in the project's folder; `write_file` writes into the project's
+folder; `send_email` goes where the heading `mail` of the settings says.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from detent.adapters.general.files import Files, Ground, write_file_tool
+from detent.adapters.general.letters import Letters, send_email_tool
+from detent.adapters.general.lookup import Tables, lookup_tool
+from detent.adapters.mail.departures import MailSink
+from detent.authoring.problem import DocumentError, Problem
+from detent.engine.tools import Tool, tools_of
+from detent.flows.playbook.checking import check_playbook, redirect_of
+from detent.flows.playbook.flow import PlaybookFlow, playbook_flow
+from detent.flows.playbook.folder import INSTRUCTIONS, MANIFEST, PlaybookFolder
+from detent.flows.playbook.playbook import Playbook, read_playbook
+from detent.flows.playbook.registry import Load, imported, reachable
+from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.policy import USUAL, RetryPolicy
+from detent.runtime.key_hosts import KeyHosts
+from detent.runtime.plugs import Definitions
+from detent.runtime.project_files import ProjectFiles
+from detent.runtime.settings import FILES, Settings, SettingsError
+
+if TYPE_CHECKING:
+    from detent.engine.flow import Flow
+
+HOME = "playbooks"
+"""The folder of a project in which playbooks go by their names."""
+SENDER = "Playbook <playbook@detent.example>"
+"""Who writes to an outbox folder unless `mail.from` says."""
+OUTBOX = "mail/outbox"
+
+_MAIL = (
+    "sink", "outbox", "from", "smtp", "source", "inbox", "own_addresses", "own_lists",
+    "max_replies_per_sender_per_day", "max_runs_per_message", "retry_after_minutes", "max_size_mb", "imap",
+)  # fmt: skip
+"""Keys under `mail`; the first four are about mail going out."""
+_SMTP = ("host", "port", "tls", "user_env", "password_env", "envelope_from", "timeout_s")
+_TLS = ("implicit", "starttls", "none")
+
+Wrap = Callable[[Tool], Tool]
+
+
+class Playbooks(Definitions):
+    """Playbook folders of one project."""
+
+    def claims(self, path: Path) -> bool:
+        """Whether a path is a folder of step files, right or wrong."""
+        return path.is_dir() and is_playbook(path)
+
+    def find(self, said: str) -> Path:
+        """The folder of a path, or of a name under `playbooks/`."""
+        if ":" in said:
+            raise ConfigurationError(f"The path of a playbook has no colon: {said}")
+        return find_playbook(said, Path.cwd())
+
+    def flows(self, path: Path, name: str | None = None) -> list[Flow]:
+        """The flow of a folder; `DocumentError` lists everything wrong with it."""
+        return [playbook_of(self.settings, path, tools=self.project.served())]
+
+
+# -- finding ------------------------------------------------------------------------------------------------
+
+
+def find_playbook(said: str, folder: Path) -> Path:
+    """The playbook a command line means: a path from the working folder, or a name under `playbooks/`."""
+    named = folder / HOME
+    given = Path(said).expanduser() if said else Path()
+    if said:
+        there = [one for one in (folder / given, named / given) if one.is_dir()]
+        if there:
+            return next((one for one in there if is_playbook(one)), there[0])
+        if (folder / given).is_file():
+            raise ConfigurationError(f"{said} is a file; a playbook is a folder of step files.")
+    known = sorted(one.name for one in named.iterdir() if one.is_dir()) if named.is_dir() else []
+    listed = f" Under {HOME}/: {', '.join(known)}." if known else ""
+    raise ConfigurationError(
+        f"There is no playbook '{said}': neither a folder nor a name under {HOME}/.{nearest(said, known)}"
+        f"{listed} Start one with: detent playbook new DIR"
+    )
+
+
+def is_playbook(folder: Path) -> bool:
+    """True for a folder that holds a playbook, right or wrong."""
+    place = PlaybookFolder.at(folder)
+    if (place.root / MANIFEST).is_file() or (place.root / "steps").is_dir():
+        return True
+    return any(_begins_with_front_matter(path) for path in place.step_files())
+
+
+def _begins_with_front_matter(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(16).lstrip(b"\xef\xbb\xbf").startswith(b"---")
+    except OSError:
+        return False
+
+
+def home_of(folder: Path) -> Path:
+    """The folder a playbook stands in: what lies there beside its files is its own."""
+    root = PlaybookFolder.at(folder).root
+    return root.parent if root.name == INSTRUCTIONS else root
+
+
+# -- functions ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class General:
+    """The general functions, wired for one playbook."""
+
+    tables: Tables
+    files: Files
+    letters: Letters
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        folder: Path,
+        *,
+        name: str = "playbook",
+        sends: bool = True,
+        write: Path | None = None,
+        sink: MailSink | None = None,
+    ) -> General:
+        """Wire them. Without `sends`, what the settings say about mail is not looked at.
+
+        `write` takes what is written elsewhere than to the project's folder; `sink` takes the mail.
+        """
+        home, project = home_of(folder), settings.folder
+        place = PlaybookFolder.at(folder)
+        target = write if write is not None else project
+        protected = [place.steps, place.templates, place.root / MANIFEST, *(target / one for one in FILES)]
+        protected += [*home.glob("*.py"), *ProjectFiles(settings).guarded]
+        ground = Ground(target, (home, target, project), protected)
+        out = mail_out(settings, sink) if sends else MailOut(SENDER, None, _outbox(project / OUTBOX))
+        letters = Letters(out.sink, out.sender, app=name, envelope_from=out.envelope_from)
+        return cls(Tables(ground), Files(ground), letters)
+
+    def tools(self) -> list[Tool]:
+        """All of them."""
+        return [lookup_tool(self.tables), write_file_tool(self.files), send_email_tool(self.letters)]
+
+
+@dataclass(frozen=True, slots=True)
+class MailOut:
+    """Where mail goes and whose it is."""
+
+    sender: str
+    envelope_from: str | None
+    sink: MailSink
+
+
+def mail_out(
+    settings: Settings, sink: MailSink | None = None, environ: Mapping[str, str] | None = None
+) -> MailOut:
+    """What the heading `mail` says about mail going out; `SettingsError` with all problems."""
+    return _MailReading(settings).read(sink, os.environ if environ is None else environ)
+
+
+class _MailReading:
+    """Reads the heading `mail` and gathers what is wrong with it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.problems: list[str] = []
+
+    def wrong(self, what: str, *way: str) -> None:
+        self.problems.append(f"{self.settings.place('mail', *way)}: 'mail.{'.'.join(way)}' {what}")
+
+    def read(self, sink: MailSink | None, environ: Mapping[str, str]) -> MailOut:
+        said = self.settings.section("mail")
+        smtp = said.get("smtp") or {}
+        for keys, way, known in ((said, (), _MAIL), (smtp, ("smtp",), _SMTP)):
+            for key in keys if isinstance(keys, Mapping) else ():
+                if key not in known:
+                    self.wrong(f"is no key.{nearest(str(key), known)}", *way, str(key))
+        if not isinstance(smtp, Mapping):
+            self.wrong("takes named values.", "smtp")
+            smtp = {}
+        sender = self.text(said, "from")
+        kind = said.get("sink") or "outbox"
+        if kind not in ("outbox", "smtp"):
+            self.wrong("is outbox or smtp.", "sink")
+        if sender is not None and not _is_sender(sender):
+            self.wrong("takes one address, such as 'Desk <desk@firm.example>'.", "from")
+        made = sink
+        if kind == "smtp" and made is None:
+            if sender is None:
+                self.wrong("must say who sends by SMTP.", "from")
+            made = self.smtp(smtp, environ)
+        elif made is None:
+            outbox = self.text(said, "outbox") or OUTBOX
+            made = _outbox(self.settings.base("mail", "outbox") / Path(outbox).expanduser())
+        if self.problems or made is None:
+            raise SettingsError("The settings", self.problems)
+        return MailOut(sender or SENDER, self.text(smtp, "envelope_from", "smtp"), made)
+
+    def smtp(self, smtp: Mapping[str, Any], environ: Mapping[str, str]) -> MailSink | None:
+        host = self.text(smtp, "host", "smtp")
+        port, tls, timeout = smtp.get("port", 465), smtp.get("tls", "implicit"), smtp.get("timeout_s", 10.0)
+        if host is None:
+            self.wrong("must name the server that sends.", "smtp", "host")
+        if type(port) is not int or not 0 < port < 65536:
+            self.wrong("is a port from 1 to 65535.", "smtp", "port")
+        if tls not in _TLS:
+            self.wrong(f"is one of {', '.join(_TLS)}.", "smtp", "tls")
+        if type(timeout) not in (int, float) or timeout <= 0:
+            self.wrong("is a number of seconds above 0.", "smtp", "timeout_s")
+        user = self.text(smtp, "user_env", "smtp") or "MAIL_SMTP_USER"
+        password = self.text(smtp, "password_env", "smtp") or "MAIL_SMTP_PASSWORD"
+        if self.problems:
+            return None
+        KeyHosts(self.settings, environ).check_all("mail")
+        from detent.adapters.mail.link import MailServer
+        from detent.adapters.mail.smtp import SmtpSender
+
+        return SmtpSender(
+            MailServer(
+                protocol="SMTP", host=host or "", port=port, tls=_tls(tls), user=environ.get(user) or "",
+                password=environ.get(password) or "", timeout=float(timeout),
+            )
+        )  # fmt: skip
+
+    def text(self, said: Mapping[str, Any], key: str, *way: str) -> str | None:
+        value = said.get(key)
+        if value is None or (isinstance(value, str) and value.strip()):
+            return value
+        self.wrong("is text.", *way, key)
+        return None
+
+
+def _tls(said: Any) -> Literal["implicit", "starttls", "none"]:
+    return "none" if said == "none" else "starttls" if said == "starttls" else "implicit"
+
+
+def _is_sender(said: str) -> bool:
+    from detent.adapters.mail.headers import addresses
+
+    return len([one for one in addresses(said) if one]) == 1
+
+
+def _outbox(folder: Path) -> MailSink:
+    from detent.adapters.mail.outbox import Outbox
+
+    return Outbox(folder)
+
+
+# -- making -------------------------------------------------------------------------------------------------
+
+
+def playbook_of(
+    settings: Settings,
+    folder: Path,
+    *,
+    tools: Iterable[Tool] = (),
+    wrap: Wrap | None = None,
+    overlays: Sequence[str | Path] = (),
+    agents: Iterable[str] = (),
+    write: Path | None = None,
+    sink: MailSink | None = None,
+    retry: RetryPolicy = USUAL,
+    strict: bool = False,
+) -> PlaybookFlow:
+    """The flow of a playbook's folder; `DocumentError` lists everything wrong with it.
+
+    A function of the playbook's own modules goes before one of `tools`, and that before a general one of the
+    same name. `wrap` may put something around each. `agents` are steps beyond those that the settings give
+    to agents. `write` and `sink` are as for `General.of`.
+    """
+    playbook, _ = read_playbook(folder, overlays=overlays)
+    general = General.of(
+        settings, folder, name=playbook.manifest.name, sends="send_email" in _used(playbook), write=write,
+        sink=sink,
+    )  # fmt: skip
+    load = module_loader(settings, folder)
+    known = _known(playbook, [*general.tools(), *tools], load)
+    by_letters = known["send_email"].perform == general.letters.send and "send_email" in _used(playbook)
+    if wrap is not None:
+        known = {name: wrap(tool) for name, tool in known.items()}
+    try:
+        flow = playbook_flow(
+            folder,
+            tools=known.values(),
+            overlays=overlays,
+            agents=[*_agents(settings, playbook), *agents],
+            retry=retry,
+            strict=strict,
+            load=load,
+        )
+    except DocumentError as error:
+        raise DocumentError(error.subject, _from_here(error.problems, folder, settings.folder)) from error
+    if by_letters:
+        flow.needs.append(general.letters)
+    return flow
+
+
+def problems_of(settings: Settings, folder: Path, *, tools: Iterable[Tool] = ()) -> list[Problem]:
+    """Everything wrong with a playbook's folder, its paths as seen from the working folder."""
+    playbook, _ = read_playbook(folder)
+    load = module_loader(settings, folder)
+    known = _known(playbook, [*General.of(settings, folder, sends=False).tools(), *tools], load)
+    found = check_playbook(folder, tools=known, agents=_agents(settings, playbook), load=load)
+    return _from_here(found, folder, settings.folder)
+
+
+def module_loader(settings: Settings, folder: Path) -> Load:
+    """Imports the modules of a playbook, if the user trusts it: with its project, or by its own folder."""
+    from detent.runtime.trust import Trust
+
+    home = home_of(folder).resolve()
+    project = Trust.of(settings)
+    covered = any(file.is_relative_to(home) for file in project.files.files.values())
+    own = Trust.of_folder(home, project.environ)
+    if project.everything or own.always or own.state == "trusted" or (covered and project.ok):
+        return imported
+    return lambda name: (
+        f"module '{name}' is not loaded: the playbook is not trusted. To look and trust: detent trust {home}"
+    )
+
+
+def _known(playbook: Playbook, tools: Iterable[Tool], load: Load) -> dict[str, Tool]:
+    """Functions by name, the playbook's own on top; a module that cannot be imported is told of later."""
+    known = {tool.name: tool for tool in tools}
+    if playbook.manifest.tools:
+        reachable(home_of(playbook.loader.folder.root))
+    for name in playbook.manifest.tools:
+        module = load(name)
+        if not isinstance(module, str):
+            known |= {tool.name: tool for tool in tools_of(module)}
+    return known
+
+
+def _used(playbook: Playbook) -> set[str]:
+    """Functions some step may use, or the redirect does."""
+    used = {one.name for step in playbook.steps.values() for one in step.available_functions}
+    redirect = redirect_of(playbook.manifest)
+    return used | ({redirect.function} if redirect is not None else set())
+
+
+def _agents(settings: Settings, playbook: Playbook) -> list[str]:
+    """Steps that the settings give to agents."""
+    found: list[str] = []
+    for key, said in settings.section("steps").items():
+        flow, _, step = str(key).rpartition("/")
+        if flow in ("", playbook.manifest.name) and isinstance(said, Mapping) and said.get("mode") == "agent":
+            found.append(step)
+    return found
+
+
+def _from_here(problems: Iterable[Problem], folder: Path, base: Path) -> list[Problem]:
+    """Problems whose paths begin at the working folder, where they lie below it."""
+    above = PlaybookFolder.at(folder).root.parent
+    found: list[Problem] = []
+    for problem in problems:
+        path = above / problem.place.file
+        for one, root in ((path, base), (path.resolve(), base.resolve())):
+            if one.is_relative_to(root):
+                shown = one.relative_to(root).as_posix()
+                problem = problem._replace(place=problem.place._replace(file=shown))
+                break
+        found.append(problem)
+    return found

@@ -1,0 +1,203 @@
+"""One step of a playbook by itself: asked on given data, nothing performed, nothing kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from detent.adapters.general.letters import Letters
+from detent.adapters.stores.memory import MemoryStore
+from detent.dispatch.dispatcher import DispatchSettings
+from detent.engine.placeholders import LITERAL, STAND_IN
+from detent.flows.playbook.flow import PlaybookFlow
+from detent.flows.playbook.history import FunctionCall, StepVisit, blobs_of, response_text, visits
+from detent.flows.playbook.instruction import folded
+from detent.kernel.entries import Entry, Moved, Proposed
+from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.guards import dig
+from detent.kernel.plain import copied, decode
+from detent.kernel.run import Run
+from detent.runtime.trial import Rehearsal
+
+
+@dataclass(frozen=True, slots=True)
+class StepTrial:
+    """What a step came to when it was asked alone."""
+
+    step_name: str
+    next_step: str | None
+    """The step it leads to; None when it waits, failed, or what follows depends on a receipt."""
+    reason: str | None
+    data: dict[str, Any]
+    """The data after it; what only a receipt can tell is told as such."""
+    changes: dict[str, Any]
+    effects: tuple[FunctionCall, ...]
+    """What it proposes. None of it was performed."""
+    queries: tuple[FunctionCall, ...]
+    """What it asked."""
+    text: str
+    """It in the lines of the protocol."""
+    mode: str = "deterministic"
+    fallback: str | None = None
+    missing: tuple[str, ...] = ()
+    """Keys in `needs` that the data does not have."""
+    question: str | None = None
+    """What it waits for, when it waits."""
+    error: str | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "step": self.step_name,
+            "next": self.next_step,
+            "reason": self.reason,
+            "mode": self.mode,
+            "fallback": self.fallback,
+            "missing": list(self.missing),
+            "changes": self.changes,
+            "data": self.data,
+            "queries": [one.outline() for one in self.queries],
+            "effects": [
+                {"function_name": one.function_name, "arguments": one.arguments} for one in self.effects
+            ],
+            "question": self.question,
+            "error": self.error,
+            "text": self.text,
+        }
+
+
+async def step_alone(
+    flow: PlaybookFlow,
+    step: str,
+    data: Mapping[str, Any],
+    *,
+    dispatch: DispatchSettings | None = None,
+) -> StepTrial:
+    """Ask one step, by its id or an alias, on the data given.
+
+    Queries are asked; effects are noted and not performed. Who performs the step is for `dispatch` to say:
+    without it, its handler does.
+    """
+    name = _named(flow, step)
+    trial = _Trial(flow, name)
+    store = MemoryStore()
+    entries = await trial.entries(store, name, data, dispatch)
+    return trial.told(entries, await blobs_of(store, entries))
+
+
+def _named(flow: PlaybookFlow, said: str) -> str:
+    name = flow.playbook.aliases.get(folded(said))
+    if name in flow.playbook.steps:
+        if name not in flow.steps:
+            raise ConfigurationError(f"Step '{name}' cannot be reached from the start, so it is never done.")
+        return str(name)
+    known = list(flow.playbook.steps)
+    begun = [one for one in known if said and one.casefold().startswith(said.casefold())]
+    if len(begun) == 1:
+        return begun[0]
+    raise ConfigurationError(
+        f"Playbook '{flow.name}' has no step '{said}'.{nearest(said, known)} Steps: {', '.join(known)}."
+    )
+
+
+class _Trial(Rehearsal):
+    """One step about to be asked."""
+
+    flow: PlaybookFlow
+
+    def __init__(self, flow: PlaybookFlow, step: str) -> None:
+        super().__init__(flow)
+        self.step = step
+        self.playbook = flow.playbook
+        # Nothing is sent, so nothing that sends is opened; and any data will do for a step in the middle.
+        self.flow.needs = [one for one in flow.needs if not isinstance(one, Letters)]
+        self.flow.playbook = replace(flow.playbook, manifest=replace(flow.playbook.manifest, input=None))
+
+    def told(self, entries: list[Entry], blobs: Mapping[str, bytes]) -> StepTrial:
+        """What the journal says about it."""
+        run = Run("")
+        start: dict[str, Any] = {}
+        for number, entry in enumerate(entries):
+            if isinstance(entry.body, Moved) and entry.body.frm != self.step:
+                break  # it was held back from the step after
+            run.apply(entry)
+            if not number:
+                start = copied(run.data)
+        missing = tuple(key for key in self._needs() if dig(start, key) is None)
+        proposal = next((one.body for one in entries if isinstance(one.body, Proposed)), None)
+        done = visits(entries, playbook=self.playbook, blobs=blobs)
+        if proposal is not None:
+            visit = self._proposed(proposal, start, blobs)
+        elif done:
+            visit = done[0]
+        else:
+            question = next((hold.question or name for name, hold in run.holds.items()), None)
+            return StepTrial(
+                self.step, None, run.reason, start, {}, (), (), "", missing=missing, question=question,
+                error=run.error,
+            )  # fmt: skip
+        effects = tuple(one for one in visit.calls if one.kind == "effect")
+        return StepTrial(
+            self.step,
+            visit.next_step or None,
+            visit.reason,
+            visit.data,
+            visit.changes,
+            effects,
+            tuple(one for one in visit.calls if one.kind == "query"),
+            response_text(visit, self.playbook),
+            visit.mode,
+            visit.fallback,
+            missing,
+            error=visit.error,
+        )
+
+    def _needs(self) -> tuple[str, ...]:
+        return self.playbook.steps[self.step].needs
+
+    def _proposed(self, body: Proposed, start: dict[str, Any], blobs: Mapping[str, bytes]) -> StepVisit:
+        """The visit a proposal would have become."""
+        tools = {item["key"]: item["tool"] for item in body.effects}
+        said = body.outcome
+        to = said.get("next") or ""
+        changes = {key: _shown(value, tools) for key, value in said.get("set", {}).items()}
+        data = {**start, **changes}
+        for key, items in said.get("append", {}).items():
+            data[key] = changes[key] = [*(data.get(key) or []), *(_shown(item, tools) for item in items)]
+        labels = (edge.reason for edge in self.playbook.edges[self.step] if edge.to == to)
+        calls: list[FunctionCall] = []
+        for line in body.looked:
+            answer, args = _opened(line.get("answer"), blobs), _opened(line["args"], blobs)
+            error = answer.get("$error") if isinstance(answer, Mapping) else None
+            calls.append(
+                FunctionCall(
+                    line["tool"], args, None if error else answer, error is None, error, step_name=self.step
+                )
+            )
+        for item in body.effects:
+            args = _shown(_opened(item["args"], blobs), tools)
+            calls.append(FunctionCall(item["tool"], args, step_name=self.step, kind="effect"))
+        return StepVisit(
+            self.step, to, {key: copied(dig(start, key)) for key in self._needs()}, changes, data,
+            said.get("reason") or next((one for one in labels if one), None), body.by, attempts=body.attempt,
+            fallback=body.detail.get("fallback_reason"), calls=tuple(calls),
+        )  # fmt: skip
+
+
+def _opened(value: Any, blobs: Mapping[str, bytes]) -> Any:
+    if isinstance(value, Mapping) and value.get("$blob") in blobs:
+        return decode(blobs[value["$blob"]])
+    return copied(value)
+
+
+def _shown(value: Any, tools: Mapping[str, str]) -> Any:
+    """A written value with stand-ins told in words: they are known once the effect is performed."""
+    if isinstance(value, Mapping):
+        if LITERAL in value:
+            return {name: _shown(item, tools) for name, item in value[LITERAL].items()}
+        if STAND_IN in value:
+            key, _, path = str(value[STAND_IN]).partition(".")
+            return f"({'.'.join(part for part in (tools.get(key, 'effect'), path) if part)})"
+        return {name: _shown(item, tools) for name, item in value.items()}
+    return [_shown(item, tools) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,1 @@
+"""The commands about workflow files: `workflow …`, and `run workflow`."""

@@ -1,0 +1,126 @@
+"""One step of a flow by itself: performed on given data, effects shown and not performed, nothing kept."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from detent.dispatch.dispatcher import DispatchSettings
+from detent.engine.tools import Tool, Toolbox
+from detent.kernel.budget import Budget
+from detent.kernel.entries import Entry, Moved, Proposed
+from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.run import Run
+
+if TYPE_CHECKING:
+    from detent.engine.flow import Flow
+    from detent.engine.ports import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a step came to when it was performed alone."""
+
+    step: str
+    next: str | None = None
+    """The state it leads to; None when it waits, failed, or what follows depends on a receipt."""
+    reason: str | None = None
+    by: str = "handler"
+    changes: Mapping[str, Any] | None = None
+    queries: tuple[Mapping[str, Any], ...] = ()
+    """What it asked: `tool`, `args`, `answer`."""
+    effects: tuple[Mapping[str, Any], ...] = ()
+    """What it proposes: `tool`, `args`. None of it was performed."""
+    question: str | None = None
+    error: str | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "step": self.step, "next": self.next, "reason": self.reason, "by": self.by,
+            "changes": dict(self.changes or {}), "queries": list(self.queries),
+            "effects": list(self.effects), "question": self.question, "error": self.error,
+        }  # fmt: skip
+
+
+class Rehearsal:
+    """A flow whose effects are only noted: whoever would perform one is left waiting."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.proposed = asyncio.Event()
+        self.flow = copy.copy(flow)
+        self.flow.tools = Toolbox(self._noted(tool) for tool in flow.tools)
+
+    def _noted(self, tool: Tool) -> Tool:
+        if tool.kind != "effect":
+            return tool
+
+        @wraps(tool.perform)
+        async def note(*_: Any, **__: Any) -> None:
+            self.proposed.set()
+            await asyncio.Event().wait()
+
+        return replace(tool, perform=note, blocking=False, timeout=None, breaker=None)
+
+    async def entries(
+        self, store: Store, at: Any, data: Mapping[str, Any], dispatch: DispatchSettings | None = None
+    ) -> list[Entry]:
+        """The journal of a run that begins in a state and goes no further than what its step wants."""
+        from detent.engine.engine import Engine
+
+        async with Engine(store, [self.flow], dispatch=dispatch or DispatchSettings()) as engine:
+            run_id = await engine.start(self.flow, dict(data), at=at, budget=Budget(steps=1))
+            await self._until_decided(engine.finish(run_id))
+            found = await engine.store.entries(run_id, 0, 10_000)
+            await engine.stop(0)
+        return list(found)
+
+    async def _until_decided(self, finish: Any) -> None:
+        """Wait until the step has said what it wants, or the run is over or waits."""
+        work = asyncio.ensure_future(finish)
+        asked = asyncio.ensure_future(self.proposed.wait())
+        try:
+            await asyncio.wait({work, asked}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (work, asked):
+                task.cancel()
+            done = await asyncio.gather(work, asked, return_exceptions=True)
+        if isinstance(done[0], Exception):
+            raise done[0]
+
+
+async def try_step(
+    flow: Flow, said: str, data: Mapping[str, Any], *, dispatch: DispatchSettings | None = None
+) -> Trial:
+    """Perform one step of a flow on the data given. Queries are asked; effects are noted and not performed.
+
+    Raises:
+        ConfigurationError: the flow has no such step.
+    """
+    from detent.adapters.stores.memory import MemoryStore
+
+    names = {flow.machine.named(state): state for state in flow.steps}
+    if said not in names:
+        known = ", ".join(names)
+        raise ConfigurationError(
+            f"Flow '{flow.name}' has no step '{said}'.{nearest(said, names)} Steps: {known}."
+        )
+    entries = await Rehearsal(flow).entries(MemoryStore(), names[said], data, dispatch)
+    run = Run("")
+    for entry in entries:
+        body = entry.body
+        if isinstance(body, Proposed):
+            outcome = body.outcome
+            return Trial(
+                said, outcome.get("next"), outcome.get("reason"), body.by, outcome.get("set"),
+                tuple(body.looked), tuple({"tool": one["tool"], "args": one["args"]} for one in body.effects),
+            )  # fmt: skip
+        if isinstance(body, Moved):
+            return Trial(said, body.to, body.reason, body.by, body.set, tuple(body.looked))
+        run.apply(entry)
+    question = next((hold.question or name for name, hold in run.holds.items()), None)
+    return Trial(said, reason=run.reason, question=question, error=run.error)

@@ -26,7 +26,7 @@ from detent.kernel.status import Status
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
 
-BATCH = 32
+BATCH = 64
 """Runs claimed at a time: few enough to leave some to other workers, enough to cost next to nothing each."""
 GATHERED = 0.01
 """Seconds for which room is left to grow before more is claimed."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 SECTION = "Look at flows"
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def add(app: typer.Typer) -> None:
@@ -20,11 +21,15 @@ class Kind(str, enum.Enum):
     """A kind of file."""
 
     workflow = "workflow"
+    playbook = "playbook"
     settings = "settings"
 
 
 def schema(
-    kind: Annotated[Kind, typer.Argument(metavar="KIND", help="workflow, or settings (detent.yaml).")],
+    kind: Annotated[
+        Kind,
+        typer.Argument(metavar="KIND", help="workflow, playbook (playbook.yaml) or settings (detent.yaml)."),
+    ],
 ) -> None:
     """Print the JSON Schema of a kind of file, for editors."""
     from detent.cli.output import say_json
@@ -38,6 +43,13 @@ def _workflow() -> dict[str, Any]:
     return json_schema()
 
 
+def _playbook() -> dict[str, Any]:
+    from detent.authoring.model import json_schema
+    from detent.flows.playbook.folder import Manifest
+
+    return {"$schema": DIALECT, "title": "Detent playbook", **json_schema(Manifest)}
+
+
 def _settings() -> dict[str, Any]:
     from detent.cli.workspace import Workspace
     from detent.runtime.settings import settings_schema
@@ -45,4 +57,6 @@ def _settings() -> dict[str, Any]:
     return settings_schema(Workspace(None, None, None, looks=True).catalog.headings())
 
 
-_SCHEMAS: dict[Kind, Callable[[], dict[str, Any]]] = {Kind.workflow: _workflow, Kind.settings: _settings}
+_SCHEMAS: dict[Kind, Callable[[], dict[str, Any]]] = {
+    Kind.workflow: _workflow, Kind.playbook: _playbook, Kind.settings: _settings,
+}  # fmt: skip

@@ -16,6 +16,15 @@ def test_the_schema_of_settings_knows_the_headings_of_kinds_and_applications(det
             jsonschema.validate(wrong, schema)
 
 
+def test_the_schema_of_a_playbook_knows_every_key_of_its_manifest(detent):
+    schema = detent("schema", "playbook").json
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate({"name": "x", "tools": "shop.tools", "max_steps": 3, "redirect": None}, schema)
+    for wrong in ({"nmae": "x"}, {"max_steps": 0}, {"tools": [1]}, {"arguments": []}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, schema)
+
+
 def test_a_kind_that_is_none_is_refused(detent):
     refused = detent("schema", "wrkflow")
     assert (refused.code, refused.out) == (2, "")

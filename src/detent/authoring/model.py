@@ -111,10 +111,12 @@ def json_schema(model: Any) -> dict[str, Any]:
 class ModelReader:
     """Reads the mappings of one document into the fields of models, and gathers what is wrong with them."""
 
-    def __init__(self, document: Document, code: str) -> None:
+    def __init__(self, document: Document, code: str, unknown: str | None = None) -> None:
         self.document = document
         self.code = code
-        """Of a key or a value that does not fit its model."""
+        """Of a value that does not fit its model."""
+        self.unknown = unknown or code
+        """Of a key the model does not have."""
         self.problems: list[Problem] = []
         self.nearest = Nearest()
 
@@ -169,7 +171,7 @@ class ModelReader:
             meant = self.nearest.of(key, known)
             names = "" if meant else f" Known here: {', '.join(known)}."
             message = f"'{key[:60]}' is no key of {of}.{names}"
-            self.wrong(self.code, here, message, meant, self.document.key_place(here))
+            self.wrong(self.unknown, here, message, meant, self.document.key_place(here))
             return
         kind, words = facts[key]
         what = words.what

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from detent.flows.playbook.folder import KEYS as MANIFEST_KEYS
+from detent.authoring.model import keys_of
+from detent.flows.playbook.folder import Manifest
 from detent.flows.playbook.reading import KEYS
 from tests.flows.playbook.bench import PARCELS
 
@@ -20,7 +21,7 @@ def test_every_file_shown_is_the_sample_that_the_tests_run():
 
 
 def test_every_key_and_every_code_is_explained():
-    for key in (*KEYS, *MANIFEST_KEYS):
+    for key in (*KEYS, *keys_of(Manifest)):
         assert f"`{key}`" in PAGE or key == "trigger", key
     for number in range(1, 21):
         assert f"P{number:02}" in PAGE

@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from detent.authoring.document import Document, path_of, read_document
+from detent.authoring.document import path_of, read_document
+from detent.authoring.model import AtLeast, ModelReader, Pattern, Written
 from detent.authoring.problem import NOWHERE, Place, Problem
-from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.errors import ConfigurationError
 
 MANIFEST = "playbook.yaml"
 INSTRUCTIONS = "instructions"
@@ -18,10 +19,6 @@ MAX_STEPS = 10
 MOST_STEPS = 1000
 MAIL_TOOL = "send_email"
 """The function that sends the redirect, where the manifest names only a template."""
-KEYS = (
-    "name", "version", "start", "max_steps", "input", "tools", "handlers", "redirect", "protocol",
-    "arguments", "language",
-)  # fmt: skip
 
 _OUTPUT = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
@@ -95,24 +92,39 @@ class OutputLine:
     """What counts when an agent does not say it: `null`, or what the step's own code finds (`handler`)."""
 
 
+_Text = Annotated[str, Pattern(r"\S")]
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """What `playbook.yaml` says."""
 
-    name: str
-    version: int = 1
-    start: str | None = None
-    max_steps: int = MAX_STEPS
-    input: Mapping[str, Any] | None = None
-    """JSON Schema of what runs start from."""
-    tools: tuple[str, ...] = ()
-    handlers: tuple[str, ...] = ()
-    redirect: Mapping[str, Any] | None = None
-    """The effect proposed when a run is degraded: `{function: arguments}`."""
-    protocol: tuple[OutputLine, ...] = ()
-    arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Per function, arguments that effects give it unless they say otherwise."""
-    language: str | None = None
+    # fmt: off
+    name: Annotated[str, Written("a text", "What the playbook is called; left out: as its folder.", _Text)]
+    version: Annotated[int, AtLeast(1), Written("a whole number from 1",
+        "The version of the playbook; runs of another one are not continued.")] = 1
+    start: Annotated[str | None, Written("the name of a step",
+        "The step that runs begin with; left out: the first by name.", _Text)] = None
+    max_steps: Annotated[int, AtLeast(1), Written(f"a whole number from 1 up to {MOST_STEPS}",
+        "Steps of a run, at most.", schema={"maximum": MOST_STEPS})] = MAX_STEPS
+    input: Annotated[Mapping[str, Any] | None, Written("a JSON Schema",
+        "The JSON Schema of what runs start from.", dict)] = None
+    tools: Annotated[tuple[str, ...], Written("a list of modules, such as [package.module]",
+        "Modules whose functions steps may use.", list[_Text] | _Text)] = ()
+    handlers: Annotated[tuple[str, ...], Written("a list of modules, such as [package.module]",
+        "Modules with the code of steps.", list[_Text] | _Text)] = ()
+    redirect: Annotated[Mapping[str, Any] | None, Written(
+        "a template's name, or one function with its arguments",
+        "The effect proposed when a run is degraded.", _Text | dict)] = None
+    protocol: Annotated[tuple[OutputLine, ...], Written(
+        "a mapping of output lines to keys: {NUMBER: order_number}",
+        "Lines of an agent's reply, beyond the usual ones, that set a value.", dict)] = ()
+    arguments: Annotated[Mapping[str, Mapping[str, Any]], Written(
+        "a mapping of functions to named arguments",
+        "Per function, arguments that effects give it unless they say otherwise.", dict)] = field(
+        default_factory=dict)
+    language: Annotated[str | None, Written("a text", "The language of templates.", _Text)] = None
+    # fmt: on
     place: Callable[[str], Place] = field(default=lambda key: NOWHERE, compare=False)
     """Where a key stands in the file."""
 
@@ -130,117 +142,62 @@ def read_manifest(folder: PlaybookFolder) -> tuple[Manifest, list[Problem]]:
         return usual, list(document.problems)
     if document.value is not None and not isinstance(document.value, dict):
         return usual, [Problem("P06", "a manifest is a list of `key: value` lines.", Place(shown, 1))]
-    reading = _Reading(document)
-    return reading.manifest(usual), [*document.problems, *reading.problems]
+    reader = _Reader(document, "P06", unknown="P05")
+    return reader.manifest(usual), [*document.problems, *reader.problems]
 
 
-class _Reading:
-    """Reads the keys of a manifest and gathers what is wrong with them."""
-
-    def __init__(self, document: Document) -> None:
-        self.document = document
-        self.said: dict[str, Any] = document.value or {}
-        self.problems: list[Problem] = []
-
-    def wrong(self, code: str, path: str, message: str) -> None:
-        self.problems.append(Problem(code, message, self.document.mark(path), path))
+class _Reader(ModelReader):
+    """Reads a manifest and gathers what is wrong with it."""
 
     def manifest(self, usual: Manifest) -> Manifest:
-        for key in self.said:
-            if key not in KEYS:
-                hint = nearest(key, KEYS) or f" Known here: {', '.join(KEYS)}."
-                self.wrong("P05", key, f"unknown key '{key}'.{hint}")
-        return Manifest(
-            name=self.text("name") or usual.name,
-            version=self.count("version", 1, None),
-            start=self.text("start"),
-            max_steps=self.count("max_steps", MAX_STEPS, MOST_STEPS),
-            input=self.schema(),
-            tools=self.modules("tools"),
-            handlers=self.modules("handlers"),
-            redirect=self.redirect(),
-            protocol=self.protocol(),
-            arguments=self.arguments(),
-            language=self.text("language"),
-            place=self.document.mark,
-        )
+        given = dict(self.document.value or {})
+        for key in ("name", "start", "language"):
+            if type(given.get(key)) in (int, float):
+                given[key] = self.document.bare(key)  # a name that YAML takes for a number
+        values = self.fields(Manifest, given, "", "a manifest")
+        if values.get("max_steps", 1) > MOST_STEPS:
+            del values["max_steps"]
+            self.wrong("P06", "max_steps", f"'max_steps' is a whole number from 1 up to {MOST_STEPS}.")
+        for key in ("tools", "handlers"):
+            names = values.get(key, ())
+            values[key] = (names,) if isinstance(names, str) else tuple(names)
+        self.input(values)
+        self.redirect(values)
+        values["protocol"] = self.protocol(values.get("protocol", {}))
+        if not all(isinstance(arguments, dict) for arguments in values.get("arguments", {}).values()):
+            del values["arguments"]
+            self.wrong("P06", "arguments", "'arguments' is a mapping of functions to named arguments.")
+        return Manifest(**{"name": usual.name, **values}, place=self.document.mark)
 
-    def text(self, key: str) -> str | None:
-        value = self.said.get(key)
-        if type(value) in (int, float):
-            return self.document.bare(key)
-        if value is None or (isinstance(value, str) and value.strip()):
-            return value
-        self.wrong("P06", key, f"{key} is text.")
-        return None
-
-    def count(self, key: str, default: int, most: int | None) -> int:
-        value = self.said.get(key, default)
-        if type(value) is not int or value < 1 or (most is not None and value > most):
-            up_to = f" up to {most}" if most is not None else ""
-            self.wrong("P06", key, f"{key} is a whole number from 1{up_to}.")
-            return default
-        return value
-
-    def schema(self) -> Mapping[str, Any] | None:
+    def input(self, values: dict[str, Any]) -> None:
         from detent.engine.schemas import check_schema
 
-        value = self.said.get("input")
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            self.wrong("P06", "input", "input is a JSON Schema.")
-            return None
         try:
-            check_schema(value)
+            check_schema(values.get("input") or {})
         except ConfigurationError as error:
+            del values["input"]
             self.wrong("P15", "input", str(error))
-            return None
-        return value
 
-    def modules(self, key: str) -> tuple[str, ...]:
-        value = self.said.get(key, [])
-        names = [value] if isinstance(value, str) else value
-        if not isinstance(names, list) or not all(isinstance(one, str) and one for one in names):
-            self.wrong("P06", key, f"{key} is a list of modules, such as [package.module].")
-            return ()
-        return tuple(names)
-
-    def redirect(self) -> Mapping[str, Any] | None:
-        value = self.said.get("redirect")
-        if value is None:
-            return None
-        if isinstance(value, str) and value:
-            return {MAIL_TOOL: {"template": value}}
-        if (
-            isinstance(value, dict)
-            and len(value) == 1
-            and all(isinstance(one, dict) for one in value.values())
+    def redirect(self, values: dict[str, Any]) -> None:
+        redirect = values.get("redirect")
+        if isinstance(redirect, str):
+            values["redirect"] = {MAIL_TOOL: {"template": redirect}}
+        elif redirect is not None and (
+            len(redirect) != 1 or not all(isinstance(arguments, dict) for arguments in redirect.values())
         ):
-            return value
-        self.wrong("P06", "redirect", "redirect is a template's name, or one function with its arguments.")
-        return None
+            del values["redirect"]
+            message = "'redirect' is a template's name, or one function with its arguments."
+            self.wrong("P06", "redirect", message)
 
-    def protocol(self) -> tuple[OutputLine, ...]:
-        value = self.said.get("protocol", {})
-        if not isinstance(value, dict):
-            self.wrong("P06", "protocol", "protocol maps output lines to keys: {NUMBER: order_number}.")
-            return ()
-        found: list[OutputLine] = []
-        for key, said in value.items():
-            line = output_line(key, said)
+    def protocol(self, given: Mapping[str, Any]) -> tuple[OutputLine, ...]:
+        lines: list[OutputLine] = []
+        for key, value in given.items():
+            line = output_line(key, value)
             if isinstance(line, str):
                 self.wrong("P06", path_of("protocol", key), line)
             else:
-                found.append(line)
-        return tuple(found)
-
-    def arguments(self) -> Mapping[str, Mapping[str, Any]]:
-        value = self.said.get("arguments", {})
-        if not isinstance(value, dict) or not all(isinstance(one, dict) for one in value.values()):
-            self.wrong("P06", "arguments", "arguments maps functions to named arguments.")
-            return {}
-        return value
+                lines.append(line)
+        return tuple(lines)
 
 
 def output_line(key: str, said: Any) -> OutputLine | str:
@@ -259,3 +216,11 @@ def output_line(key: str, said: Any) -> OutputLine | str:
     if takes not in ("token", "line") or absent not in ("null", "handler"):
         return "takes is token or line; absent is null or handler."
     return OutputLine(key.upper(), said["sets"], takes, absent)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of `playbook.yaml`, for editors."""
+    from detent.authoring import model
+
+    dialect = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": dialect, "title": "Detent playbook", **model.json_schema(Manifest)}

@@ -23,6 +23,7 @@ class PlaybookKind(Kind):
     """Folders of Markdown files, one a step."""
 
     name = "playbook"
+    schema = "detent.flows.playbook.folder:json_schema"
     commands = "detent.flows.playbook.commands:playbook"
     suite = "detent.flows.playbook.player:suite"
     templates = ("three-steps",)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detent.engine.outcome import Effect, Outcome, Receipt
-from detent.engine.receipts import fill, receipts_in, written
+from detent.engine.placeholders import fill, receipts_in, written
 from detent.engine.tools import Tool
 from detent.kernel.plain import decode, encode
 from detent.kernel.status import Status

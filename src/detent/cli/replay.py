@@ -80,7 +80,7 @@ def _marked(original: Sequence[Entry]) -> list[Entry]:
     from dataclasses import replace
 
     from detent.kernel.entries import Started
-    from detent.kernel.evidence import REPLAYED
+    from detent.kernel.run_config import REPLAYED
 
     first, *rest = original
     assert isinstance(first.body, Started)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.tools import Tool, Toolbox
 from detent.kernel.budget import Budget
 from detent.kernel.entries import Entry, Moved, Proposed

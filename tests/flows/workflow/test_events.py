@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from detent import SQLiteStore
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.flows.workflow import events
 from detent.flows.workflow.registry import Action, Agent
 from detent.kernel.budget import Budget

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from detent import SQLiteStore, Tool
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.flows.workflow.errors import RollbackError
 from detent.flows.workflow.events import RollbackCompleted, RollbackStarted, WorkflowCompleted
 from detent.flows.workflow.registry import Action, Agent, ContextBuilder

@@ -10,8 +10,8 @@ from detent.apps.warranty.intake import source_id
 from detent.apps.warranty.intake_records import Record, Records
 from detent.apps.warranty.settings import WarrantySettings
 from detent.engine.journals import load
+from detent.engine.placeholders import uses_receipt
 from detent.engine.ports import RunRow, Store
-from detent.engine.receipts import uses_receipt
 from detent.kernel.entries import Started
 from detent.kernel.errors import RunNotFound
 from detent.kernel.run import Run

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from detent.apps.warranty.own_heading import lifted
 from detent.apps.warranty.settings import WarrantySettings, read, wrong_values
-from detent.kernel.autonomy import StepMode
+from detent.dispatch.autonomy import StepMode
 from detent.runtime.key_hosts import KeyHosts
 from detent.runtime.settings import Settings, SettingsError
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from detent.engine.receipts import fill
+from detent.engine.placeholders import fill
 from detent.flows.playbook.protocol import BODY, read_reply, render
 from detent.kernel.entries import (
     AttemptFailed,

@@ -19,8 +19,8 @@ from typing import Any
 from detent.adapters.cassette import CassetteMismatch, Player, Recorder
 from detent.adapters.mail.outbox import Outbox
 from detent.adapters.stores.memory import MemoryStore
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.calls import call
-from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.tools import NOT_DONE, EffectCall, Tool, ToolError
 from detent.evals.case import EvalTestCase

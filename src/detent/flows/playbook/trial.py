@@ -8,8 +8,8 @@ from typing import Any
 
 from detent.adapters.general.letters import Letters
 from detent.adapters.stores.memory import MemoryStore
-from detent.engine.dispatch_settings import DispatchSettings
-from detent.engine.receipts import LITERAL, STAND_IN
+from detent.dispatch.dispatcher import DispatchSettings
+from detent.engine.placeholders import LITERAL, STAND_IN
 from detent.flows.playbook.flow import PlaybookFlow
 from detent.flows.playbook.history import FunctionCall, StepVisit, blobs_of, response_text, visits
 from detent.flows.playbook.instruction import folded

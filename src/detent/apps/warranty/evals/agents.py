@@ -13,26 +13,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detent.adapters.cassette import first_difference
-from detent.engine.executor import (
+from detent.dispatch.autonomy import FallbackReason
+from detent.dispatch.executor import (
     Availability,
     EventCallback,
-    ExecutorError,
     ExecutorResult,
     ExecutorSource,
-    ExecutorTimeoutError,
-    OutputSchemaValidationError,
     Schema,
     StepExecutor,
-    UsageMetadata,
 )
+from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError, OutputSchemaValidationError
+from detent.dispatch.usage import UsageMetadata
 from detent.engine.schemas import schema_of
 from detent.evals.playing import PlayFailed
-from detent.kernel.autonomy import FallbackReason
 from detent.kernel.plain import copied, decode, digest, encode, to_plain
 
 if TYPE_CHECKING:
-    from detent.engine.agent_tools import AgentTools
-    from detent.kernel.step_config import StepConfig
+    from detent.dispatch.agent_tools import AgentTools
+    from detent.dispatch.config import StepConfig
 
 SCRIPTED = "case"
 """Provider of a case that brings its agents' replies along."""

@@ -36,7 +36,9 @@ from detent.apps.warranty.router import StepRouter
 from detent.apps.warranty.settings import Arm, WarrantySettings, read
 from detent.apps.warranty.tools.registry import Registry
 from detent.apps.warranty.tools.tickets import Tickets
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.autonomy import StepMode
+from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.journals import read as entries_of
 from detent.engine.ports import Store
@@ -58,11 +60,9 @@ from detent.flows.playbook.history import FunctionCall, StepVisit, blobs_of, res
 from detent.flows.playbook.instruction import DEGRADED, DONE, FAILED
 from detent.flows.playbook.playbook import Playbook, read_playbook
 from detent.flows.playbook.protocol import render
-from detent.kernel.autonomy import StepMode
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import decode
 from detent.kernel.run import Run
-from detent.kernel.step_config import StepConfig
 
 INPUT_KEYS = (
     "email", "earlier_emails", "registry", "mock_function_responses", "mock_responses", "failures",

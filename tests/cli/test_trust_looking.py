@@ -239,7 +239,7 @@ def test_what_a_plugin_would_bring_is_no_mistake_where_the_plugin_is_left_out(pa
 
 
 def test_steps_of_a_strangers_workflow_are_listed_with_what_is_left_out(parts, detent):
-    rows = {row["step"]: row for row in detent("steps", "list", "--format", "json").json}
+    rows = {row["step"]: row for row in detent("steps", "list", "--json").json}
     for name in ("shout", "ask", "write"):
         assert rows[f"workflow/parts/{name}"]["intent"] == "(its plugin is left out)"
     assert rows["workflow/greet/say"]["intent"]

@@ -169,6 +169,28 @@ class TestRoom:
         assert await engine.resume_all() == [run_id]
         assert (await engine.finish(run_id)).status is Status.SUCCEEDED
 
+    async def test_a_run_that_was_busy_for_a_moment_is_taken_at_the_next_look(self, bench):
+        """Claimed with others while another task of this process had just laid hands on it."""
+        engine = await bench.engine(one_step(lambda ctx: None))
+        serving = asyncio.ensure_future(engine.serve(poll=0.01))
+        await until(lambda: engine.serving is not None)
+        take, busy = engine.store.take, []
+
+        async def taken_meanwhile(*args, **options):
+            taken = await take(*args, **options)
+            if taken and not busy:
+                busy.append(taken[0].lease.run_id)
+                engine.taking.add(busy[0])
+            return taken
+
+        engine.store.take = taken_meanwhile
+        run_id = await engine.start("flow", drive=False)
+        await until(lambda: busy)
+        await until(lambda: _owner(engine, run_id, None))
+        engine.taking.discard(run_id)
+        await until(lambda: _status(engine, run_id, Status.SUCCEEDED))
+        serving.cancel()
+
     async def test_a_run_that_queues_for_long_is_given_back(self, bench):
         """It comes back from a retry and finds the only slot taken; another worker has room."""
         go, failed = asyncio.Event(), asyncio.Event()

@@ -120,10 +120,12 @@ async def _look_around(engine: Engine) -> list[Worker]:
 
 
 async def _take_up(
-    engine: Engine, flows: Iterable[str] | None, dead: Collection[Worker], skip: set[str]
+    engine: Engine, flows: Iterable[str] | None, dead: Collection[Worker], refused: set[str]
 ) -> list[str]:
-    """Claim runs batch by batch while there is room; `skip` comes to hold those that cannot go on here."""
+    """Claim runs batch by batch while there is room; `refused` comes to hold those that cannot go on here."""
     resumed: list[str] = []
+    passed: set[str] = set()
+    """Busy for the moment: another task or process was quicker, and may let them go again."""
     for run_id, lease in [*engine.dropped.items()]:
         await engine.store.park(lease)
         del engine.dropped[run_id]
@@ -131,13 +133,18 @@ async def _take_up(
         taken = await engine.store.take(
             engine.leases.me.id, min(room, BATCH), now=engine.clock.now(), dead=dead,
             flows=engine.flows if flows is None else [*flows],
-            skip=[*skip, *resumed, *engine.taking],
+            skip=[*refused, *passed, *resumed, *engine.taking],
         )  # fmt: skip
         if not taken:
             break
         errors = await asyncio.gather(*(claims.go_on(engine, one) for one in taken))
-        resumed += [one.lease.run_id for one, error in zip(taken, errors, strict=True) if error is None]
-        skip.update(one.lease.run_id for one, error in zip(taken, errors, strict=True) if error is not None)
+        for one, error in zip(taken, errors, strict=True):
+            if error is None:
+                resumed.append(one.lease.run_id)
+            elif isinstance(error, StoreError | RunStateError) and not isinstance(error, RunDamaged):
+                passed.add(one.lease.run_id)
+            else:
+                refused.add(one.lease.run_id)
         for error in errors:
             if isinstance(error, StoreError) and not isinstance(error, OF_ONE_RUN):
                 raise error

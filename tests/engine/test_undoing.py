@@ -473,7 +473,7 @@ class TestHalting:
         engine = await bench.engine(*siblings(good))
         run_id = await engine.start("root")
         await until(lambda: ended(engine, f"{run_id}.bad"))
-        await until(lambda: getattr(engine.driver_of(f"{run_id}.good"), "halting", None))
+        await until(lambda: getattr(engine.active.driver_of(f"{run_id}.good"), "halting", None))
         failed.set()
         run = await engine.finish(run_id)
         assert run.data["ended"][1] == ["good", "cancelled", HALTED]

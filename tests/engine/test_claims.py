@@ -470,5 +470,5 @@ async def _claimed(engine, run_id, lost):
 
     row = await engine.store.row(run_id)
     lease = await engine.store.claim(run_id, row.owner)
-    driver = Driver(engine, engine.flow("flow"), await engine.get(run_id), lease)
+    driver = Driver(engine.active, engine.flow("flow"), await engine.get(run_id), lease)
     await driver.commit(Claimed(row.owner, lost))

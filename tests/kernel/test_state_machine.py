@@ -669,4 +669,4 @@ print("\\n".join(sorted(set(sys.modules) - before)))
     foreign = {"asyncio", "sqlite3", "structlog", "pydantic", "yaml", "typer", "rich", "psycopg", "numpy"}
     assert not foreign & {name.partition(".")[0] for name in loaded}
     rooms = {name.split(".")[1] for name in loaded if name.startswith("detent.")}
-    assert rooms == {"kernel"}
+    assert rooms == {"front_door", "kernel"}

@@ -38,14 +38,18 @@ class RetryPolicy:
         """The policy that makes `max_retries` attempts after the first."""
         return cls(max_retries + 1, wait_min, wait_max)
 
+    def backoff(self, attempt: int) -> float:
+        """Seconds before attempt number `attempt` as the doubling says, without jitter."""
+        return 0.0 if attempt <= 1 else min(self.wait_max, self.wait_min * 2 ** min(attempt - 2, 62))
+
     def wait_before(self, attempt: int, run_id: str) -> float:
         """Seconds a run waits before attempt number `attempt` (the first is 1 and waits for nothing).
 
         The jitter is drawn from the run's id and the attempt, so that the same run always waits as long.
         """
-        if attempt <= 1:
+        wait = self.backoff(attempt)
+        if not wait:
             return 0.0
-        wait = min(self.wait_max, self.wait_min * 2 ** min(attempt - 2, 62))
         shortest = max(self.wait_min, wait * (1 - JITTER))
         longest = min(self.wait_max, wait * (1 + JITTER))
         return float(shortest + (longest - shortest) * _drawn(f"{run_id}/{attempt}"))

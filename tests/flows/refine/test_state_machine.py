@@ -343,4 +343,4 @@ print("\\n".join(sorted(set(sys.modules) - before)))
     foreign = {"asyncio", "sqlite3", "structlog", "pydantic", "yaml", "typer", "rich", "numpy", "librosa"}
     assert not foreign & {name.partition(".")[0] for name in loaded}
     rooms = {name.split(".")[1] for name in loaded if name.startswith("detent.")}
-    assert rooms == {"kernel", "flows"}
+    assert rooms == {"front_door", "kernel", "flows"}

@@ -23,6 +23,23 @@ from detent.adapters.stores.group_commit import GroupCommit
 from detent.adapters.stores.sqlite_backup import copy_to
 from detent.adapters.stores.sqlite_file import SQLiteFile
 from detent.adapters.stores.sqlite_integrity import damage_in
+from detent.adapters.stores.sqlite_queries import (
+    ADVANCE,
+    ADVANCE_AND_PARK,
+    FORGET,
+    FREE_AND_DUE,
+    FREE_AND_LOOSE,
+    HEARD,
+    INSERT_ENTRY,
+    INSERT_RUN,
+    LONGEST_RUN,
+    RUN,
+    SEQ_BITS,
+    TAKE,
+    UNREFER_OLD,
+    UPSERT_EDGE,
+    UPSERT_EFFECT,
+)
 from detent.engine.host import boot_of, this_host, ticks
 from detent.engine.ports import (
     FORGOTTEN_AFTER,
@@ -55,64 +72,8 @@ from detent.kernel.status import Status
 
 T = TypeVar("T")
 
-SEQ_BITS = 24
 SLOW, LEFT_TO_THE_WRITER = 0.03, 2.0
 """A direct commit that took longer than the first leaves commits to the writer for the second, in seconds."""
-LONGEST_RUN = 1 << SEQ_BITS
-
-_INSERT_RUN = f"""
-INSERT INTO runs (id, flow, machine, parent, created_at, seq, epoch, owner, {", ".join(shared.STATE_COLUMNS)})
-VALUES (?, ?, ?, ?, ?, ?, 1, ?{", ?" * len(shared.STATE_COLUMNS)})
-"""
-_INSERT_ENTRY = "INSERT INTO entries (key, at, epoch, kind, body) VALUES (?, ?, ?, ?, ?)"
-# The fence: nothing is changed unless epoch and sequence are what the driver believes them to be.
-_ADVANCE = f"""
-UPDATE runs SET seq = ?, {", ".join(f"{column} = ?" for column in shared.STATE_COLUMNS)}
-WHERE number = ? AND epoch = ? AND seq = ?
-"""
-# Runs that have not ended, and all below them, keep what they refer to.
-_UNREFER_OLD = """
-WITH RECURSIVE needed (id) AS (
-    SELECT id FROM runs WHERE status IN ('running', 'waiting')
-    UNION SELECT below.id FROM runs below JOIN needed ON below.parent = needed.id
-)
-DELETE FROM blob_refs WHERE run IN (SELECT r.number FROM runs r WHERE r.updated_at < ?
-    AND r.id NOT IN (SELECT id FROM needed))
-"""
-_ADVANCE_AND_PARK = _ADVANCE.replace("SET seq = ?", "SET owner = NULL, asked = NULL, seq = ?")
-_UPSERT_EDGE = """
-INSERT INTO edges (flow, day, frm, "to", count, seconds, fastest, slowest, tokens, cost_usd)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET count = count + excluded.count, seconds = seconds + excluded.seconds,
-    fastest = min(fastest, excluded.fastest), slowest = max(slowest, excluded.slowest),
-    tokens = tokens + excluded.tokens, cost_usd = cost_usd + excluded.cost_usd
-"""
-_UPSERT_EFFECT = """
-INSERT INTO effects (run, key, tool, state, seq) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET tool = excluded.tool, state = excluded.state, seq = excluded.seq
-"""
-_HEARD = "SELECT until FROM workers WHERE id = ?"
-_FREE = """
-flow IN (SELECT value FROM json_each(:flows)) AND id NOT IN (SELECT value FROM json_each(:skip))
-    AND (:only IS NULL OR id IN (SELECT value FROM json_each(:only)))
-    AND (owner IS NULL OR owner NOT IN (SELECT value FROM json_each(:alive)))
-    AND (parent IS NULL OR EXISTS (SELECT 1 FROM runs above WHERE above.id = runs.parent))
-"""
-_FREE_AND_DUE = f"""
-SELECT number, id, flow, owner, epoch, seq FROM runs
-WHERE wake_at <= :now AND status = 'waiting' AND {_FREE} ORDER BY wake_at, number LIMIT :limit
-"""
-_FREE_AND_LOOSE = f"""
-SELECT number, id, flow, owner, epoch, seq FROM runs
-WHERE status = 'running' AND {_FREE} ORDER BY number LIMIT :limit
-"""
-_TAKE = "UPDATE runs SET epoch = ?, owner = ? WHERE number = ?"
-# Leases from before the machine was started, or in the wall time of older versions, lie far ahead.
-_FORGET = """
-DELETE FROM workers WHERE id <> ? AND until NOT BETWEEN ? AND ?
-    AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.owner = workers.id)
-"""
-_RUN = f"SELECT {', '.join(shared.RUN_COLUMNS)} FROM runs"
 
 
 class Batch:
@@ -149,7 +110,7 @@ class _Writing:
 
     def commit(self, batch: Batch) -> None:
         if batch.edges:
-            batch.connection.executemany(_UPSERT_EDGE, batch.edges.values())
+            batch.connection.executemany(UPSERT_EDGE, batch.edges.values())
         batch.connection.execute("COMMIT")
         if self._file.guard is not None:
             self._file.guard.check(batch.connection, committed=True)
@@ -276,7 +237,7 @@ class SQLiteStore:
             db = batch.connection
             try:
                 cursor = db.execute(
-                    _INSERT_RUN,
+                    INSERT_RUN,
                     (
                         new.run_id, new.flow, new.machine, new.parent, new.entries[0].at, len(new.entries),
                         new.worker, *shared.state_values(new.now),
@@ -292,7 +253,7 @@ class SQLiteStore:
                     "INSERT OR IGNORE INTO tags VALUES (?, ?)", [(tag, number) for tag in new.tags]
                 )
             for line in new.ledger:
-                db.execute(_UPSERT_EFFECT, (number, *line))
+                db.execute(UPSERT_EFFECT, (number, *line))
             if definition is not None:
                 db.execute(
                     "INSERT OR IGNORE INTO definitions VALUES (?, ?)", (new.now.fingerprint, definition)
@@ -325,10 +286,10 @@ class SQLiteStore:
         base = number << SEQ_BITS
         if len(entries) == 1:
             entry = entries[0]
-            db.execute(_INSERT_ENTRY, (base | entry.seq, entry.at, entry.epoch, entry.body.kind, bodies[0]))
+            db.execute(INSERT_ENTRY, (base | entry.seq, entry.at, entry.epoch, entry.body.kind, bodies[0]))
         else:
             db.executemany(
-                _INSERT_ENTRY,
+                INSERT_ENTRY,
                 [
                     (base | entry.seq, entry.at, entry.epoch, entry.body.kind, body)
                     for entry, body in zip(entries, bodies, strict=True)
@@ -352,13 +313,13 @@ class SQLiteStore:
     ) -> int:
         db, lease = batch.connection, commit.lease
         number = lease.key
-        if db.execute(_ADVANCE_AND_PARK if commit.park else _ADVANCE, values).rowcount != 1:
+        if db.execute(ADVANCE_AND_PARK if commit.park else ADVANCE, values).rowcount != 1:
             raise Fenced(lease.run_id, lease.epoch, commit.after)
         self._insert_entries(db, number, commit.entries, bodies)
         for edge in commit.edges:
             shared.add_edge(batch.edges, edge)
         for line in commit.ledger:
-            db.execute(_UPSERT_EFFECT, (number, *line))
+            db.execute(UPSERT_EFFECT, (number, *line))
         for tag, on in commit.tags:
             if on:
                 db.execute("INSERT OR IGNORE INTO tags VALUES (?, ?)", (tag, number))
@@ -389,10 +350,10 @@ class SQLiteStore:
                 raise RunNotFound(run_id)
             number, owner, epoch, seq = found
             if owner is not None and owner != worker:
-                heard = db.execute(_HEARD, (owner,)).fetchone()
+                heard = db.execute(HEARD, (owner,)).fetchone()
                 if heard is not None and gone.get(owner) != heard[0]:
                     raise RunBusy(run_id, owner)
-            db.execute(_TAKE, (epoch + 1, worker, number))
+            db.execute(TAKE, (epoch + 1, worker, number))
             return Lease(run_id, epoch + 1, seq, number, owner if owner not in (None, worker) else None)
 
         return await self._write(work)
@@ -418,13 +379,13 @@ class SQLiteStore:
         def free(db: sqlite3.Connection) -> list[Any]:
             heard = db.execute("SELECT id, until FROM workers").fetchall()
             alive = json.dumps([name for name, until in heard if gone.get(name) != until])
-            found = db.execute(_FREE_AND_DUE, {**values, "alive": alive}).fetchall()
-            return (found + db.execute(_FREE_AND_LOOSE, {**values, "alive": alive}).fetchall())[:limit]
+            found = db.execute(FREE_AND_DUE, {**values, "alive": alive}).fetchall()
+            return (found + db.execute(FREE_AND_LOOSE, {**values, "alive": alive}).fetchall())[:limit]
 
         def work(batch: Batch) -> list[tuple[Lease, str]]:
             found = free(batch.connection)
             batch.connection.executemany(
-                _TAKE, [(epoch + 1, worker, number) for number, _, _, _, epoch, _ in found]
+                TAKE, [(epoch + 1, worker, number) for number, _, _, _, epoch, _ in found]
             )
             return [
                 (Lease(run_id, epoch + 1, seq, number, owner if owner != worker else None), flow)
@@ -461,7 +422,7 @@ class SQLiteStore:
         def work(batch: Batch) -> None:
             db, now = batch.connection, self._ticks()
             db.execute("INSERT OR REPLACE INTO workers VALUES (?, ?, ?, ?, ?)", (*worker[:4], now + seconds))
-            db.execute(_FORGET, (worker.id, now - FORGOTTEN_AFTER, now + FORGOTTEN_AFTER))
+            db.execute(FORGET, (worker.id, now - FORGOTTEN_AFTER, now + FORGOTTEN_AFTER))
 
         await self._write(work)
 
@@ -552,7 +513,7 @@ class SQLiteStore:
         """One run's listing line."""
 
         def work(db: sqlite3.Connection) -> RunRow:
-            found = db.execute(f"{_RUN} WHERE id = ?", (run_id,)).fetchone()
+            found = db.execute(f"{RUN} WHERE id = ?", (run_id,)).fetchone()
             if found is None:
                 raise RunNotFound(run_id)
             return self._run_row(db, found)
@@ -567,7 +528,7 @@ class SQLiteStore:
     async def rows(self, query: RunQuery) -> Page:
         """A page of runs, newest first."""
         where, values = shared.conditions(query, "?")
-        sql = f"{_RUN} {where} ORDER BY number DESC LIMIT ?"
+        sql = f"{RUN} {where} ORDER BY number DESC LIMIT ?"
 
         def work(db: sqlite3.Connection) -> Page:
             found = db.execute(sql, (*values, query.limit + 1)).fetchall()
@@ -699,7 +660,7 @@ class SQLiteStore:
             if run_id is not None:
                 db.execute("DELETE FROM blob_refs WHERE run = ?", (_number(db, run_id),))
             if before is not None:
-                db.execute(_UNREFER_OLD, (before,))
+                db.execute(UNREFER_OLD, (before,))
             return db.execute("DELETE FROM blobs WHERE hash NOT IN (SELECT hash FROM blob_refs)").rowcount
 
         return await self._write(work)

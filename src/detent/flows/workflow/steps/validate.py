@@ -49,7 +49,7 @@ def validate_step(seat: Seat, home: Home, mending: Body | None) -> Step:
             if mending is not None:
                 await _mend(ctx, spec, mending, attempt)
             elif not ctx.answered(hold := f"again/{spec.name}/{attempt}"):
-                return Hold(hold, "timer", wake_at=ctx.now() + WAITS.wait_before(attempt + 2, ctx.run_id))
+                return Hold(hold, "timer", wake_at=ctx.now() + WAITS.backoff(attempt + 2))
         ran = [one for one in results if one["status"] in (PASSED, FAILED)]
         failed = [one["name"] for one in results if one["status"] == FAILED]
         success = bool(ran) and not failed

@@ -145,10 +145,10 @@ def run_code(param: Param) -> Result:
 def run_agent(param: Param) -> Result:
     """Have the step performed by an agent that answers after a while: asked, checked, recorded."""
     from detent import Engine, MemoryStore, SQLiteStore
+    from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
     from detent.engine.dispatch_settings import DispatchSettings
     from detent.kernel.entries import Moved
     from detent.kernel.step_config import StepConfig
-    from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 
     path, runs = database(param), param["runs"]
     durable, level = param.get("store", "sqlite") == "sqlite", param.get("level", "consultant")

@@ -24,6 +24,7 @@ from detent.adapters.cassette import (
     first_difference,
     read_cassette,
 )
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
 from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.engine import Engine
@@ -40,7 +41,6 @@ from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 from detent.kernel.step_config import StepConfig
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 
 
 def query(args: Any, *, step: str = "check", tool: str = "crm.find", where: str = "") -> TapeCall:

@@ -27,6 +27,7 @@ from typing import Any, Literal
 import pytest
 import yaml
 
+from detent.adapters.models.scripted import ScriptedSource
 from detent.adapters.stores.memory import MemoryStore
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.engine.context import StepContext
@@ -45,7 +46,6 @@ from detent.kernel.plain import to_plain
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 from detent.kernel.step_config import StepConfig
-from detent.testing.scripted import ScriptedSource
 
 SECRET = "s3cr3t-of-the-environment"
 CUSTOMER = "ada@customer.example"

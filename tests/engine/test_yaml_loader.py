@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import yaml
 
+from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.engine.yaml_loader import DEEPEST, LONGEST, MOST_VALUES, safe_load
 from detent.evals import yaml_lines
 from detent.evals.yaml_lines import YamlFault
 from detent.flows.playbook.reading import NotYaml, read_yaml
 from detent.kernel.errors import ConfigurationError
-from detent.testing.scripted import ScriptedStepExecutor
 
 
 def laughs(levels: int = 30) -> str:

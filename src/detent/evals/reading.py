@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from detent.evals.case import EvalTestCase
 from detent.evals.expectations import Reader, expects_anything, read_expected
+from detent.evals.plans import FAULTS, OK
 from detent.evals.playing import Contracts, StepContract
 from detent.evals.references import resolve_case
 from detent.evals.yaml_lines import YamlFault, read
@@ -22,7 +23,7 @@ INPUT_KEYS = (
     "steps", "agent_replies", "playbook", "overlays",
 )  # fmt: skip
 """Keys of `input` whose shape is checked here; a player says which of them, and which others, it uses."""
-FAULTS = ("timeout", "connection", "http_500", "http_400", "ok")
+ATTEMPTS = (*FAULTS, OK)
 """What one attempt at a function may be planned to come to."""
 _TOP = (
     "scenario_id", "description", "category", "created", "tags", "orchestrators", "required", "deprecated",
@@ -252,12 +253,6 @@ def _input_shapes(reader: Reader, value: Mapping[str, Any]) -> None:
     for function in planned:
         here = ("input", "failures", function)
         for index, word in enumerate(reader.texts(planned[function], here) or ()):
-            if word not in FAULTS:
-                choices = f"{nearest(word, FAULTS)} It takes: {', '.join(FAULTS)}."
+            if word not in ATTEMPTS:
+                choices = f"{nearest(word, ATTEMPTS)} It takes: {', '.join(ATTEMPTS)}."
                 reader.problem((*here, str(index)), f"there is no fault '{word}'.{choices}")
-
-
-__all__ = [
-    "FAULTS", "INPUT_KEYS", "BrokenFile", "CaseFilesError", "CaseProblem", "Cases", "find_case_files",
-    "read_case", "read_cases", "read_files",
-]  # fmt: skip

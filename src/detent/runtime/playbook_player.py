@@ -7,8 +7,6 @@ step to a scripted agent, or begin in the middle.
 
 from __future__ import annotations
 
-import copy
-import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,12 +16,13 @@ from typing import Any
 
 from detent.adapters.cassette import CassetteMismatch, Player, Recorder
 from detent.adapters.mail.outbox import Outbox
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
-from detent.engine.calls import call
 from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.engine import Engine
-from detent.engine.tools import NOT_DONE, EffectCall, Tool, ToolError
+from detent.engine.tools import NOT_DONE, EffectCall, Tool
 from detent.evals.case import EvalTestCase
+from detent.evals.plans import Plans, script_of
 from detent.evals.playing import (
     Contracts,
     Played,
@@ -41,7 +40,7 @@ from detent.flows.playbook.folder import PlaybookFolder, read_manifest
 from detent.flows.playbook.history import FunctionCall, StepVisit, blobs_of, response_text, visits
 from detent.flows.playbook.instruction import DEGRADED, ENDS, FAILED
 from detent.flows.playbook.playbook import Playbook, read_playbook
-from detent.kernel.errors import ConfigurationError, DetentError, nearest
+from detent.kernel.errors import ConfigurationError, DetentError
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import Run
 from detent.runtime.dispatching import dispatch_settings
@@ -55,13 +54,6 @@ CASES = "evals"
 AT_ONCE = RetryPolicy(3, 0.0, 0.0)
 """Attempts as ever, without the waits between them."""
 
-FAULTS: Mapping[str, tuple[str, bool]] = {
-    "timeout": ("timeout", True),
-    "connection": ("connection", True),
-    "http_500": ("server", True),
-    "http_400": ("bad_request", False),
-}
-"""What a planned failure is: its code, and whether it may pass."""
 SAFE = ("send_email", "write_file")
 """Effects that are performed, in a folder of their own, when they are the general ones."""
 
@@ -152,11 +144,7 @@ class _Play:
         self.options = options
         self.folder = folder
         said = case.input
-        self.failures = {name: list(words) for name, words in (said.get("failures") or {}).items()}
-        self.mocks = {
-            name: list(answer) if isinstance(answer, list) else answer
-            for name, answer in (said.get("mock_function_responses") or {}).items()
-        }
+        self.plans = Plans(case)
         self.steps: dict[str, Any] = dict(said.get("steps") or {})
         self.replies: dict[str, Any] = dict(said.get("agent_replies") or {})
 
@@ -170,21 +158,12 @@ class _Play:
         agents = [name for name, said in self.steps.items() if dict(said or {}).get("mode") == "agent"]
         try:
             flow = self.player._flow(self.folder, overlays, self._around, agents)
-            self._known(flow)
+            self.plans.check([tool.name for tool in flow.tools])
             return await self._run(flow, self._dispatch(flow))
         except DetentError as error:
             if isinstance(error, PlayFailed):
                 raise
             raise PlayFailed(str(error)) from error
-
-    def _known(self, flow: PlaybookFlow) -> None:
-        """Functions a case speaks of are there."""
-        for key in ("failures", "mock_function_responses"):
-            for name in self.case.input.get(key) or {}:
-                if name not in flow.tools:
-                    there = ", ".join(sorted(tool.name for tool in flow.tools))
-                    hint = nearest(name, [tool.name for tool in flow.tools])
-                    raise PlayFailed(f"input.{key}: there is no function '{name}'.{hint} Functions: {there}.")
 
     # -- who performs ---------------------------------------------------------------------------------------
 
@@ -192,50 +171,19 @@ class _Play:
         """Who performs which step: as the settings say, and over them the case."""
         settings = self.player.settings
         values = {**settings.values, "steps": {**settings.section("steps"), **self.steps}}
-        if self.replies:
-            script = {
-                step: [one if isinstance(one, Mapping) else {"text": one} for one in _listed(said)]
-                for step, said in self.replies.items()
-            }
-            file = self.folder / "script.json"
-            file.write_text(json.dumps(script), encoding="utf-8")
-            values |= {
-                "models": {"scripted": {"kind": "scripted", "file": str(file)}},
-                "model": {"provider": "scripted"},
-            }
-        return dispatch_settings(replace(settings, values=values), [flow], complete=False)
+        dispatch = dispatch_settings(replace(settings, values=values), [flow], complete=False)
+        if not self.replies:
+            return dispatch
+        script = ScriptedStepExecutor(script_of(self.replies))
+        return replace(dispatch, executors=ScriptedSource(script))
 
     # -- functions ------------------------------------------------------------------------------------------
 
     def _around(self, tool: Tool) -> Tool:
         """A function as a case has it: with planned failures and answers, and without consequences."""
-
-        @wraps(tool.perform)
-        async def perform(*first: Any, **args: Any) -> Any:
-            if planned := self.failures.get(tool.name):
-                word = planned.pop(0)
-                if word != "ok":
-                    code, passing = FAULTS.get(word, (word, False))
-                    raise ToolError(code, f"planned by the case: {word}", transient=passing)
-            if tool.name in self.mocks:
-                return self._answer(tool.name)
-            if tool.kind == "effect" and not _is_safe(tool):
-                key = first[0].idempotency_key if first and isinstance(first[0], EffectCall) else None
-                return {"status": "noted"} if key is None else {"status": "noted", "key": key}
-            return await call(tool.perform, tool.off_loop, *first, **args)
-
-        probe = tool.probe
-        if tool.kind == "effect" and not _is_safe(tool) and probe is not None:
-            probe = _not_done
-        return replace(tool, perform=perform, probe=probe, blocking=False, retry=AT_ONCE, breaker=None)
-
-    def _answer(self, name: str) -> Any:
-        mock = self.mocks[name]
-        if not isinstance(mock, list):
-            return copy.deepcopy(mock)
-        if not mock:
-            raise PlayFailed(f"input.mock_function_responses: '{name}' was called more often than answered.")
-        return mock.pop(0)
+        if tool.kind == "effect" and not _is_safe(tool):
+            tool = replace(tool, perform=_noting(tool), probe=tool.probe and _not_done)
+        return self.plans.around(replace(tool, retry=AT_ONCE, breaker=None))
 
     # -- what happened --------------------------------------------------------------------------------------
 
@@ -274,6 +222,17 @@ class _Play:
         return Player(file)
 
 
+def _noting(tool: Tool) -> Callable[..., Any]:
+    """In place of an effect: says that it was noted."""
+
+    @wraps(tool.perform)
+    async def perform(*first: Any, **args: Any) -> Any:
+        key = first[0].idempotency_key if first and isinstance(first[0], EffectCall) else None
+        return {"status": "noted"} if key is None else {"status": "noted", "key": key}
+
+    return perform
+
+
 async def _not_done(**_: Any) -> Any:
     return NOT_DONE
 
@@ -282,10 +241,6 @@ def _is_safe(tool: Tool) -> bool:
     """True for the general effects: they stay in the folder they were given."""
     module = getattr(tool.perform, "__module__", "")
     return tool.name in SAFE and str(module).startswith("detent.adapters.general.")
-
-
-def _listed(said: Any) -> list[Any]:
-    return said if isinstance(said, list) else [said]
 
 
 def _played(playbook: Playbook, done: Sequence[StepVisit], run: Run, start: dict[str, Any]) -> Played:

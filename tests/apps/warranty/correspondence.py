@@ -17,6 +17,7 @@ from typing import Any
 
 from detent.adapters.mail.departures import message_id_of
 from detent.adapters.mail.message import EmailMessage, read_message
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
 from detent.apps.warranty.craft.coverage import device_of
 from detent.apps.warranty.flow import shipped
@@ -33,7 +34,6 @@ from detent.engine.tools import Tool
 from detent.flows.playbook.history import StepVisit, blobs_of, visits
 from detent.kernel.entries import Entry
 from detent.kernel.step_config import StepConfig
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 
 NOW = datetime(2026, 3, 10, 8, 15, tzinfo=UTC)
 CUSTOMER = "maren@holt-bakery.example"

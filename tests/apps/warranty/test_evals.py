@@ -453,7 +453,7 @@ def test_a_mail_that_cannot_be_made_is_told_with_its_place(said, what):
     [
         ({"failures": {"check_waranty": ["timeout"]}}, "Did you mean 'check_warranty'"),
         ({"steps": {"09-nowhere": {"mode": "agent"}}}, "there is no step '09-nowhere'"),
-        ({"agent_replies": {"01-extract-serial": [{"say": "x"}]}}, "a reply is a text"),
+        ({"agent_replies": {"01-extract-serial": [{"say": "x"}]}}, "01-extract-serial[0].say: unknown key"),
         ({"registry": [{"serial": "X1", "manufacturer_end": "soon"}]}, "manufacturer_end is no date"),
     ],
 )

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
@@ -18,7 +19,6 @@ from detent.kernel.entries import Ended, Moved, Noted
 from detent.kernel.evidence import EvidenceRules
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.step_config import StepConfig
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.conftest import Bench, flow_of, journal
 
 INTENT = "Say of what kind the message is and whether it is urgent."

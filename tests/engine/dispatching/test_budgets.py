@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.engine.executor import ExecutorResult
 from detent.engine.flow import Flow
 from detent.engine.step import Step
@@ -17,7 +18,6 @@ from detent.kernel.errors import ConfigurationError
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
 from detent.kernel.step_config import StepConfig
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.conftest import flow_of, journal, until
 from tests.engine.dispatching.samples import (
     FAULT,

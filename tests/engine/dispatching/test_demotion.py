@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.kernel.autonomy import AutonomyLevel, FallbackReason, StepMode
 from detent.kernel.evidence import DEMOTIONS, Demotion, EvidenceRules
 from detent.kernel.step_config import StepConfig
-from detent.testing.scripted import ScriptedStepExecutor
 from tests.engine.dispatching.samples import (
     FAULT,
     INTENT,

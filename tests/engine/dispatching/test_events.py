@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
@@ -15,7 +16,6 @@ from detent.kernel.autonomy import StepType
 from detent.kernel.budget import Budget
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.step_config import StepConfig
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.dispatching.samples import (
     FAULT,
     INTENT,

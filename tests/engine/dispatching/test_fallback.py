@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.engine.context import StepContext
 from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.execution import Execution
@@ -17,7 +18,6 @@ from detent.engine.tools import Tool, ToolError
 from detent.kernel.autonomy import FallbackReason, StepMode
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.conftest import flow_of, journal, kinds, until
 from tests.engine.dispatching.samples import (
     FAULT,

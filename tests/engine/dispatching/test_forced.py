@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource
 from detent.engine.step import Step
 from detent.kernel.autonomy import StepMode, StepType
 from detent.kernel.entries import Started
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.status import Status
 from detent.kernel.step_config import StepConfig
-from detent.testing.scripted import ScriptedSource
 from tests.engine.conftest import flow_of, journal
 from tests.engine.dispatching.samples import (
     FAULT,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from detent.adapters.models.scripted import ScriptedSource
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.schemas import misfits
 from detent.engine.step import Step
@@ -18,7 +19,6 @@ from detent.engine.tools import Tool
 from detent.kernel.autonomy import AutonomyLevel, StepMode, StepType
 from detent.kernel.status import Status
 from detent.kernel.step_config import StepConfig
-from detent.testing.scripted import ScriptedSource
 from tests.engine.conftest import flow_of, journal
 from tests.engine.dispatching.samples import (
     FAULT,

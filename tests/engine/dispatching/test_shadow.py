@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.engine.executor import ExecutorResult
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
@@ -19,7 +20,6 @@ from detent.kernel.entries import Noted
 from detent.kernel.errors import RunNotFound
 from detent.kernel.status import Status
 from detent.kernel.step_config import StepConfig
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.conftest import flow_of, journal, kinds
 from tests.engine.dispatching.samples import (
     FAULT,

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
@@ -25,7 +26,6 @@ from detent.kernel.guards import when
 from detent.kernel.machine import Machine, Move
 from detent.kernel.status import Status
 from detent.kernel.step_config import StepConfig
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.dispatching.samples import (
     FAULT,
     INTENT,

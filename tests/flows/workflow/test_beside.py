@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from detent import SQLiteStore
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.engine.beside import SHORT
 from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.replaying import replay
@@ -15,7 +16,6 @@ from detent.flows.workflow.events import WorkflowStarted
 from detent.flows.workflow.registry import Action
 from detent.flows.workflow.scope import BESIDE
 from detent.kernel.status import Status
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.flows.workflow.workshop import INTENT, Workshop, flow
 
 LONG = "long " * 40_000

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from detent import SQLiteStore, Tool
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.engine.dispatch_settings import DispatchSettings
 from detent.flows.workflow.errors import RollbackError
 from detent.flows.workflow.events import RollbackCompleted, RollbackStarted, WorkflowCompleted
 from detent.flows.workflow.registry import Action, Agent, ContextBuilder
 from detent.kernel.status import Status
 from detent.testing.clock import HandClock
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.conftest import until
 from tests.flows.workflow.workshop import INTENT, Ran, Workshop, flow
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.project import project_tools
 from detent.adapters.stores.memory import MemoryStore
 from detent.engine.calls import call
@@ -36,7 +37,6 @@ from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import ORIGIN, Run
 from detent.kernel.status import Status
 from detent.kernel.step_config import StepConfig
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 
 REGISTRY = Registry(*SHIPPED)
 WHEN = "2030-01-31T08:00:00+00:00"

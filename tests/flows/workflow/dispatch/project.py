@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
 from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.engine import Engine
@@ -26,7 +27,6 @@ from detent.runtime.dispatching import dispatch_settings
 from detent.runtime.settings import Settings, read_settings
 from detent.runtime.workflow_runs import WorkflowRuns
 from detent.runtime.workflows import Workflows
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.dispatching.samples import Heard, capture
 
 HEAD = 'version: "1.0"\n'

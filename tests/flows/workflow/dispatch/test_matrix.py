@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
 from detent.engine.context import StepContext
 from detent.engine.dispatch_settings import DispatchSettings
@@ -36,7 +37,6 @@ from detent.kernel.entries import Moved
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.status import Status
 from detent.kernel.step_config import StepConfig
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.dispatching.samples import Heard, capture
 
 LEVELS = ("operator", "collaborator", "consultant", "approver")

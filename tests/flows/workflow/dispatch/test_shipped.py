@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.cli.main import run as detent
 from detent.engine.lineage import lineage
@@ -23,7 +24,6 @@ from detent.kernel.autonomy import StepMode
 from detent.kernel.entries import EffectDone, Moved, Proposed
 from detent.kernel.plain import decode
 from detent.kernel.status import Status
-from detent.testing.scripted import ScriptedStepExecutor
 from tests.flows.workflow.actions.workshop import Site, Workshop
 from tests.flows.workflow.dispatch.project import Project, Ran
 

@@ -6,28 +6,29 @@ way, the reply, what it used. It is played back by what is asked: another prompt
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detent.adapters.cassette import first_difference
+from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.engine.executor import (
     Availability,
     EventCallback,
     ExecutorError,
     ExecutorResult,
     ExecutorSource,
-    ExecutorTimeoutError,
     OutputSchemaValidationError,
     Schema,
     StepExecutor,
     UsageMetadata,
 )
 from detent.engine.schemas import schema_of
+from detent.evals.plans import script_of
 from detent.evals.playing import PlayFailed
 from detent.kernel.autonomy import FallbackReason
+from detent.kernel.errors import DefinitionError
 from detent.kernel.plain import copied, decode, digest, encode, to_plain
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 SCRIPTED = "case"
 """Provider of a case that brings its agents' replies along."""
-_FAULTS = {"timeout": True, "connection": True, "http_500": True, "http_400": False}
-"""What may stand in place of a reply, and whether asking again may help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +69,8 @@ class Request:
 class Agents:
     """Where the executors of one case come from."""
 
-    scripts: dict[str, deque[Any]] = field(default_factory=dict)
-    """Replies by step, used in turn."""
+    script: ScriptedStepExecutor | None = None
+    """Who answers for the steps it has replies for."""
     project: ExecutorSource | None = None
     """Who answers for steps without a script."""
     tape: Recording | Playback | None = None
@@ -80,14 +79,14 @@ class Agents:
     def default(self) -> str | None:
         """The project's own provider; of a case that needs nobody else, its script."""
         usual = self.project.default if self.project is not None else None
-        return usual or (SCRIPTED if self.scripts or isinstance(self.tape, Playback) else None)
+        return usual or (SCRIPTED if self.script or isinstance(self.tape, Playback) else None)
 
     def make(self, provider: str) -> StepExecutor:
         """An executor that asks the script first, then the project's provider."""
         inner: StepExecutor | None = None
         if provider != SCRIPTED and self.project is not None and not isinstance(self.tape, Playback):
             inner = self.project.make(provider)
-        return _CaseExecutor(self.scripts, inner, self.tape)
+        return _CaseExecutor(self.script, inner, self.tape)
 
     async def close(self) -> None:
         """The project's models are shared by all cases; whoever brought them closes them."""
@@ -96,11 +95,11 @@ class Agents:
 class _CaseExecutor:
     def __init__(
         self,
-        scripts: Mapping[str, deque[Any]],
+        script: ScriptedStepExecutor | None,
         inner: StepExecutor | None,
         tape: Recording | Playback | None,
     ) -> None:
-        self._scripts = scripts
+        self._script = script
         self._inner = inner
         self._tape = tape
 
@@ -129,11 +128,11 @@ class _CaseExecutor:
         watched = _Watched(toolbox) if toolbox is not None and self._tape is not None else toolbox
 
         async def ask() -> ExecutorResult:
-            if step_name in self._scripts:
-                return await _scripted(step_name, self._scripts[step_name], watched)
-            if self._inner is None:
+            scripted = self._script is not None and step_name in self._script.steps
+            asked = self._script if scripted or self._inner is None else self._inner
+            if asked is None:
                 raise ExecutorError(f"The case has no reply for step '{step_name}'.", step_name=step_name)
-            return await self._inner.execute(
+            return await asked.execute(
                 step_name=step_name, agent_name=agent_name, prompt=prompt, instructions=instructions,
                 allowed_tools=allowed_tools, cwd=cwd, output_schema=output_schema, config=config,
                 event_callback=event_callback, toolbox=watched,  # type: ignore[arg-type]
@@ -145,7 +144,7 @@ class _CaseExecutor:
 
     def available(self) -> Availability:
         """Whether somebody can answer."""
-        if self._inner is None or self._scripts or isinstance(self._tape, Playback):
+        if self._inner is None or self._script or isinstance(self._tape, Playback):
             return Availability(True)
         return self._inner.available()
 
@@ -172,47 +171,14 @@ def _model(config: StepConfig | None) -> dict[str, Any]:
 # -- scripts ------------------------------------------------------------------------------------------------
 
 
-def scripts_of(said: Mapping[str, Any], named: Callable[[str], str]) -> dict[str, deque[Any]]:
-    """The replies of a case by step. A reply is a text, `{error: timeout}`, or `{calls: […], text: …}`."""
-    found: dict[str, deque[Any]] = {}
-    for step, replies in said.items():
-        for reply in replies if isinstance(replies, list) else [replies]:
-            problem = _misfit(reply)
-            if problem is not None:
-                raise PlayFailed(f"input.agent_replies.{step}: {problem}.", step_name=step)
-        found[named(step)] = deque(replies if isinstance(replies, list) else [replies])
-    return found
-
-
-def _misfit(reply: Any) -> str | None:
-    if isinstance(reply, str):
-        return None
-    if not isinstance(reply, Mapping) or set(reply) - {"text", "calls", "error"}:
-        return "a reply is a text, or has text, calls, or error"
-    if reply.get("error") is not None and reply["error"] not in _FAULTS:
-        return f"an error is one of {', '.join(_FAULTS)}"
-    for one in reply.get("calls") or ():
-        if not isinstance(one, Mapping) or not all(isinstance(args, Mapping) for args in one.values()):
-            return "calls are a list of `function: {arguments}`"
-    return None
-
-
-async def _scripted(step: str, replies: deque[Any], toolbox: Any) -> ExecutorResult:
+def scripted_agent(replies: Mapping[str, Any], named: Callable[[str], str]) -> ScriptedStepExecutor | None:
+    """The agent that gives the replies of a case; None when the case has none."""
     if not replies:
-        raise ExecutorError(f"The case has no reply left for step '{step}'.", step_name=step)
-    reply = replies.popleft()
-    said: Mapping[str, Any] = {"text": reply} if isinstance(reply, str) else reply
-    for one in said.get("calls") or ():
-        for function, args in one.items():
-            if toolbox is None:
-                raise ExecutorError(f"Step '{step}' has no functions to call.", step_name=step)
-            await toolbox.call(function, args)
-    word = said.get("error")
-    if word == "timeout":
-        raise ExecutorTimeoutError(step, 60.0)
-    if word is not None:
-        raise ExecutorError(f"the model failed ({word})", step_name=step, transient=_FAULTS[word])
-    return ExecutorResult(said.get("text") or "", model_id="scripted")
+        return None
+    try:
+        return ScriptedStepExecutor({named(step): said for step, said in script_of(replies).items()})
+    except DefinitionError as error:
+        raise PlayFailed(f"input.agent_replies: {'; '.join(error.problems)}") from None
 
 
 # -- recording ----------------------------------------------------------------------------------------------

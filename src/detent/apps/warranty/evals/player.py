@@ -22,8 +22,8 @@ from detent.adapters.stores.memory import MemoryStore
 from detent.apps.warranty.craft.coverage import Device, device_of
 from detent.apps.warranty.craft.words import WORDS
 from detent.apps.warranty.evals import REGISTRY, shipped_cases
-from detent.apps.warranty.evals.agents import Agents, Playback, Recording, scripts_of
-from detent.apps.warranty.evals.faults import Plans
+from detent.apps.warranty.evals.agents import Agents, Playback, Recording, scripted_agent
+from detent.apps.warranty.evals.faults import answered, with_current_names
 from detent.apps.warranty.evals.mails import CaseMail, mail_of
 from detent.apps.warranty.flow import instructions, overlays
 from detent.apps.warranty.handlers import Desk
@@ -42,6 +42,7 @@ from detent.engine.journals import read as entries_of
 from detent.engine.ports import Store
 from detent.engine.yaml_loader import safe_load
 from detent.evals.case import LEGACY, STEP, EvalTestCase
+from detent.evals.plans import Plans
 from detent.evals.playing import (
     Contracts,
     Intake,
@@ -251,7 +252,7 @@ class _Play:
         case, player = self.case, self.player
         playbook, contracts = player._playbook(case)
         settings = self._settings()
-        plans = Plans(case)
+        plans = Plans(with_current_names(case), answered)
         clock = _Received(mail.received)
         steps = self._steps(contracts)
         office = Office.of(
@@ -264,7 +265,7 @@ class _Play:
             check=player._check,
             environ={},
         )
-        plans.check({tool.name: tool for tool in office.tools})
+        plans.check([tool.name for tool in office.tools])
         await _registry(office).add(self._registered())
         store = MemoryStore()
         async with Engine(store, [office.flow], dispatch=self._dispatch(steps, contracts)) as engine:
@@ -333,7 +334,9 @@ class _Play:
     def _dispatch(self, steps: Mapping[str, StepConfig], contracts: Contracts) -> DispatchSettings:
         usual = self.player.dispatch
         replies = self.case.input.get("agent_replies") or {}
-        agents = Agents(scripts_of(replies, lambda name: _step(contracts, name)), usual.executors, self.tape)
+        agents = Agents(
+            scripted_agent(replies, lambda name: _step(contracts, name)), usual.executors, self.tape
+        )
         return replace(usual, steps=steps, executors=agents)
 
     def _registered(self) -> Iterable[Device]:

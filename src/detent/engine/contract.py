@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from detent.engine import schemas
 from detent.engine.executor import OutputSchemaValidationError
 from detent.engine.outcome import Effect, Hold, Outcome, Receipt
-from detent.engine.receipts import STAND_IN
 from detent.engine.step import Proposal, Step
 from detent.kernel.equivalence import Discrepancy, pointer_to
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import to_plain
+from detent.kernel.receipts import STAND_IN
 
 if TYPE_CHECKING:
     from detent.engine.flow import Flow

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine.outcome import Effect, Outcome, additions
-from detent.engine.receipts import fill, receipts_in, written
+from detent.engine.receipts import written
 from detent.engine.step import Step
 from detent.engine.tools import CALL
 from detent.kernel import checks
@@ -24,6 +24,7 @@ from detent.kernel.errors import (
     name_of,
 )
 from detent.kernel.plain import encode, to_plain, writable
+from detent.kernel.receipts import fill, receipts_in
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 

@@ -15,13 +15,13 @@ from detent.engine.calls import TimeLimit, call, over, watched
 from detent.engine.context import StepContext, brief, kept_answer
 from detent.engine.ports import LedgerLine, TapeCall, TapeError
 from detent.engine.raised import failure, message_of
-from detent.engine.receipts import fill, receipts_in
 from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
 from detent.kernel import log
 from detent.kernel.budget import NOTHING
 from detent.kernel.entries import Body, EffectBegun, EffectDone, EffectFailed, Held, Proposed
 from detent.kernel.errors import ConfigurationError, Fenced, StoreUnavailable
 from detent.kernel.plain import decode, writable
+from detent.kernel.receipts import fill, receipts_in
 
 if TYPE_CHECKING:
     from detent.engine.driver import Driver

@@ -15,7 +15,6 @@ from detent.engine.effects import AGAIN, HAPPENED, SKIP
 from detent.engine.journals import load, read
 from detent.engine.ports import RunQuery
 from detent.engine.raised import ChildrenWaiting
-from detent.engine.receipts import uses_receipt
 from detent.kernel.budget import Budget
 from detent.kernel.entries import (
     Body,
@@ -38,6 +37,7 @@ from detent.kernel.errors import (
 )
 from detent.kernel.hold_token import HoldToken
 from detent.kernel.plain import encode, to_plain
+from detent.kernel.receipts import uses_receipt
 from detent.kernel.run import Run
 from detent.kernel.status import REOPENABLE, Status
 

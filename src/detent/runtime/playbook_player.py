@@ -37,9 +37,10 @@ from detent.evals.suite import GROUP, EvalSuite
 from detent.flows.playbook.checking import redirect_of
 from detent.flows.playbook.flow import PlaybookFlow
 from detent.flows.playbook.folder import PlaybookFolder, read_manifest
-from detent.flows.playbook.history import FunctionCall, StepVisit, blobs_of, response_text, visits
+from detent.flows.playbook.history import response_text
 from detent.flows.playbook.instruction import DEGRADED, ENDS, FAILED
 from detent.flows.playbook.playbook import Playbook, read_playbook
+from detent.insight.visits import FunctionCall, StepVisit, blobs_of, visits
 from detent.kernel.errors import ConfigurationError, DetentError
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import Run
@@ -206,7 +207,7 @@ class _Play:
                 tape.close()
         if mismatches := getattr(tape, "mismatches", ()):
             raise PlayFailed(str(mismatches[0]), step_name=mismatches[0].step or None)
-        done = visits(entries, playbook=flow.playbook, blobs=blobs)
+        done = visits(entries, needs=flow.playbook.needs, blobs=blobs)
         return _played(flow.playbook, done, run, dict(data))
 
     def _tape(self) -> Player | Recorder | None:

@@ -13,16 +13,17 @@ from detent.adapters.general.letters import Letters
 from detent.adapters.stores.memory import MemoryStore
 from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.engine import Engine
-from detent.engine.receipts import LITERAL, STAND_IN
 from detent.engine.tools import Tool, Toolbox
 from detent.flows.playbook.flow import PlaybookFlow
-from detent.flows.playbook.history import FunctionCall, StepVisit, blobs_of, response_text, visits
+from detent.flows.playbook.history import response_text
 from detent.flows.playbook.instruction import folded
+from detent.insight.visits import FunctionCall, StepVisit, blobs_of, visits
 from detent.kernel.budget import Budget
 from detent.kernel.entries import Entry, Moved, Proposed
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.guards import dig
 from detent.kernel.plain import copied, decode
+from detent.kernel.receipts import LITERAL, STAND_IN
 from detent.kernel.run import Run
 
 
@@ -160,7 +161,7 @@ class _Trial:
                 start = copied(run.data)
         missing = tuple(key for key in self._needs() if dig(start, key) is None)
         proposal = next((one.body for one in entries if isinstance(one.body, Proposed)), None)
-        done = visits(entries, playbook=self.playbook, blobs=blobs)
+        done = visits(entries, needs=self.playbook.needs, blobs=blobs)
         if proposal is not None:
             visit = self._proposed(proposal, start, blobs)
         elif done:

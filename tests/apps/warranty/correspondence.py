@@ -31,7 +31,7 @@ from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.tools import UNKNOWN as NO_ANSWER
 from detent.engine.tools import Tool
-from detent.flows.playbook.history import StepVisit, blobs_of, visits
+from detent.insight.visits import StepVisit, blobs_of, visits
 from detent.kernel.entries import Entry
 from detent.kernel.step_config import StepConfig
 
@@ -218,7 +218,7 @@ class Mailbox:
     async def visits(self, run_id: str) -> list[StepVisit]:
         entries = await self.entries(run_id)
         blobs = await blobs_of(self.engine.store, entries)
-        return visits(entries, playbook=self.office.flow.playbook, blobs=blobs)
+        return visits(entries, needs=self.office.flow.playbook.needs, blobs=blobs)
 
 
 def outbox(folder: Path) -> list[Parsed]:

@@ -11,9 +11,9 @@ from detent.apps.warranty.intake_records import Record, Records
 from detent.apps.warranty.settings import WarrantySettings
 from detent.engine.journals import load
 from detent.engine.ports import RunRow, Store
-from detent.engine.receipts import uses_receipt
 from detent.kernel.entries import Started
 from detent.kernel.errors import RunNotFound
+from detent.kernel.receipts import uses_receipt
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 

@@ -21,7 +21,6 @@ from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.outcome import Hold, Outcome
-from detent.engine.receipts import receipts_in
 from detent.engine.schemas import misfits
 from detent.engine.step import Step
 from detent.engine.tools import Tool
@@ -34,6 +33,7 @@ from detent.kernel.entries import EffectDone, Ended, Moved, Proposed
 from detent.kernel.machine import Machine
 from detent.kernel.plain import decode, to_plain
 from detent.kernel.policy import RetryPolicy
+from detent.kernel.receipts import receipts_in
 from detent.kernel.run import ORIGIN, Run
 from detent.kernel.status import Status
 from detent.kernel.step_config import StepConfig

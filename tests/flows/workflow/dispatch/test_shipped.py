@@ -18,11 +18,11 @@ from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.cli.main import run as detent
 from detent.engine.lineage import lineage
-from detent.engine.receipts import receipts_in
 from detent.flows.workflow.spec import PythonStep, WorkflowSpec
 from detent.kernel.autonomy import StepMode
 from detent.kernel.entries import EffectDone, Moved, Proposed
 from detent.kernel.plain import decode
+from detent.kernel.receipts import receipts_in
 from detent.kernel.status import Status
 from tests.flows.workflow.actions.workshop import Site, Workshop
 from tests.flows.workflow.dispatch.project import Project, Ran

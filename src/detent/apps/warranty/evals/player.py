@@ -55,10 +55,11 @@ from detent.evals.playing import (
     StepEdge,
     UnknownStep,
 )
-from detent.flows.playbook.history import FunctionCall, StepVisit, blobs_of, response_text, visits
+from detent.flows.playbook.history import response_text
 from detent.flows.playbook.instruction import DEGRADED, DONE, FAILED
 from detent.flows.playbook.playbook import Playbook, read_playbook
 from detent.flows.playbook.protocol import render
+from detent.insight.visits import FunctionCall, StepVisit, blobs_of, visits
 from detent.kernel.autonomy import StepMode
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import decode
@@ -350,7 +351,7 @@ class _Play:
     async def _told(self, store: Store, run: Run, playbook: Playbook) -> Played:
         entries = [entry async for entry in entries_of(store, run.id)]
         blobs = await blobs_of(store, entries)
-        found = visits(entries, playbook=playbook, blobs=blobs)
+        found = visits(entries, needs=playbook.needs, blobs=blobs)
         redirect = next(iter(playbook.manifest.redirect or {}), None)
         steps = tuple([await self._visited(store, visit, playbook, redirect) for visit in found])
         used = f"steps:{steps[-1].step_name}" if run.state == DONE and steps else "steps:error"

@@ -30,7 +30,7 @@ def case_of(given, expected, name: str = "x") -> EvalTestCase:
         "input": given,
         "expected_output": expected,
     }
-    case, problems = read_case(yaml.safe_dump(said), input_keys=LendingPlayer.input_keys)
+    case, problems = read_case(yaml.safe_dump(said), LendingPlayer())
     assert case is not None
     assert problems == []
     return case

@@ -22,7 +22,8 @@ from detent.kernel.entries import Moved
 from detent.kernel.errors import ConfigurationError, DefinitionChanged
 from detent.kernel.status import Status
 from detent.runtime.dispatching import dispatch_settings
-from detent.runtime.playbook_player import PlaybookPlayer, claim
+from detent.runtime.evals import player_of
+from detent.runtime.playbook_evals import PlaybookSubject, claim
 from detent.runtime.playbook_step import step_alone
 from detent.runtime.playbooks import General, find_playbook, is_playbook, mail_out, playbook_of, problems_of
 from detent.runtime.settings import SettingsError, read_settings
@@ -341,14 +342,12 @@ async def played(player, **said):
 
 @pytest.fixture
 def player(project):
-    return PlaybookPlayer(settings_of(project), project / "overdue")
+    return player_of(PlaybookSubject(settings_of(project), project / "overdue"))
 
 
 async def test_the_cases_beside_a_playbook_pass(project, player):
     """W-64: evaluated."""
-    cases = read_cases(
-        project / "overdue" / "evals", input_keys=player.input_keys, contracts=player.contracts
-    ).check()
+    cases = read_cases(project / "overdue" / "evals", player).check()
     report = await EvalRunner(player, suite="overdue", repeat=2, deterministic=True).run(cases.cases)
     assert report.ok
     assert report.counted == 12
@@ -359,8 +358,7 @@ async def test_nothing_a_case_does_is_left_behind(project, player):
     before = sorted(str(path) for path in project.rglob("*"))
     first = await played(player, data={"loan_number": "L-100"})
     second = await played(player, data={"loan_number": "L-103"})
-    assert [mail["to"] for mail in first.emails_sent] == ["ines@reader.example"]
-    assert "source" not in first.calls[-1].arguments
+    assert [mail["to"] for mail in first.artifacts["emails"]] == ["ines@reader.example"]
     assert [one.function_name for one in second.calls][-1] == "write_file"
     assert sorted(str(path) for path in project.rglob("*")) == before
 
@@ -378,7 +376,7 @@ async def test_an_effect_of_ones_own_is_noted_and_not_performed(project):
             "@tool('ring')\ndef ring(number):\n    Path(__file__).with_name('rang').touch()\n",
         },
     )  # fmt: skip
-    player = PlaybookPlayer(settings_of(project), folder)
+    player = player_of(PlaybookSubject(settings_of(project), folder))
     found = await played(player, data={})
     assert (found.status, found.calls[0].arguments) == ("succeeded", {"number": 5})
     mocked = await played(player, data={}, mock_function_responses={"ring": {"said": "hello"}})
@@ -391,7 +389,7 @@ async def test_a_case_may_answer_for_functions_and_plan_their_failures(player):
     mocked = await played(player, data={"loan_number": "?"}, mock_function_responses={"lookup": rows})
     assert [step.step_name for step in mocked.steps] == ["01-find-loan", "03-note-for-desk"]
     flaky = await played(player, data={"loan_number": "L-100"}, failures={"send_email": ["timeout", "ok"]})
-    assert (flaky.status, len(flaky.emails_sent)) == ("succeeded", 1)
+    assert (flaky.status, len(flaky.artifacts["emails"])) == ("succeeded", 1)
     dead = await played(player, data={"loan_number": "L-100"}, failures={"send_email": ["http_400"]})
     assert (dead.status, dead.end, dead.reason) == ("failed", "FAILED", "effect_failed")
     with pytest.raises(PlayFailed, match="there is no function 'lokup'"):
@@ -415,7 +413,7 @@ async def test_a_case_may_give_a_step_to_a_scripted_agent(player):
     )  # fmt: skip
     first = found.steps[0]
     assert (first.fallback, first.next_step) == ("schema_violation", "DONE")
-    assert found.emails_sent == ()
+    assert found.artifacts["emails"] == ()
 
 
 async def test_an_overlay_of_a_case_counts(project, player):

@@ -167,14 +167,10 @@ class _Call:
 
     async def _suite(self, chosen: Chosen) -> int:
         from detent.evals.playing import close
+        from detent.runtime.evals import player_for
 
-        player = chosen.suite.player(self.workspace.settings, chosen.folder)
+        player = player_for(chosen.suite, self.workspace.settings, chosen.folder)
         try:
-            take_agents = getattr(player, "take_agents", None)
-            if take_agents is not None:
-                from detent.runtime.dispatching import dispatch_settings
-
-                take_agents(dispatch_settings(self.workspace.settings, (), complete=False))
             return await self._play(chosen, player)
         finally:
             await close(player)
@@ -188,7 +184,7 @@ class _Call:
         suite = chosen.suite
         base = self.workspace.settings.folder
         read = read_cases(
-            chosen.folder, input_keys=player.input_keys, contracts=player.contracts, ignore=suite.ignore,
+            chosen.folder, player, ignore=suite.ignore,
             base=base if chosen.folder.is_relative_to(base) else chosen.folder,
         )  # fmt: skip
         if not self.keep_going:
@@ -245,7 +241,7 @@ class _Call:
         from detent.evals.report import failed_ids
 
         modes = orchestrators_of(player) if mode == "both" else (mode,)
-        cases = [case for case in cases if set(modes) & set(case.orchestrators)]
+        cases = [case for case in cases if any(case.holds_for(mode) for mode in modes)]
         wanted = self.wanted
         if self.failed:
             last = self._last(suite)

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from detent.evals.case import EvalTestCase
+from detent.evals.case import STEP, EvalTestCase
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.errors import DetentError, nearest
 from detent.kernel.guards import Guard, when
+
+if TYPE_CHECKING:
+    from detent.evals.artifacts import Artifacts
 
 # -- what happened ------------------------------------------------------------------------------------------
 
@@ -78,9 +81,8 @@ class Played:
     start_data: Mapping[str, Any] | None = None
     """The data the first step found; None: not known, and its needs are not checked."""
     intake: Intake | None = None
-    emails_sent: tuple[Mapping[str, Any], ...] = ()
-    """Each with at least `to`, `subject`, `body`."""
-    tickets: tuple[Mapping[str, Any], ...] = ()
+    artifacts: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+    """What the run left behind, by kind; see `artifacts`."""
     scenario_used: str | None = None
     ms: float | None = None
     """How long it took; None has the runner measure it."""
@@ -136,6 +138,35 @@ class StepContract:
     aliases: tuple[str, ...] = ()
 
 
+class DeclaredEdge(Protocol):
+    """An edge as a definition has it."""
+
+    @property
+    def to(self) -> str: ...
+    @property
+    def when(self) -> Mapping[str, Any] | Guard | None: ...
+    @property
+    def reason(self) -> str | None: ...
+
+
+class Named(Protocol):
+    """Something with a name."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class DeclaredStep(Protocol):
+    """A step as a definition has it."""
+
+    @property
+    def needs(self) -> Sequence[str]: ...
+    @property
+    def names(self) -> Sequence[str]: ...
+    @property
+    def available_functions(self) -> Sequence[Named]: ...
+
+
 class UnknownStep(DetentError):
     """A reference means no step, or several."""
 
@@ -157,6 +188,34 @@ class Contracts:
             return rules
         targets = {edge.to for contract in rules.values() for edge in contract.edges}
         return cls(rules, frozenset(targets - set(rules)))
+
+    @classmethod
+    def declared(
+        cls,
+        steps: Mapping[str, DeclaredStep],
+        edges: Mapping[str, Sequence[DeclaredEdge]],
+        *,
+        ends: Collection[str],
+        always: Collection[str] = (),
+        max_steps: int | None = 10,
+        given: Collection[str] = (),
+    ) -> Contracts:
+        """Contracts from a definition's own steps and edges. `given` are needs that are always met."""
+        return cls(
+            {
+                name: StepContract(
+                    name,
+                    tuple(StepEdge(edge.to, edge.when, edge.reason) for edge in edges[name]),
+                    tuple(key for key in step.needs if key not in given),
+                    tuple(function.name for function in step.available_functions),
+                    tuple(step.names),
+                )
+                for name, step in steps.items()
+            },
+            frozenset(ends),
+            frozenset(always),
+            max_steps,
+        )
 
     def resolve(self, reference: str) -> str:
         """The step or end a reference means: its id, an alias, or a beginning that only one step has."""
@@ -202,14 +261,14 @@ class PlayOptions:
 class Player(Protocol):
     """Turns a case into what happened.
 
-    May also have: `orchestrators` (modes it can play; only `step` when absent), `model` (id of the model it
-    asks; None for none), `arms` (arms it knows), `take_agents(dispatch)` (told once which steps the project
-    gives to which agents: `DispatchSettings`) and `async close()`.
+    May also have: `orchestrators` (modes it can play; only `step` when absent), `artifacts` (the kinds of
+    artifacts its runs leave), `model` (id of the model it asks; None for none), `arms` (arms it knows) and
+    `async close()`.
     """
 
     @property
     def input_keys(self) -> Collection[str]:
-        """Keys of a case's `input` it understands."""
+        """Keys of a case's `input` it understands; in a mapping, each with the type it takes."""
         ...
 
     def contracts(self, case: EvalTestCase) -> Contracts | Mapping[str, StepContract] | None:
@@ -223,7 +282,12 @@ class Player(Protocol):
 
 def orchestrators_of(player: Player) -> tuple[str, ...]:
     """The modes a player can play."""
-    return tuple(getattr(player, "orchestrators", ("step",)))
+    return tuple(getattr(player, "orchestrators", (STEP,)))
+
+
+def artifacts_of(player: Player) -> Sequence[Artifacts]:
+    """The kinds of artifacts a player's runs leave."""
+    return tuple(getattr(player, "artifacts", ()))
 
 
 def model_of(player: Player) -> str | None:

@@ -21,13 +21,13 @@ def resolve_case(
     case: EvalTestCase, contracts: Callable[[EvalTestCase], Contracts | Mapping[str, StepContract] | None]
 ) -> tuple[EvalTestCase, Wrong]:
     """The case with the ids of its steps, and the references that mean no step or several."""
-    if STEP not in case.orchestrators:
+    if not case.holds_for(STEP):
         return case, []
     try:
         found = contracts(case)
     except Exception as error:
         said = str(error) if isinstance(error, DetentError) else f"{type(error).__name__}: {error}"
-        line = case.lines.get("input.playbook", case.lines.get("input", 1))
+        line = case.lines.get("input", 1)
         return case, [(line, f"its steps cannot be read: {' '.join(said.split())}")]
     return (case, []) if found is None else resolve(case, Contracts.of(found))
 

@@ -115,7 +115,7 @@ class EvalReport:
     started_at: str
     """ISO-8601, UTC."""
     orchestrator: str = "step"
-    """step, legacy, or both."""
+    """A mode, or both."""
     model: str | None = None
     threshold: float = THRESHOLD
     cases: tuple[CaseResult, ...] = ()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from detent.flows.playbook.checking import redirect_of
+from detent.flows.playbook.instruction import DEGRADED
 from detent.flows.playbook.protocol import BODY, read_reply, render
 from detent.insight.visits import Blobs, FunctionCall, StepTuple, StepVisit, visits
 from detent.kernel.entries import Entry
@@ -66,6 +68,24 @@ def response_text(visit: StepVisit, playbook: Playbook) -> str:
         body=body if isinstance(body, str) else None,
     )
     return f"{text}\n\n{visit.reply}" if by_agent else text
+
+
+def own_calls(visit: StepVisit, playbook: Playbook) -> list[FunctionCall]:
+    """The calls a step has to answer for: all but the redirect that a degraded run leaves behind."""
+    redirect = redirect_of(playbook.manifest)
+    if redirect is None or visit.next_step != DEGRADED:
+        return list(visit.calls)
+    step = playbook.steps.get(visit.step_name)
+    declared = {one.name for one in step.available_functions} if step is not None else set()
+
+    def is_redirect(call: FunctionCall) -> bool:
+        if call.function_name != redirect.function:
+            return False
+        given = call.arguments if isinstance(call.arguments, Mapping) else {}
+        marks = redirect.args.items()
+        return call.function_name not in declared or (bool(marks) and marks <= given.items())
+
+    return [call for call in visit.calls if not is_redirect(call)]
 
 
 def _result(call: FunctionCall) -> Any:

@@ -224,16 +224,22 @@ def test_mail_goes_where_the_settings_say(project):
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("{sink: fax}", "line 1: 'mail.sink' is outbox or smtp."),
-        ("{form: x}", "'mail.form' is no key. Did you mean 'from'?"),
-        ("{from: nobody}", "'mail.from' takes one address"),
+        ("{sink: fax}", "line 1: 'mail.sink': should be 'outbox' or 'smtp'."),
+        ("{form: x}", "'mail.form': unknown key. Did you mean 'from'?"),
+        ("{from: nobody}", "'mail.from': mails need a sender"),
         ("{sink: smtp, smtp: {host: h.example}}", "'mail.from' must say who sends by SMTP."),
-        ("{sink: smtp, from: a@b.example}", "'mail.smtp.host' must name the server"),
-        ("{smtp: {hots: x}}", "'mail.smtp.hots' is no key. Did you mean 'host'?"),
-        ("{sink: smtp, from: a@b.example, smtp: {host: h, port: 0}}", "'mail.smtp.port' is a port"),
-        ("{sink: smtp, from: a@b.example, smtp: {host: h, tls: maybe}}", "'mail.smtp.tls' is one of"),
-        ("{outbox: 7}", "'mail.outbox' is text."),
-        ("{smtp: x}", "'mail.smtp' takes named values."),
+        ("{sink: smtp, from: a@b.example}", "'mail': sink smtp needs smtp.host"),
+        ("{smtp: {hots: x}}", "'mail.smtp.hots': unknown key. Did you mean 'host'?"),
+        (
+            "{sink: smtp, from: a@b.example, smtp: {host: h, port: 0}}",
+            "'mail.smtp.port': should be greater",
+        ),
+        (
+            "{sink: smtp, from: a@b.example, smtp: {host: h, tls: maybe}}",
+            "'mail.smtp.tls': should be 'implicit'",
+        ),
+        ("{outbox: 7}", "'mail.outbox': takes text."),
+        ("{smtp: x}", "'mail.smtp': takes named values."),
     ],
 )
 def test_what_is_wrong_with_the_mail_settings_is_told_with_its_place(project, said, told):

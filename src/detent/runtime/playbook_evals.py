@@ -150,8 +150,8 @@ def _harmless(tool: Tool) -> Tool:
 
 def _is_safe(tool: Tool) -> bool:
     """True for the general effects: they stay in the folder they were given."""
-    module = getattr(tool.perform, "__module__", "")
-    return tool.name in SAFE and str(module).startswith("detent.adapters.general.")
+    module = str(getattr(tool.perform, "__module__", ""))
+    return tool.name in SAFE and module.startswith("detent.adapters.")
 
 
 def _noting(tool: Tool) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
-from detent.adapters.general.letters import Letters
+from detent.adapters.mail.send_email import EmailSender
 from detent.adapters.stores.memory import MemoryStore
 from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.engine import Engine
@@ -121,7 +121,7 @@ class _Trial:
         self.flow = copy.copy(flow)
         self.flow.tools = Toolbox(self._noted(tool) for tool in flow.tools)
         # Nothing is sent, so nothing that sends is opened; and any data will do for a step in the middle.
-        self.flow.needs = [one for one in flow.needs if not isinstance(one, Letters)]
+        self.flow.needs = [one for one in flow.needs if not isinstance(one, EmailSender)]
         self.flow.playbook = replace(flow.playbook, manifest=replace(flow.playbook.manifest, input=None))
 
     def _noted(self, tool: Tool) -> Tool:

@@ -15,8 +15,8 @@ from email.message import EmailMessage as Parsed
 from pathlib import Path
 from typing import Any
 
-from detent.adapters.mail.departures import message_id_of
 from detent.adapters.mail.message import EmailMessage, read_message
+from detent.adapters.mail.sink import message_id_of
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
 from detent.apps.warranty.craft.coverage import device_of

@@ -84,8 +84,8 @@ def places_of(settings: WarrantySettings) -> dict[str, Callable[[str], str]]:
     """By what a mailbox is called in records: tells where a mail of it lies. Nothing is opened."""
     from detent.adapters.mail import imap
     from detent.adapters.mail.eml_folder import EmlFolder
-    from detent.adapters.mail.link import MailServer
     from detent.adapters.mail.maildir import Maildir
+    from detent.adapters.mail.server import MailServer
 
     mail = settings.mail
     inbox = settings.path(mail.inbox)

@@ -15,8 +15,8 @@ from email import message_from_bytes, policy
 from pathlib import Path
 from typing import Any
 
-from detent.adapters.mail.arrivals import Arrival
 from detent.adapters.mail.message import EmailMessage
+from detent.adapters.mail.source import Arrival
 from detent.apps.warranty.craft.coverage import Device, device_of
 from detent.apps.warranty.craft.words import WORDS
 from detent.apps.warranty.evals import REGISTRY, shipped_cases

@@ -363,7 +363,7 @@ def purge(
 async def _purge(workspace: Workspace, said: str | None, before: float | None, json: bool) -> None:
     from detent.cli.output import say, say_json
     from detent.insight.words import count
-    from detent.runtime.leftovers import Keeping
+    from detent.runtime.cleanup import Keeping
     from detent.runtime.workflows import STATE
 
     async with workspace.store() as store:

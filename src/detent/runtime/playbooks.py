@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from detent.adapters.general.files import Files, Ground, write_file_tool
-from detent.adapters.general.lookup import Tables, lookup_tool
 from detent.adapters.mail.send_email import EmailSender, send_email_tool
 from detent.adapters.mail.sink import MailSink
+from detent.adapters.project.lookup import LookupTables, lookup_tool
+from detent.adapters.project.text_files import TextFiles, write_file_tool
 from detent.engine.tools import Tool, tools_of
 from detent.flows.playbook.checking import check_playbook, redirect_of
 from detent.flows.playbook.flow import PlaybookFlow, playbook_flow
@@ -94,8 +94,8 @@ def home_of(folder: Path) -> Path:
 class General:
     """The general functions, wired for one playbook."""
 
-    tables: Tables
-    files: Files
+    tables: LookupTables
+    files: TextFiles
     email: EmailSender
 
     @classmethod
@@ -118,10 +118,10 @@ class General:
         target = write if write is not None else project
         protected = [place.steps, place.templates, place.root / MANIFEST, *(target / one for one in FILES)]
         protected += [*home.glob("*.py"), *ProjectFiles(settings).guarded]
-        ground = Ground(target, (home, target, project), protected)
+        files = TextFiles(target, (home, target, project), protected)
         out = mail_out(settings, sink) if sends else MailOut(SENDER, None, _outbox(project / OUTBOX))
         email = EmailSender(out.sink, out.sender, app=name, envelope_from=out.envelope_from)
-        return cls(Tables(ground), Files(ground), email)
+        return cls(LookupTables(files), files, email)
 
     def tools(self) -> list[Tool]:
         """All of them."""

@@ -125,7 +125,7 @@ class Workflows:
         """Flows made of files."""
         from detent.flows.workflow.compiling import Compiled
         from detent.flows.workflow.home import Ports
-        from detent.runtime.leftovers import Keeping
+        from detent.runtime.cleanup import Keeping
 
         said = WorkflowSettings.read(self.settings)
         ports = Ports(

@@ -22,17 +22,8 @@ from detent.engine.step import Step
 from detent.engine.tools import Tool, ToolError
 from detent.evals.artifacts import Artifacts
 from detent.evals.case import EvalTestCase
-from detent.evals.playing import (
-    Contracts,
-    Intake,
-    Played,
-    PlayedCall,
-    PlayedStep,
-    PlayFailed,
-    PlayOptions,
-    StepContract,
-    StepEdge,
-)
+from detent.evals.contracts import Contracts, StepContract, StepEdge
+from detent.evals.played import Intake, Played, PlayedCall, PlayedStep, PlayFailed, PlayOptions
 from detent.evals.suite import EvalSuite
 from detent.insight.why import fallback_of
 from detent.kernel.budget import Budget

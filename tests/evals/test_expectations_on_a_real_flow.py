@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from detent.evals.case import EvalTestCase
-from detent.evals.playing import PlayOptions
+from detent.evals.played import PlayOptions
 from detent.evals.reading import read_case
 from detent.evals.runner import EvalRunner
 from tests.evals.lending import CHECK, EDGES, LEND, READ, SORRY, WAIT, LendingPlayer

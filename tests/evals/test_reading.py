@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from detent.evals.case import UNSAID, ExpectedStepExecution
-from detent.evals.playing import Player
+from detent.evals.played import Player
 from detent.evals.reading import CaseFilesError, find_case_files, read_case, read_cases
 from detent.evals.references import stated_path
 from tests.evals.conftest import found

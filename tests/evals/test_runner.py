@@ -9,18 +9,11 @@ from typing import Any
 import pytest
 
 from detent.evals.case import EvalTestCase, ExpectedOutput
-from detent.evals.playing import (
-    Contracts,
-    Played,
-    PlayedCall,
-    PlayedStep,
-    PlayOptions,
-    StepContract,
-    StepEdge,
-)
+from detent.evals.contracts import Contracts, StepContract, StepEdge
+from detent.evals.filter import Filter
+from detent.evals.played import Played, PlayedCall, PlayedStep, PlayOptions
 from detent.evals.reading import BrokenFile, CaseProblem
 from detent.evals.runner import EvalRunner
-from detent.evals.selecting import Filter
 from detent.evals.trace import first_difference, trace_of
 from detent.kernel.errors import ConfigurationError
 from tests.evals.lending import CHECK, LendingPlayer

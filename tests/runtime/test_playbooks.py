@@ -13,7 +13,7 @@ from detent.adapters.stores.sqlite import SQLiteStore
 from detent.engine.engine import Engine
 from detent.engine.tools import ToolError, query
 from detent.evals.case import EvalTestCase, ExpectedOutput
-from detent.evals.playing import PlayFailed, PlayOptions
+from detent.evals.played import PlayFailed, PlayOptions
 from detent.evals.reading import read_cases
 from detent.evals.runner import EvalRunner
 from detent.flows.playbook.loading import clear_instruction_cache

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from detent.cli.suites import Chosen
     from detent.cli.workspace import Workspace
     from detent.evals.case import EvalTestCase
-    from detent.evals.playing import Player, PlayOptions
+    from detent.evals.filter import Filter
+    from detent.evals.played import Player, PlayOptions
     from detent.evals.reading import BrokenFile
     from detent.evals.report import EvalReport
-    from detent.evals.selecting import Filter
 
 SECTION = "Judge"
 NOT_ENOUGH = 4
@@ -106,8 +106,8 @@ def evaluate(
     if compare is not None:
         return _compare(*compare)
     from detent.cli.workspace import Workspace, run_async
-    from detent.evals.playing import PlayOptions
-    from detent.evals.selecting import Filter
+    from detent.evals.filter import Filter
+    from detent.evals.played import PlayOptions
     from detent.kernel.errors import ConfigurationError
 
     if record is not None and replay is not None:
@@ -166,7 +166,7 @@ class _Call:
         return max(codes)
 
     async def _suite(self, chosen: Chosen) -> int:
-        from detent.evals.playing import close
+        from detent.evals.played import close
         from detent.runtime.evals import player_for
 
         player = player_for(chosen.suite, self.workspace.settings, chosen.folder)
@@ -218,7 +218,7 @@ class _Call:
         return 0 if report.ok else NOT_ENOUGH
 
     def _mode(self, player: Player) -> str:
-        from detent.evals.playing import orchestrators_of
+        from detent.evals.played import orchestrators_of
         from detent.kernel.errors import ConfigurationError, nearest
 
         known = (*orchestrators_of(player), "both")
@@ -237,7 +237,7 @@ class _Call:
     ) -> tuple[list[EvalTestCase], list[BrokenFile]]:
         from dataclasses import replace
 
-        from detent.evals.playing import orchestrators_of
+        from detent.evals.played import orchestrators_of
         from detent.evals.report import failed_ids
 
         modes = orchestrators_of(player) if mode == "both" else (mode,)
@@ -273,7 +273,7 @@ class _Call:
         return f"No case of suite '{chosen.suite.name}' is what was asked for; see the cases in {where}."
 
     def _check_arms(self, player: Player) -> None:
-        from detent.evals.playing import arms_of
+        from detent.evals.played import arms_of
         from detent.kernel.errors import ConfigurationError, nearest
 
         known = arms_of(player) or ()

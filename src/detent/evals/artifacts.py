@@ -6,12 +6,11 @@ speaks of them. The player hands them over in `Played.artifacts`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from detent.evals.likeness import differences, stands_in, told
-from detent.evals.playing import Played
 
 Failed = Callable[[str, Any, Any, str], None]
 """Takes the kind of a failure, what was expected, what came and a hint."""
@@ -42,9 +41,11 @@ class Artifacts:
         """The keys it offers."""
         return tuple(key for key in (self.exists, self.contains, self.excludes, self.fields) if key)
 
-    def check(self, expected: Mapping[str, Any], played: Played, failed: Failed) -> None:
-        """Hold the artifacts of a play against what a case expects of them."""
-        there = played.artifacts.get(self.kind, ())
+    def check(
+        self, expected: Mapping[str, Any], left: Mapping[str, Sequence[Mapping[str, Any]]], failed: Failed
+    ) -> None:
+        """Hold the artifacts a play left, by kind, against what a case expects of them."""
+        there = left.get(self.kind, ())
         some = expected.get(self.exists or "")
         if self.exists and some is not None and some != bool(there):
             wanted = f"a {self.noun}" if some else f"no {self.noun}"

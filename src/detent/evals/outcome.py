@@ -7,10 +7,11 @@ from typing import Any
 
 from detent.evals.artifacts import Artifacts
 from detent.evals.case import ExpectedFallback, ExpectedOutput
+from detent.evals.contracts import Contracts, StepContract
 from detent.evals.expect import NONE, Rules, Verdict, resolved
-from detent.evals.failing import StepFailure
+from detent.evals.failure import StepFailure
 from detent.evals.likeness import differences, plainly, same_text, told
-from detent.evals.playing import Contracts, Played, StepContract
+from detent.evals.played import Played
 
 MULTI_STEP = "multi-step"
 """What a case says was used when the steps were."""
@@ -53,7 +54,7 @@ def validate_outcome(
         if not (fits or used == scenario):
             failed("scenario", scenario, used)
     for kind in artifacts:
-        kind.check(expected.artifacts, played, failed)
+        kind.check(expected.artifacts, played.artifacts, failed)
     return not failures, failures
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from detent.engine.calls import call
 from detent.engine.tools import Tool, ToolError
 from detent.evals.case import EvalTestCase
-from detent.evals.playing import PlayFailed
+from detent.evals.played import PlayFailed
 from detent.kernel.errors import nearest
 
 OK = "ok"

@@ -24,17 +24,9 @@ from detent.engine.ports import Store, Tape, TapeError
 from detent.engine.tools import Tool
 from detent.evals.artifacts import Artifacts
 from detent.evals.case import STEP, EvalTestCase
+from detent.evals.contracts import Contracts, UnknownStep
 from detent.evals.plans import Answered, Plans, script_of
-from detent.evals.playing import (
-    Contracts,
-    Intake,
-    Played,
-    PlayedCall,
-    PlayedStep,
-    PlayFailed,
-    PlayOptions,
-    UnknownStep,
-)
+from detent.evals.played import Intake, Played, PlayedCall, PlayedStep, PlayFailed, PlayOptions
 from detent.evals.reading import INPUT_KEYS
 from detent.insight.visits import FunctionCall, StepVisit, blobs_of, visits
 from detent.kernel.autonomy import StepMode

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from detent.evals.case import STEP, EvalTestCase
 from detent.evals.expectations import Reader, expects_anything, read_expected
 from detent.evals.plans import FAULTS, OK
-from detent.evals.playing import Player, artifacts_of, orchestrators_of
+from detent.evals.played import Player, artifacts_of, orchestrators_of
 from detent.evals.references import resolve_case
 from detent.evals.yaml_lines import YamlFault, read
 from detent.kernel.errors import ConfigurationError, nearest

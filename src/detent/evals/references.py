@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from detent.evals.case import STEP, EvalTestCase
-from detent.evals.playing import Contracts, StepContract, UnknownStep
+from detent.evals.contracts import Contracts, StepContract, UnknownStep
 from detent.kernel.errors import DetentError, nearest
 
 Wrong = list[tuple[int, str]]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from detent.evals.failing import StepFailure
+from detent.evals.failure import StepFailure
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import decode

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from detent.evals.case import STEP, EvalTestCase, ExpectedOutput
+from detent.evals.contracts import Contracts
 from detent.evals.expect import NONE, validate_function_calls, validate_step_sequence
-from detent.evals.failing import StepFailure
+from detent.evals.failure import StepFailure
 from detent.evals.outcome import MULTI_STEP, validate_outcome, validate_time
-from detent.evals.playing import (
-    Contracts,
+from detent.evals.played import (
     Played,
     Player,
     PlayFailed,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from detent.evals.playing import Player
+from detent.evals.played import Player
 
 if TYPE_CHECKING:
     from detent.evals.player import Subject

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from detent.evals.likeness import plainly
-from detent.evals.playing import Played, PlayedCall
+from detent.evals.played import Played, PlayedCall
 from detent.kernel.plain import canonical
 
 Trace = tuple[tuple[str, str], ...]

@@ -13,8 +13,8 @@ from detent.adapters.stores.memory import MemoryStore
 from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.executor import StepExecutor
 from detent.engine.ports import Store, TapeCall, TapeError
+from detent.evals.played import Player, PlayFailed
 from detent.evals.player import FlowPlayer, Subject
-from detent.evals.playing import Player, PlayFailed
 from detent.evals.suite import EvalSuite
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.dispatching import dispatch_settings

@@ -17,8 +17,9 @@ from detent.engine.engine import Engine
 from detent.engine.tools import NOT_DONE, EffectCall, Tool
 from detent.evals.artifacts import Artifacts
 from detent.evals.case import EvalTestCase
+from detent.evals.contracts import Contracts
+from detent.evals.played import Played
 from detent.evals.player import Session, Setup
-from detent.evals.playing import Contracts, Played
 from detent.evals.suite import GROUP, EvalSuite
 from detent.flows.playbook.flow import PlaybookFlow
 from detent.flows.playbook.folder import PlaybookFolder, read_manifest

@@ -14,8 +14,8 @@ from detent.apps.warranty.evals import shipped_cases, suite
 from detent.apps.warranty.evals.subject import LEGACY, TRANSCRIPT, WarrantySubject
 from detent.apps.warranty.settings import read
 from detent.evals.case import EvalTestCase
+from detent.evals.played import PlayOptions
 from detent.evals.player import FlowPlayer
-from detent.evals.playing import PlayOptions
 from detent.evals.reading import read_cases
 from detent.runtime.evals import player_of
 

@@ -20,8 +20,8 @@ from detent.apps.warranty.evals.subject import WarrantySubject, contracts_of
 from detent.apps.warranty.flow import shipped
 from detent.apps.warranty.settings import WarrantySettings, read
 from detent.evals.case import EvalTestCase, ExpectedFunctionCall, ExpectedStepExecution
+from detent.evals.played import Played, PlayFailed, PlayOptions
 from detent.evals.player import FlowPlayer
-from detent.evals.playing import Played, PlayFailed, PlayOptions
 from detent.evals.reading import CaseFilesError, read_case, read_cases
 from detent.evals.report import EvalReport
 from detent.evals.runner import EvalRunner

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from detent.evals.case import EvalTestCase
+from detent.evals.played import PlayOptions
 from detent.evals.player import FlowPlayer
-from detent.evals.playing import PlayOptions
 from detent.evals.reading import read_cases
 from detent.runtime.settings import read_settings
 from tests.apps.warranty.test_evals import cases_for, judged, project_player

@@ -37,8 +37,9 @@ from detent.engine.engine import Engine
 from detent.engine.yaml_loader import safe_load
 from detent.evals.artifacts import Artifacts
 from detent.evals.case import STEP, EvalTestCase
+from detent.evals.contracts import Contracts
+from detent.evals.played import Intake, Played, PlayedCall, PlayFailed
 from detent.evals.player import Delivered, Session, Setup
-from detent.evals.playing import Contracts, Intake, Played, PlayedCall, PlayFailed
 from detent.flows.playbook.history import own_calls, response_text
 from detent.flows.playbook.instruction import DEGRADED, DONE, FAILED
 from detent.flows.playbook.playbook import Playbook, read_playbook

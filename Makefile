@@ -25,10 +25,10 @@ install = { [ -x $(VENV)/bin/uv ] && $(VENV)/bin/uv pip install --quiet --python
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check coverage bench constraints clean
+.PHONY: help setup demo test test-all check coverage bench constraints clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
 setup: $(DEV) ## make .venv with everything needed to work on detent
 	@echo "Ready: $(PY)"
@@ -36,10 +36,13 @@ setup: $(DEV) ## make .venv with everything needed to work on detent
 demo: $(CORE) ## a mailbox answered step by step, with no model and no key
 	$(VENV)/bin/detent warranty demo $(ARGS)
 
-test: $(DEV) ## run the tests
+test: $(DEV) ## run the tests, with a sample of the large matrices
 	@# The first time, one process compiles the tests instead of every worker for itself.
 	@[ -d tests/__pycache__ ] || $(PY) -m pytest --collect-only -qq >/dev/null 2>&1 || true
 	$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+test-all: export DETENT_TEST_ALL := 1
+test-all: test ## run them with every case, every example and every kill point
 
 check: $(DEV) ## style, types and walls
 	$(VENV)/bin/ruff check .

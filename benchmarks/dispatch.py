@@ -76,23 +76,20 @@ async def bare_handler(steps: int) -> float:
 
 async def dispatcher_alone(steps: int) -> float:
     """Do only what dispatch adds to a step: find its plan, and tell of it if anyone listens."""
-    from detent import Engine, MemoryStore
-    from detent.engine.driver import Driver
+    from detent.dispatch.dispatcher import Dispatcher
     from detent.kernel import log
 
-    flow = cycle_flow(counting(steps))
-    async with Engine(MemoryStore(), [flow]) as engine:
-        run: Any = SimpleNamespace(id="r1", config={})
-        driver: Any = SimpleNamespace(run=run, clock=engine.clock)
-        plan, order = engine.dispatcher.plan, [STATES[step % len(STATES)] for step in range(steps)]
-        require(all(plan(flow, state, run).plain for state in STATES), "a step is not plain")
-        begin = time.perf_counter()
-        for state in order:
-            found = plan(flow, state, run)
-            if log.wants(log.INFO):
-                Driver._selected(driver, found)
-                Driver._completed(driver, found, 0.0)
-        return time.perf_counter() - begin
+    flow, dispatcher = cycle_flow(counting(steps)), Dispatcher()
+    runs: list[Any] = [SimpleNamespace(id="r1", config={}, state=state) for state in STATES]
+    order = [runs[step % len(runs)] for step in range(steps)]
+    require(all(dispatcher.assign(flow, run).plain for run in runs), "a step is not plain")
+    begin = time.perf_counter()
+    for run in order:
+        plan = dispatcher.assign(flow, run)
+        if log.wants(log.INFO):
+            dispatcher.started(plan, run, 0.0)
+            dispatcher.completed(plan, run, 0.0, 0.0)
+    return time.perf_counter() - begin
 
 
 async def whole_engine(steps: int) -> float:
@@ -146,9 +143,9 @@ def run_agent(param: Param) -> Result:
     """Have the step performed by an agent that answers after a while: asked, checked, recorded."""
     from detent import Engine, MemoryStore, SQLiteStore
     from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
-    from detent.engine.dispatch_settings import DispatchSettings
+    from detent.dispatch.config import StepConfig
+    from detent.dispatch.dispatcher import DispatchSettings
     from detent.kernel.entries import Moved
-    from detent.kernel.step_config import StepConfig
 
     path, runs = database(param), param["runs"]
     durable, level = param.get("store", "sqlite") == "sqlite", param.get("level", "consultant")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import structlog
@@ -11,6 +13,40 @@ from tests import examples  # loading it says how many examples properties are t
 from tests.postgres import postgres_schema, postgres_server
 
 __all__ = ["examples", "postgres_schema", "postgres_server"]
+
+LEFT = pytest.StashKey[int]()
+"""How many exhaustive cases were left out; in a run of several workers each says so to the one in charge."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let Ctrl-C reach this process and those it starts: what a shell runs in the background ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without `DETENT_TEST_ALL`, leave the exhaustive cases out."""
+    left = [item for item in items if item.get_closest_marker("exhaustive")]
+    if examples.ALL or not left:
+        return
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
+    config.stash[LEFT] = len(left)
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["exhaustive"] = len(left)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Hear from a worker how much it left out: all of them collect the same."""
+    node.config.stash[LEFT] = getattr(node, "workeroutput", {}).get("exhaustive", 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what was not tried."""
+    if left := config.stash.get(LEFT, 0):
+        terminalreporter.line(f"{left} exhaustive cases left to `make test-all`")
 
 
 @pytest.fixture(autouse=True)

@@ -13,27 +13,27 @@ __version__ = "0.1.0"
 _WHERE = {
     "action": "detent.flows.workflow.registry",
     "agent": "detent.flows.workflow.registry",
-    "AgentStreamChunk": "detent.engine.executor",
-    "AutonomyLevel": "detent.kernel.autonomy",
-    "Availability": "detent.engine.executor",
+    "AgentStreamChunk": "detent.dispatch.executor",
+    "AutonomyLevel": "detent.dispatch.autonomy",
+    "Availability": "detent.dispatch.executor",
     "BreakerPolicy": "detent.kernel.policy",
     "Budget": "detent.kernel.budget",
     "Child": "detent.engine.children",
     "ClaudeStepExecutor": "detent.adapters.models.claude",
-    "CompareRules": "detent.kernel.equivalence",
+    "CompareRules": "detent.dispatch.equivalence",
     "context_builder": "detent.flows.workflow.registry",
     "DetentError": "detent.kernel.errors",
-    "DispatchError": "detent.engine.executor",
-    "DispatchResult": "detent.kernel.dispatch",
-    "DispatchSettings": "detent.engine.dispatch_settings",
+    "DispatchError": "detent.dispatch.executor_errors",
+    "DispatchResult": "detent.dispatch.result",
+    "DispatchSettings": "detent.dispatch.dispatcher",
     "Effect": "detent.engine.outcome",
     "EffectCall": "detent.engine.tools",
     "Engine": "detent.engine.engine",
     "Entry": "detent.kernel.entries",
     "Example": "detent.engine.step",
-    "ExecutorError": "detent.engine.executor",
-    "ExecutorResult": "detent.engine.executor",
-    "FallbackReason": "detent.kernel.autonomy",
+    "ExecutorError": "detent.dispatch.executor_errors",
+    "ExecutorResult": "detent.dispatch.executor",
+    "FallbackReason": "detent.dispatch.autonomy",
     "Flow": "detent.engine.flow",
     "generator": "detent.flows.workflow.registry",
     "Guard": "detent.kernel.guards",
@@ -62,17 +62,17 @@ _WHERE = {
     "StateTransition": "detent.kernel.state_machine",
     "Status": "detent.kernel.status",
     "Step": "detent.engine.step",
-    "StepConfig": "detent.kernel.step_config",
+    "StepConfig": "detent.dispatch.config",
     "StepContext": "detent.engine.context",
-    "StepExecutor": "detent.engine.executor",
-    "StepMode": "detent.kernel.autonomy",
-    "StepType": "detent.kernel.autonomy",
+    "StepExecutor": "detent.dispatch.executor",
+    "StepMode": "detent.dispatch.autonomy",
+    "StepType": "detent.dispatch.autonomy",
     "Tool": "detent.engine.tools",
     "tool": "detent.engine.tools",
     "ToolError": "detent.engine.tools",
     "Transient": "detent.engine.step",
     "UNKNOWN": "detent.engine.tools",
-    "UsageMetadata": "detent.engine.executor",
+    "UsageMetadata": "detent.dispatch.usage",
     "validation_stage": "detent.flows.workflow.registry",
     "Verdict": "detent.engine.step",
     "when": "detent.kernel.guards",
@@ -84,17 +84,24 @@ if TYPE_CHECKING:
     from detent.adapters.stores.memory import MemoryStore as MemoryStore
     from detent.adapters.stores.postgres import PostgresStore as PostgresStore
     from detent.adapters.stores.sqlite import SQLiteStore as SQLiteStore
+    from detent.dispatch.autonomy import AutonomyLevel as AutonomyLevel
+    from detent.dispatch.autonomy import FallbackReason as FallbackReason
+    from detent.dispatch.autonomy import StepMode as StepMode
+    from detent.dispatch.autonomy import StepType as StepType
+    from detent.dispatch.config import StepConfig as StepConfig
+    from detent.dispatch.dispatcher import DispatchSettings as DispatchSettings
+    from detent.dispatch.equivalence import CompareRules as CompareRules
+    from detent.dispatch.executor import AgentStreamChunk as AgentStreamChunk
+    from detent.dispatch.executor import Availability as Availability
+    from detent.dispatch.executor import ExecutorResult as ExecutorResult
+    from detent.dispatch.executor import StepExecutor as StepExecutor
+    from detent.dispatch.executor_errors import DispatchError as DispatchError
+    from detent.dispatch.executor_errors import ExecutorError as ExecutorError
+    from detent.dispatch.result import DispatchResult as DispatchResult
+    from detent.dispatch.usage import UsageMetadata as UsageMetadata
     from detent.engine.children import Child as Child
     from detent.engine.context import StepContext as StepContext
-    from detent.engine.dispatch_settings import DispatchSettings as DispatchSettings
     from detent.engine.engine import Engine as Engine
-    from detent.engine.executor import AgentStreamChunk as AgentStreamChunk
-    from detent.engine.executor import Availability as Availability
-    from detent.engine.executor import DispatchError as DispatchError
-    from detent.engine.executor import ExecutorError as ExecutorError
-    from detent.engine.executor import ExecutorResult as ExecutorResult
-    from detent.engine.executor import StepExecutor as StepExecutor
-    from detent.engine.executor import UsageMetadata as UsageMetadata
     from detent.engine.flow import Flow as Flow
     from detent.engine.flow import Migration as Migration
     from detent.engine.observers import JsonLines as JsonLines
@@ -121,15 +128,9 @@ if TYPE_CHECKING:
     from detent.flows.workflow.registry import generator as generator
     from detent.flows.workflow.registry import prerequisite as prerequisite
     from detent.flows.workflow.registry import validation_stage as validation_stage
-    from detent.kernel.autonomy import AutonomyLevel as AutonomyLevel
-    from detent.kernel.autonomy import FallbackReason as FallbackReason
-    from detent.kernel.autonomy import StepMode as StepMode
-    from detent.kernel.autonomy import StepType as StepType
     from detent.kernel.budget import Budget as Budget
     from detent.kernel.budget import Spend as Spend
-    from detent.kernel.dispatch import DispatchResult as DispatchResult
     from detent.kernel.entries import Entry as Entry
-    from detent.kernel.equivalence import CompareRules as CompareRules
     from detent.kernel.errors import DetentError as DetentError
     from detent.kernel.errors import InvalidTransitionError as InvalidTransitionError
     from detent.kernel.guards import Guard as Guard
@@ -143,7 +144,6 @@ if TYPE_CHECKING:
     from detent.kernel.state_machine import StateMetrics as StateMetrics
     from detent.kernel.state_machine import StateTransition as StateTransition
     from detent.kernel.status import Status as Status
-    from detent.kernel.step_config import StepConfig as StepConfig
 
 __all__ = [*_WHERE]  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -27,21 +27,21 @@ from detent.adapters.cassette import (
 )
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.outcome import Outcome
 from detent.engine.ports import Tape, TapeCall, TapeError
 from detent.engine.step import Step, Transient
 from detent.engine.tools import Tool, ToolError
-from detent.kernel.autonomy import AutonomyLevel, StepMode
 from detent.kernel.errors import ConfigurationError, DetentError
 from detent.kernel.machine import Machine
 from detent.kernel.plain import canonical
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import Run
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 
 
 def query(args: Any, *, step: str = "check", tool: str = "crm.find", where: str = "") -> TapeCall:

@@ -10,13 +10,13 @@ import pytest
 from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.cli.agreement import PAGE
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
+from detent.dispatch.evidence import DEMOTIONS, Demotion
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
-from detent.kernel.autonomy import AutonomyLevel, StepMode
-from detent.kernel.evidence import DEMOTIONS, Demotion
 from detent.kernel.machine import Machine
-from detent.kernel.step_config import StepConfig
 from detent.runtime.catalog import Catalog
 from detent.runtime.settings import read_settings
 

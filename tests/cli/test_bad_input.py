@@ -1,12 +1,17 @@
 """Whatever is wrong is told in one sentence, with the right exit code and no traceback."""
 
 import os
+import re
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.golden import Messages
+
+MESSAGES = Messages(Path(__file__).with_name("messages.txt"))
 
 
 def sentence(said, code: int) -> str:
@@ -19,56 +24,46 @@ def sentence(said, code: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    "args",
     [
-        (
-            ["run", "onbording", "--plugin", "flow.py"],
-            "There is no flow 'onbording'. Did you mean 'onboarding'?",
-        ),
-        (["run", "gone.py"], "There is no file gone.py."),
-        (["run", "flow.py:onbord"], "flow.py has no flow 'onbord'. Did you mean 'onboarding'?"),
-        (
-            ["run", "flow.py", "--data", '{"a": }'],
-            "--data is not valid JSON: Expecting value at line 1, column 7.",
-        ),
-        (
-            ["run", "flow.py", "--data", "@gone.json"],
-            "--data: gone.json cannot be read: No such file or directory.",
-        ),
-        (["run", "flow.py", "--data", "3"], "--data is a number; a run starts from a JSON object."),
-        (["run", "flow.py", "--data", "[1]"], "Item 1 is a number; a run starts from a JSON object."),
-        (["run", "flow.py", "--data", '{"a": NaN}'], "--data: NaN is no JSON value."),
-        (["run", "flow.py", "--set", "name"], "--set takes KEY=VALUE, not 'name'."),
-        (["run", "flow.py", "--budget-steps", "0"], "Budget steps is 0; it must be above 0, or left out."),
-        (["run", "flow.py", "--batch", "gone.jsonl"], "--batch: gone.jsonl cannot be read"),
-        (["run", "flow.py", "--batch", "x", "--many", "2"], "--batch says what each run starts from"),
-        (
-            ["run", "flow.py", "--store", "sqlit:x"],
-            "There is no store of the kind 'sqlit:'. Did you mean 'sqlite'?",
-        ),
-        (["run", "flow.py", "--store", "gone/x.db"], "The folder gone for the store does not exist."),
-        (["run", "flow.py", "--store", "."], ". is a folder, not a store file."),
-        (["run", "flow.py", "--config", "gone.yaml"], "There is no settings file gone.yaml (--config)."),
-        (["run", "flow.py", "--log-level", "lots"], "There is no log level 'lots'."),
-        (["run", "flow.py", "--store", "not-a-store.txt"], "The store not-a-store.txt is not a SQLite file"),
-        (["runs"], "There is no store at .detent/detent.db yet."),
-        (["show", "r1"], "There is no store at .detent/detent.db yet."),
-        (["resume"], "Say which run to resume, or --all."),
-        (["runs", "--since", "soon"], "--since takes an age such as 30m, 12h or 7d"),
-        (["runs", "--status", "runing"], "There is no status 'runing'. Did you mean 'running'?"),
-        (["metrics", "r1", "--flow", "x"], "Give a run, or --flow and --since, not both."),
-        (["diagram", "nothing"], "There is no flow 'nothing'."),
-        (["resolve", "r1", "happened", "--receipt", "{"], "--receipt is not valid JSON"),
-        (["frobnicate"], "No such command 'frobnicate'."),
-        (["shwo"], "No such command 'shwo'. Did you mean 'show'"),
-        (["show"], "Missing argument 'RUN'. See: detent show --help"),
-        (["runs", "--limt", "3"], "No such option: --limt"),
-        (["runs", "--limit", "many"], "Invalid value for '--limit'"),
+        ["run", "onbording", "--plugin", "flow.py"],
+        ["run", "gone.py"],
+        ["run", "flow.py:onbord"],
+        ["run", "flow.py", "--data", '{"a": }'],
+        ["run", "flow.py", "--data", "@gone.json"],
+        ["run", "flow.py", "--data", "3"],
+        ["run", "flow.py", "--data", "[1]"],
+        ["run", "flow.py", "--data", '{"a": NaN}'],
+        ["run", "flow.py", "--set", "name"],
+        ["run", "flow.py", "--budget-steps", "0"],
+        ["run", "flow.py", "--batch", "gone.jsonl"],
+        ["run", "flow.py", "--batch", "x", "--many", "2"],
+        ["run", "flow.py", "--store", "sqlit:x"],
+        ["run", "flow.py", "--store", "gone/x.db"],
+        ["run", "flow.py", "--store", "."],
+        ["run", "flow.py", "--config", "gone.yaml"],
+        ["run", "flow.py", "--log-level", "lots"],
+        ["run", "flow.py", "--store", "not-a-store.txt"],
+        ["runs"],
+        ["show", "r1"],
+        ["resume"],
+        ["runs", "--since", "soon"],
+        ["runs", "--status", "runing"],
+        ["metrics", "r1", "--flow", "x"],
+        ["diagram", "nothing"],
+        ["resolve", "r1", "happened", "--receipt", "{"],
+        ["frobnicate"],
+        ["shwo"],
+        ["show"],
+        ["runs", "--limt", "3"],
+        ["runs", "--limit", "many"],
     ],
+    ids=" ".join,
 )
-def test_usage_and_configuration_end_with_2(detent, folder, args, said):
+def test_usage_and_configuration_end_with_2(detent, folder, args):
     (folder / "not-a-store.txt").write_text("just text, and more of it than a header is long" * 20)
-    assert sentence(detent(*args), 2).startswith(said)
+    line = sentence(detent(*args), 2)
+    MESSAGES.check(f"$ detent {' '.join(args)}", re.sub(r" \(/.*\)$", "", line))  # where the value was made
 
 
 @pytest.mark.parametrize(
@@ -76,8 +71,7 @@ def test_usage_and_configuration_end_with_2(detent, folder, args, said):
 )
 def test_an_unknown_run_is_told_by_every_command(detent, started, command):
     started()
-    line = sentence(detent(command, "nosuchrun"), 2)
-    assert line == "There is no run 'nosuchrun' in this store. See: detent runs"
+    MESSAGES.check("# a run that is not there", sentence(detent(command, "nosuchrun"), 2))
 
 
 def test_broken_json_in_a_batch_names_its_line(detent, folder):
@@ -89,15 +83,14 @@ def test_a_broken_settings_file_names_its_line(detent, folder):
     (folder / "detent.yaml").write_text("store: x.db\nbudgt: {steps: 3}\n")
     for command in (["run", "flow.py"], ["runs"], ["flows"]):
         line = sentence(detent(*command), 2)
-        assert line == "detent.yaml, line 2: unknown heading 'budgt'. Did you mean 'budget'?"
+        assert line.startswith("detent.yaml, line 2: ")
+        MESSAGES.check("# an unknown heading", line)
 
 
 def test_a_run_id_that_is_taken(detent, started):
     detent("run", "flow.py", "--id", "r1")
     said = detent("run", "flow.py", "--id", "r1", "-q")
-    assert sentence(said, 2) == (
-        "Run 'r1' already exists. To see it: detent show r1. A new run needs another id."
-    )
+    MESSAGES.check("# a run id that is taken", sentence(said, 2))
 
 
 def test_a_store_from_a_newer_version(detent, started, folder):

@@ -727,7 +727,7 @@ def test_a_private_address_is_fetched_from_once_the_settings_allow_it(detent, fo
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Page)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         url = f"http://localhost:{server.server_port}/"
         step = f"{{name: get, type: python, action: http_get, kwargs: {{url: '{url}'}}}}"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import PATIENCE
+from tests.examples import ALL
 
 SHOP = '''
 """Actions of a small shop: everything it does is a line in a file."""
@@ -479,7 +480,7 @@ def test_two_identical_commands_at_once_are_one_run_however_often(detent, folder
         assert len(detent("runs", "--json", "--limit", "1000").json["runs"]) == number + 1
 
 
-ROUNDS = 6
+ROUNDS = 6 if ALL else 2
 
 
 def test_a_run_killed_after_its_last_commit_is_shown_and_not_done_again(detent, folder, spawn):

@@ -26,10 +26,11 @@ import pydantic.json_schema  # noqa: F401
 from detent.adapters.models import openai
 from detent.adapters.models.executor import ModelStepExecutor
 from detent.adapters.models.prices import PriceTable
-from detent.engine import afterwards, execution  # noqa: F401
+from detent.dispatch import execution, shadow  # noqa: F401
+from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
+from detent.dispatch.executor import StepExecutor
 from detent.engine.context import StepContext
-from detent.engine.dispatch_settings import DispatchSettings
-from detent.engine.executor import StepExecutor
 from detent.engine.flow import Flow
 from detent.engine.outcome import Outcome
 from detent.engine.step import Step
@@ -38,7 +39,6 @@ from detent.kernel.budget import Budget
 from detent.kernel.machine import Machine
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 from detent.testing.crash import CrashPoints
 from detent.testing.workload import Planned, Workload
 from detent.testing.world import World

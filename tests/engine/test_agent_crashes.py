@@ -23,6 +23,7 @@ from detent.testing.crash import CrashPoints
 from detent.testing.nursery import Job, Nursery
 from detent.testing.world import World
 from tests.engine.agent_crashing import KEY, Oracle, effects_of, journey
+from tests.examples import covering, one_in
 
 pytestmark = pytest.mark.xdist_group("crash")
 
@@ -249,12 +250,17 @@ async def test_undisturbed_the_run_asks_twelve_times_and_does_two_things(scene):
 # -- SIGKILL at a commit or an effect -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", range(1, COMMITS[PLENTY] + 1))
-@pytest.mark.parametrize("when", ["before", "after"])
-async def test_killed_at_any_commit_it_goes_on_as_if_nothing_had_happened(scene, when, number):
+@pytest.mark.parametrize(
+    "point",
+    one_in(
+        5,
+        [f"kill-{when}-commit-{n}" for n in range(1, COMMITS[PLENTY] + 1) for when in ("before", "after")],
+    ),
+)
+async def test_killed_at_any_commit_it_goes_on_as_if_nothing_had_happened(scene, point):
     """D-59, D-56: before a commit the answer just given is lost and asked for again; after it, nothing."""
     here = await scene()
-    await here.work(f"kill-{when}-commit-{number}")
+    await here.work(point)
     await goes_on_as_if_nothing_had_happened(here)
 
 
@@ -290,7 +296,7 @@ async def killed_at_request(here: Scene, number: int, when: str) -> None:
     here.no_trouble()
 
 
-@pytest.mark.parametrize("number", range(1, REQUESTS + 1))
+@pytest.mark.parametrize("number", one_in(4, range(1, REQUESTS + 1)))
 async def test_killed_while_the_model_thinks_it_is_asked_once_more(scene, number):
     """The request was received, and nothing answered."""
     here = await scene()
@@ -302,14 +308,14 @@ async def test_killed_while_the_model_thinks_it_is_asked_once_more(scene, number
         assert told.asked.total() == _UNDISTURBED[PLENTY].asked.total() + 1
 
 
-@pytest.mark.parametrize("number", sorted(set(range(1, REQUESTS + 1)) - set(DOWN)))
+@pytest.mark.parametrize("number", one_in(4, sorted(set(range(1, REQUESTS + 1)) - set(DOWN))))
 async def test_killed_amid_an_answer_half_of_it_counts_for_nothing(scene, number):
     here = await scene()
     await killed_at_request(here, number, "amid")
     await goes_on_as_if_nothing_had_happened(here)
 
 
-@pytest.mark.parametrize("number", range(1, REQUESTS + 1))
+@pytest.mark.parametrize("number", one_in(4, range(1, REQUESTS + 1)))
 async def test_killed_as_the_last_byte_is_sent_it_is_written_down_or_asked_once_more(scene, number):
     """Wherever in reading, checking and committing the answer the signal lands."""
     here = await scene()
@@ -374,10 +380,10 @@ def commit_of_attempt(number: int) -> int:
     raise AssertionError(number)
 
 
-@pytest.mark.parametrize("number", range(2, 8))
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("budget", [LEAN, THIN], ids=["in-the-loop", "with-the-answer"])
-async def test_a_budget_runs_out_at_the_same_place_whoever_is_killed(scene, budget, when, number):
+@pytest.mark.parametrize(
+    ("number", "when", "budget"), covering(range(2, 8), ["before", "after"], [LEAN, THIN], together=1)
+)
+async def test_a_budget_runs_out_at_the_same_place_whoever_is_killed(scene, number, when, budget):
     """D-56: an answer that used up the last of the budget still counts after a kill."""
     here = await scene(budget)
     await here.work(f"kill-{when}-commit-{number}")
@@ -390,7 +396,7 @@ async def test_a_budget_runs_out_at_the_same_place_whoever_is_killed(scene, budg
 # -- stopped, not killed ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [1, 3, 5, 7, 9, 12])
+@pytest.mark.parametrize("number", one_in(2, [1, 3, 5, 7, 9, 12]))
 async def test_an_engine_that_stops_amid_an_attempt_leaves_the_step_to_be_resumed(scene, number):
     """D-35: no fallback, no failed attempt, and the model is told to stop as well."""
     here = await scene()

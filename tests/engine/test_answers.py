@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detent.engine.answers import parse_answer
+from detent.dispatch.answer_text import parse_answer
 from detent.kernel.plain import encode
 
 VALUES = st.recursive(

@@ -17,6 +17,7 @@ from detent.testing.nursery import Job, Nursery
 from detent.testing.workload import MakeWorkload
 from detent.testing.world import World
 from tests.engine import answers, crashing
+from tests.examples import covering
 
 pytestmark = pytest.mark.xdist_group("crash")
 
@@ -173,8 +174,7 @@ async def test_an_answer_is_paid_for_again_only_if_it_was_lost(scene, point, pai
     assert here.world.count("model") == paid
 
 
-@pytest.mark.parametrize("number", range(2, 10))
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(("number", "when"), covering(range(2, 10), ["before", "after"], together=1))
 async def test_a_budget_ends_a_killed_run_where_it_ends_any_other(scene, when, number):
     here = scene(crashing.metered)
     await here.die(f"kill-{when}-commit-{number}")

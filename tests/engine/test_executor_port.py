@@ -11,20 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detent.engine.executor import (
-    AgentStreamChunk,
-    Availability,
+from detent.dispatch.autonomy import FallbackReason
+from detent.dispatch.executor import AgentStreamChunk, Availability, ExecutorResult, StepExecutor
+from detent.dispatch.executor_errors import (
     BudgetExhaustedError,
     DispatchError,
     ExecutorError,
-    ExecutorResult,
     ExecutorTimeoutError,
     OutputSchemaValidationError,
     ReferenceResolutionError,
-    StepExecutor,
-    UsageMetadata,
 )
-from detent.kernel.autonomy import FallbackReason
+from detent.dispatch.usage import UsageMetadata
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.errors import DetentError
 
@@ -216,7 +213,7 @@ def test_an_error_after_both_failed_names_both():
 
 
 @pytest.mark.parametrize(
-    "module", ["detent.engine.executor", "detent.kernel.dispatch", "detent.engine.schemas"]
+    "module", ["detent.dispatch.executor", "detent.dispatch.result", "detent.engine.schemas"]
 )
 def test_the_port_imports_no_provider(module):
     """D-13"""

@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel
 
 from detent.engine.outcome import Effect, Hold, Outcome, Receipt
+from detent.kernel.placeholders import fill, receipts_in
 from detent.kernel.plain import to_plain
-from detent.kernel.receipts import fill, receipts_in
 from detent.kernel.status import Status
 
 

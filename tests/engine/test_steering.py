@@ -30,10 +30,12 @@ import yaml
 from detent.adapters.models.scripted import ScriptedSource
 from detent.adapters.stores.memory import MemoryStore
 from detent.adapters.stores.sqlite import SQLiteStore
+from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings, dispatcher_of
+from detent.dispatch.executor import Availability, ExecutorResult
+from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.engine.context import StepContext
-from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.engine import Engine
-from detent.engine.executor import Availability, ExecutorResult, OutputSchemaValidationError
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
@@ -45,7 +47,7 @@ from detent.kernel.machine import Machine, Move
 from detent.kernel.plain import to_plain
 from detent.kernel.run import Run
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
+from tests.examples import covering
 
 SECRET = "s3cr3t-of-the-environment"
 CUSTOMER = "ada@customer.example"
@@ -76,7 +78,7 @@ def _texts() -> list[Steering]:
 
 
 TEXTS = _texts()
-each_text = pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.id)
+BY_ID = {text.id: text for text in TEXTS}
 
 
 def test_there_are_many_texts_and_no_two_are_called_the_same():
@@ -390,7 +392,7 @@ async def ran(level: str, agent: Steadfast, places: Places | None = None, store:
             run = await engine.run(flow, data, run_id="r1")
             journal = await engine.store.entries("r1", 0, 1000)
             marks = [await engine.store.mark(f"autonomy/desk/{step}") for step in flow.steps]
-            plans = {step: engine.dispatcher.plan(flow, step, run) for step in flow.steps}
+            plans = {step: dispatcher_of(engine).plan_for(flow, one) for step, one in flow.steps.items()}
     levels = {step: str(plan.config.to_plain()["autonomy"]) for step, plan in plans.items()}
     return Ran(run, journal, desk, agent, records, marks, levels)
 
@@ -500,10 +502,10 @@ async def test_with_harmless_texts_the_desk_answers(level):
     assert len(one.agent.asked) == (0 if level == "operator" else len(AGENTS))
 
 
-@pytest.mark.parametrize("place", PLACES)
-@each_text
-async def test_a_text_is_data_wherever_it_stands(text, place):
+@pytest.mark.parametrize(("name", "place"), covering(BY_ID, PLACES, together=1))
+async def test_a_text_is_data_wherever_it_stands(name, place):
     """I9: in the input, a query's answer, a receipt, a tool's description it changes nothing at all."""
+    text = BY_ID[name]
     for level in ("collaborator", "approver"):
         usual = await quiet(level)
         one = await ran(level, Steadfast(), Places(**{place: text.text}))
@@ -542,10 +544,10 @@ async def test_a_text_reaches_the_agent_as_it_is():
 # -- texts that are obeyed ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@each_text
-async def test_an_agent_that_obeys_can_do_only_what_the_contract_allows(text, level):
+@pytest.mark.parametrize(("name", "level"), covering(BY_ID, LEVELS, together=1))
+async def test_an_agent_that_obeys_can_do_only_what_the_contract_allows(name, level):
     """I9, I10, D-34: no undeclared state, tool, effect, key; no other level; and the run still ends well."""
+    text = BY_ID[name]
     one = await ran(level, Obedient(text), Places(input=text.text))
     holds_whatever_is_said(one, level)
     for words in (longest_word(text.text), *forged_keys(text)):
@@ -578,8 +580,9 @@ async def test_a_recipient_that_is_free_text_is_the_agents_to_write(level):
     assert [args["to"] for tool, args in careful.desk.done if tool == "mail.forward"] == [CHIEF]
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("family", ["unicode", "control", "long", "forged-reference"])
+@pytest.mark.parametrize(
+    ("family", "level"), covering(["unicode", "control", "long", "forged-reference"], LEVELS, together=1)
+)
 async def test_what_is_hard_to_write_down_is_written_down(tmp_path, family, level):
     """Texts no encoding likes pass through a file as they pass through memory."""
     for number, text in enumerate(one for one in TEXTS if one.family == family):
@@ -588,9 +591,8 @@ async def test_what_is_hard_to_write_down_is_written_down(tmp_path, family, leve
         holds_whatever_is_said(one, level)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("depth", [50, 300, 900, 5000])
-async def test_an_answer_that_is_nothing_but_depth_does_no_harm(level, depth):
+@pytest.mark.parametrize(("depth", "level"), covering([50, 300, 900, 5000], LEVELS, together=1))
+async def test_an_answer_that_is_nothing_but_depth_does_no_harm(depth, level):
     """D-34: what cannot be walked to its end is no answer, and the handler's counts."""
     for start, end in (('{"kind":', "}"), ("[", "]"), ('{"output":', "}"), ('{"$receipt":', "}")):
         text = start * depth + "1" + end * depth

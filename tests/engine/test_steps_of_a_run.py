@@ -6,7 +6,8 @@ import pytest
 
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.config import StepConfig, StepConfigError
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.outcome import Outcome
@@ -16,7 +17,6 @@ from detent.kernel.entries import Moved
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.machine import Machine
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig, StepConfigError
 
 MACHINE = Machine("sorting", start="sort", moves={"sort": ["done"]}, ends={"done": Status.SUCCEEDED})
 AGENT = {"steps": {"sort": {"mode": "agent", "autonomy": "approver"}}}

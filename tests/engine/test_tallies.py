@@ -2,7 +2,8 @@
 
 import asyncio
 
-from detent.kernel.evidence import Tally
+from detent.dispatch.dispatcher import dispatcher_of
+from detent.dispatch.evidence import Tally
 from tests.engine.dispatching.samples import MAIL, agent, forms, scripted, settings
 
 
@@ -15,7 +16,7 @@ async def test_no_verdict_is_lost_among_many_runs_at_once(bench):
     executor = scripted({"output": {"kind": "fault", "urgent": True}, "repeat": True})
     engine = await bench.engine(forms(), dispatch=settings(executor, agent("collaborator")))
     await asyncio.gather(*(engine.run("flow", MAIL) for _ in range(150)))
-    await engine.tallies.settle()
+    await dispatcher_of(engine).evidence.settle()
     (tally,) = await tallies(engine)
     assert tally.n == 150
 
@@ -27,7 +28,7 @@ async def test_two_processes_worth_of_engines_count_into_one_tally(durable):
     ]
     await asyncio.gather(*(engine.run("flow", MAIL) for engine in engines for _ in range(40)))
     for engine in engines:
-        await engine.tallies.settle()
+        await dispatcher_of(engine).evidence.settle()
     (tally,) = await tallies(engines[0])
     assert tally.n == 80
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from detent.adapters.stores.memory import MemoryStore
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.journals import read
@@ -33,7 +34,6 @@ from detent.kernel.machine import Machine, Move
 from detent.kernel.plain import canonical, copied
 from detent.kernel.run import Run
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 
 READ, CHECK, LEND, ASK, WAIT, SORRY = (
     "01-read-request", "02-check-shelf", "03a-lend", "03b-ask-title", "03c-wait-list", "04-sorry",

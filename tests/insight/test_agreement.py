@@ -6,8 +6,9 @@ import statistics
 
 import pytest
 
-from detent.insight.agreement import EXACT, Agreement, Series, agreement, next_level
-from detent.kernel.autonomy import AutonomyLevel
+from detent.dispatch.agreement import EXACT, Agreement, Series, agreement, next_level
+from detent.dispatch.autonomy import AutonomyLevel
+from detent.dispatch.evidence import Demotion, EvidenceRules
 from detent.kernel.entries import (
     EffectBegun,
     EffectDone,
@@ -21,7 +22,6 @@ from detent.kernel.entries import (
     Proposed,
     Started,
 )
-from detent.kernel.evidence import Demotion, EvidenceRules
 from detent.kernel.status import Status
 
 from .samples import entries

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from detent.kernel.autonomy import AutonomyLevel, Check, FallbackReason, StepMode, StepType
+from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode, StepType
 
 LOWEST_FIRST = [
     AutonomyLevel.OPERATOR,

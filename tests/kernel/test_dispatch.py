@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detent.kernel.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
+from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
+from detent.dispatch.equivalence import Discrepancy
+from detent.dispatch.result import AgentFailure, DispatchResult
 from detent.kernel.budget import Spend
-from detent.kernel.dispatch import AgentFailure, DispatchResult
-from detent.kernel.equivalence import Discrepancy
 from detent.kernel.plain import to_plain
 from tests.examples import examples
 

@@ -18,16 +18,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from detent.kernel.equivalence import (
+from detent.dispatch.equivalence import (
     MOST_KEPT,
     CompareRules,
     Discrepancy,
     canonical_value,
     differences,
     equal,
-    pointer_to,
 )
 from detent.kernel.errors import ConfigurationError
+from detent.kernel.plain import pointer_to
 from detent.kernel.view import view
 from tests.examples import examples
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detent.kernel.autonomy import AutonomyLevel
-from detent.kernel.errors import ConfigurationError
-from detent.kernel.evidence import (
+from detent.dispatch.autonomy import AutonomyLevel
+from detent.dispatch.evidence import (
     Demotion,
     EvidenceRules,
     Tally,
@@ -18,6 +17,7 @@ from detent.kernel.evidence import (
     verdict_of_shadow,
     wilson,
 )
+from detent.kernel.errors import ConfigurationError
 
 LETTERS = {"a": Verdict.AGREED, "d": Verdict.DIFFERED, "h": Verdict.HARD, "u": Verdict.UNCHECKED}
 

@@ -10,11 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detent.kernel.autonomy import AutonomyLevel, StepMode
-from detent.kernel.budget import Budget
-from detent.kernel.errors import ConfigurationError
-from detent.kernel.policy import RetryPolicy
-from detent.kernel.step_config import (
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.config import (
     AGENT_ONLY,
     EVERYWHERE,
     FIELDS,
@@ -22,6 +19,9 @@ from detent.kernel.step_config import (
     StepConfigError,
     resolve,
 )
+from detent.kernel.budget import Budget
+from detent.kernel.errors import ConfigurationError
+from detent.kernel.policy import RetryPolicy
 
 WHERE = "detent.yaml, line 7: steps.commit"
 

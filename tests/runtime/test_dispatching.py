@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from detent import Flow, Machine, Outcome, Status, query, tool
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.config import UNSAID, StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
+from detent.dispatch.evidence import EvidenceRules
 from detent.engine.step import Step
-from detent.kernel.autonomy import AutonomyLevel, StepMode
-from detent.kernel.evidence import EvidenceRules
-from detent.kernel.step_config import UNSAID, StepConfig
 from detent.runtime.dispatching import dispatch_settings, place_of
 from detent.runtime.settings import SettingsError, read_settings
 from detent.runtime.wiring import engine_for

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from detent.adapters.models.executor import ModelStepExecutor
-from detent.engine.executor import StepExecutor
+from detent.dispatch.executor import StepExecutor
 from detent.kernel.errors import ConfigurationError, IntegrationMissing
 from detent.runtime.executors import KINDS, ConfiguredExecutors
 from detent.runtime.settings import read_settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +17,10 @@ from detent.runtime.catalog import Catalog, PluginError
 from detent.runtime.settings import Settings, SettingsError, read_settings
 from detent.runtime.workflow_registry import built_in_prerequisites, registry_for, shelf_for
 from detent.runtime.workflow_settings import WorkflowSettings
+from tests.golden import Messages
 from tests.runtime import shop_package
+
+MESSAGES = Messages(Path(__file__).with_name("messages.txt"))
 
 ACTION = """
 from detent.flows.workflow.registry import action
@@ -136,24 +140,22 @@ notify:
     )
     with pytest.raises(SettingsError) as caught:
         WorkflowSettings.read(settings)
-    words = "takes a program and its arguments"
-    assert [problem.removeprefix("detent.yaml, line ") for problem in caught.value.problems] == [
-        "1: 'workflow.max_parallel' takes a whole number of 1 or more.",
-        "1: 'workflow.allow_private' takes true, false, or a list of hosts, addresses and networks, such as "
-        "[localhost, 10.1.0.0/16].",
-        "4: 'validation.stages.format.timeout' takes seconds from 30 to 600.",
-        f"5: 'validation.stages.lint.command' {words}; it is empty.",
-        "5: 'validation.stages.lint.timeout' takes seconds from 30 to 600.",
-        "6: 'validation.stages.test.command' cannot be split into words (No closing quotation); "
-        "write it as a list.",
-        f"7: 'validation.stages.typecheck.command' {words}: a list of texts, or one text.",
-        f"7: 'validation.stages.typecheck.fix_command' {words}: a list of texts, or one text.",
-        "8: 'validation.stages.Odd Name': a stage's name is up to 64 small letters, digits, - and _, "
-        "a letter first.",
-        "9: 'validation.stages.docs' takes named values, such as `command: [pytest, -q]`.",
-        "11: 'notify.folder' takes the path of a folder.",
-        "12: 'notify.webhook_env' takes the name of the variable that holds the address, not the address.",
+    places = [re.match(r"detent\.yaml, line (\d+): '([^']+)'", one) for one in caught.value.problems]
+    assert [place and (int(place[1]), place[2]) for place in places] == [
+        (1, "workflow.max_parallel"),
+        (1, "workflow.allow_private"),
+        (4, "validation.stages.format.timeout"),
+        (5, "validation.stages.lint.command"),
+        (5, "validation.stages.lint.timeout"),
+        (6, "validation.stages.test.command"),
+        (7, "validation.stages.typecheck.command"),
+        (7, "validation.stages.typecheck.fix_command"),
+        (8, "validation.stages.Odd Name"),
+        (9, "validation.stages.docs"),
+        (11, "notify.folder"),
+        (12, "notify.webhook_env"),
     ]
+    MESSAGES.check("# settings with a mistake in every line", "\n".join(caught.value.problems))
     assert "hidden" not in str(caught.value)
 
 

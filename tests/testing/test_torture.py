@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from detent.testing.torture import torture
+from tests.examples import ALL
 
 
 @pytest.fixture(
@@ -22,9 +23,15 @@ def store_url(request, tmp_path):
     return f"{server}#{schema}"
 
 
+KILLS = 120 if ALL else 40
 pytestmark = [pytest.mark.torture, pytest.mark.slow, pytest.mark.xdist_group("torture")]
 
 
+@pytest.mark.parametrize(
+    "store_url",
+    ["sqlite", pytest.param("postgresql", marks=[pytest.mark.postgres, pytest.mark.exhaustive])],
+    indirect=True,
+)
 async def test_killed_at_every_boundary_a_run_ends_as_if_undisturbed(store_url):
     report = await torture(store_url, kills=0, pauses=0, stops=0, jumps=0, cuts=0)
     assert report.ok, str(report)
@@ -39,10 +46,10 @@ async def test_killed_at_every_boundary_a_run_ends_as_if_undisturbed(store_url):
 
 async def test_killed_at_random_two_workers_on_one_store_lose_and_repeat_nothing(store_url):
     report = await torture(
-        store_url, boundaries=False, kills=120, pauses=0, stops=0, jumps=0, cuts=0, workers=2, seed=1
+        store_url, boundaries=False, kills=KILLS, pauses=0, stops=0, jumps=0, cuts=0, workers=2, seed=1
     )
     assert report.ok, str(report)
-    assert report.kills == 120
+    assert report.kills == KILLS
     assert report.found.takeovers > 0
     assert report.found.folds > 0
     print(report)

@@ -10,14 +10,15 @@ import typer
 
 from detent.cli import options
 from detent.cli.autonomy import demotions, known_step, means, places_of, resolved, told
+from detent.dispatch.agent_side import highest_level
 
 if TYPE_CHECKING:
     from detent.cli.editing import Change
     from detent.cli.workspace import Workspace
+    from detent.dispatch.agreement import Difference, StepFigures
+    from detent.dispatch.autonomy import AutonomyLevel
     from detent.engine.flow import Flow
     from detent.engine.step import Step
-    from detent.insight.agreement import Difference, StepFigures
-    from detent.kernel.autonomy import AutonomyLevel
 
 PAGE = 200
 """Runs listed at a time."""
@@ -149,9 +150,9 @@ class _Advice:
 
 
 async def _report(workspace: Workspace, wanted: _Wanted) -> tuple[list[StepFigures], list[_Advice]]:
+    from detent.dispatch.agreement import Agreement
     from detent.engine.journals import read
     from detent.engine.ports import RunQuery
-    from detent.insight.agreement import Agreement
     from detent.kernel.errors import FlowNotFound
     from detent.runtime.dispatching import dispatch_settings
 
@@ -188,7 +189,7 @@ async def _report(workspace: Workspace, wanted: _Wanted) -> tuple[list[StepFigur
         if not any(row.newest and row.could_be is not None for row in rows):
             return rows, []
         places = places_of(await workspace.known(store))
-        caps = {name: step.cap for name, (_, step) in places.items() if step.cap is not None}
+        caps = {name: cap for name, (_, step) in places.items() if (cap := highest_level(step)) is not None}
         rows = made.figures(held, caps)
         return rows, [
             _advise(workspace, row, row.could_be, places)
@@ -201,7 +202,7 @@ def _advise(
     workspace: Workspace, row: StepFigures, level: AutonomyLevel, places: Mapping[str, tuple[Flow, Step]]
 ) -> _Advice:
     """How the step would be raised."""
-    from detent.kernel.autonomy import AutonomyLevel, StepMode
+    from detent.dispatch.autonomy import AutonomyLevel, StepMode
 
     advice = _Advice(row.step, level)
     there = resolved(workspace, *places[row.step]) if row.step in places else None

@@ -11,12 +11,12 @@ from detent.cli import options
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
+    from detent.dispatch.autonomy import AutonomyLevel
+    from detent.dispatch.config import Resolved
+    from detent.dispatch.evidence import Demotion
     from detent.engine.flow import Flow
     from detent.engine.ports import Store
     from detent.engine.step import Step
-    from detent.kernel.autonomy import AutonomyLevel
-    from detent.kernel.evidence import Demotion
-    from detent.kernel.step_config import Resolved
 
 SECTION = "Judge"
 
@@ -61,7 +61,7 @@ def demote(
 
 
 def _level(said: str) -> AutonomyLevel:
-    from detent.kernel.autonomy import AutonomyLevel
+    from detent.dispatch.autonomy import AutonomyLevel
     from detent.kernel.errors import ConfigurationError, nearest
 
     names = [level.value for level in AutonomyLevel]
@@ -78,8 +78,8 @@ async def _demote(
     import time
 
     from detent.cli.output import clean, say, say_json
+    from detent.dispatch.evidence import DEMOTIONS, Demotion
     from detent.kernel.errors import ConfigurationError
-    from detent.kernel.evidence import DEMOTIONS, Demotion
 
     async with workspace.store() as store:
         held = await demotions(store)
@@ -127,7 +127,7 @@ def restore(
 
 async def _restore(workspace: Workspace, said: str, json: bool) -> None:
     from detent.cli.output import clean, say, say_json
-    from detent.kernel.evidence import DEMOTIONS
+    from detent.dispatch.evidence import DEMOTIONS
 
     async with workspace.store() as store:
         held = await demotions(store)
@@ -182,7 +182,7 @@ async def _list(workspace: Workspace, json: bool) -> None:
 async def demotions(store: Store) -> dict[str, Demotion]:
     """The demotions in force, by step."""
     from detent.cli.output import warn
-    from detent.kernel.evidence import DEMOTIONS, Demotion
+    from detent.dispatch.evidence import DEMOTIONS, Demotion
 
     found: dict[str, Demotion] = {}
     for key, value in (await store.marks(DEMOTIONS)).items():
@@ -254,7 +254,7 @@ def means(said: str, step: str) -> bool:
 
 def resolved(workspace: Workspace, flow: Flow, step: Step) -> Resolved:
     """What the layers of configuration say about a step."""
-    from detent.engine.dispatch import Dispatcher
+    from detent.dispatch.dispatcher import Dispatcher
     from detent.runtime.dispatching import dispatch_settings
 
     settings = dispatch_settings(workspace.settings, [flow], complete=False)

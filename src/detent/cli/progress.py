@@ -14,7 +14,7 @@ from detent.insight.words import span
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from detent.engine.executor import AgentStreamChunk
+    from detent.dispatch.executor import AgentStreamChunk
     from detent.kernel.entries import Entry
     from detent.kernel.machine import Machine
 

@@ -47,7 +47,7 @@ def replay(
 
 async def _replay(workspace: Any, said: str, step: str | None, keep: bool, json: bool) -> int:
     from detent.cli.output import say, say_json
-    from detent.engine.replaying import replay as again
+    from detent.dispatch.replay import replay as again
 
     notes: list[dict[str, Any]] = []
     async with workspace.engine() as engine:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from detent.cli import options
+from detent.dispatch.agent_side import agent_side, highest_level, offered
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
-    from detent.engine.dispatch import Plan
-    from detent.engine.dispatch_settings import DispatchSettings
+    from detent.dispatch.dispatcher import DispatchSettings
+    from detent.dispatch.plan import Plan
     from detent.engine.flow import Flow
     from detent.engine.step import Step
     from detent.runtime.catalog import Catalog
@@ -130,8 +131,8 @@ class _Book:
     """The steps that are known here, with what the settings make of them."""
 
     def __init__(self, workspace: Workspace, flow: str | None = None) -> None:
-        from detent.engine.dispatch import Dispatcher
-        from detent.engine.executor import DISPATCH_AGENT
+        from detent.dispatch.dispatcher import Dispatcher
+        from detent.dispatch.executor import DISPATCH_AGENT
         from detent.runtime.dispatching import dispatch_settings
         from detent.runtime.executors import ConfiguredExecutors
 
@@ -209,9 +210,9 @@ class _Book:
 
     def detail(self, one: _Named) -> dict[str, Any]:
         """Everything about a step."""
-        from detent.engine.agent_tools import declared_tools
+        from detent.dispatch.agent_tools import declared_tools
+        from detent.dispatch.config import FIELDS
         from detent.kernel.plain import to_plain
-        from detent.kernel.step_config import FIELDS
         from detent.runtime.dispatching import place_of
 
         plan = self.plan(one)
@@ -223,11 +224,15 @@ class _Book:
             **self.row(one),
             "queries": [tool.name for tool in tools.values() if tool.kind == "query"],
             "effects": [tool.name for tool in tools.values() if tool.kind == "effect"],
-            "undeclared": [kind for kind in ("queries", "effects") if getattr(one.step, kind) is None],
+            "undeclared": [
+                kind
+                for kind, names in zip(("queries", "effects"), offered(one.step), strict=True)
+                if names is None
+            ],
             "next": list(contract.next),
             "output": None if contract.output is None else to_plain(contract.output),
             "hard_contract": contract.hard is not None,
-            "max_autonomy": None if one.step.cap is None else one.step.cap.value,
+            "max_autonomy": None if (highest := highest_level(one.step)) is None else highest.value,
             "config": {
                 field: {
                     "value": plain.get(field),
@@ -258,9 +263,9 @@ class _Book:
 
 def _has_a_choice(step: Step) -> bool:
     """Whether handler or agent may perform a step, as the settings say."""
-    from detent.kernel.autonomy import StepMode
+    from detent.dispatch.autonomy import StepMode
 
-    return step.step_type.natural_mode is StepMode.DETERMINISTIC
+    return agent_side(step).step_type.natural_mode is StepMode.DETERMINISTIC
 
 
 def _picked(catalog: Catalog, said: str) -> list[Flow]:

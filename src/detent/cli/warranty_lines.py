@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from detent.cli.live import LiveLines
 from detent.cli.output import clean, paint, status, width
 from detent.cli.progress import step_line, under_way
+from detent.dispatch.dispatcher import dispatcher_of
 
 if TYPE_CHECKING:
     from detent.apps.warranty.office import Office
@@ -138,7 +139,7 @@ def told_plain(told: Told) -> dict[str, Any]:
 async def header(office: Office, engine: Engine, where: str, mode: str) -> str:
     """One line about what is at work."""
     flow = office.flow
-    agents = [name for name, step in flow.steps.items() if engine.dispatcher.plan_for(flow, step).agent]
+    agents = [name for name, step in flow.steps.items() if dispatcher_of(engine).plan_for(flow, step).agent]
     steps = "all deterministic" if not agents else f"{len(agents)} by an agent"
     count = getattr(office.registry, "count", None)
     registry = f"registry {await count()} devices" if count is not None else "registry: CRM"

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from detent.dispatch.autonomy import StepType
 from detent.flows.workflow.spec import (
     AgentStep,
     GenerateStep,
@@ -15,10 +16,9 @@ from detent.flows.workflow.spec import (
     StepSpec,
     WorkflowSpec,
 )
-from detent.kernel.autonomy import StepType
 
 if TYPE_CHECKING:
-    from detent.engine.dispatch_settings import DispatchSettings
+    from detent.dispatch.dispatcher import DispatchSettings
     from detent.flows.workflow.preflight import Find
     from detent.flows.workflow.registry import Action, Registry
     from detent.runtime.settings import Settings
@@ -34,7 +34,7 @@ def described(
     spec: WorkflowSpec, file: str, settings: Settings, registry: Registry, *, forced: bool = False
 ) -> dict[str, Any]:
     """A workflow as plain values: inputs, steps, and what the settings make of each step."""
-    from detent.engine.executor import DISPATCH_AGENT
+    from detent.dispatch.executor import DISPATCH_AGENT
     from detent.runtime.dispatching import dispatch_settings
 
     agents = None if registry.incomplete else (DISPATCH_AGENT, *registry.agents.names)
@@ -54,7 +54,7 @@ def planned(
     spec: WorkflowSpec, settings: Settings, registry: Registry, find: Find, *, forced: bool = False
 ) -> list[dict[str, Any]]:
     """Every step that a run may come to, those of subworkflows included, and how each is performed."""
-    from detent.engine.executor import DISPATCH_AGENT
+    from detent.dispatch.executor import DISPATCH_AGENT
     from detent.flows.workflow.preflight import walk
     from detent.runtime.dispatching import dispatch_settings
 
@@ -125,8 +125,8 @@ class _Steps:
         """Mode and autonomy, and the layer each comes from; nothing for steps that nobody performs."""
         if step.type not in PERFORMED:
             return {"mode": None, "autonomy": None, "layer": None}
-        from detent.engine.executor import DISPATCH_AGENT
-        from detent.kernel.step_config import StepConfigError, resolve
+        from detent.dispatch.config import StepConfigError, resolve
+        from detent.dispatch.executor import DISPATCH_AGENT
         from detent.runtime.dispatching import place_of
 
         agent = step.agent if isinstance(step, AgentStep) else DISPATCH_AGENT

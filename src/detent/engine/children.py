@@ -7,16 +7,16 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from detent.engine.beside import NOTHING, Beside
-from detent.engine.deciding import UNDOES, undoing_now
-from detent.engine.dispatch import STEPS
 from detent.engine.lineage import child_of, children
+from detent.engine.moves import UNDOES, undoing_now
+from detent.engine.offloaded import NOTHING, Beside
 from detent.engine.raised import ChildrenWaiting
 from detent.kernel.budget import Budget
 from detent.kernel.entries import ChildEnded
 from detent.kernel.errors import ConfigurationError, Fenced, RunBusy, RunStateError
 from detent.kernel.ids import child_ids
 from detent.kernel.run import Run
+from detent.kernel.run_config import STEPS
 from detent.kernel.status import Status
 from detent.kernel.view import View
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detent.engine.calls import TimeLimit, call
-from detent.engine.dispatch import PATH
 from detent.engine.outcome import Effect, Receipt
 from detent.engine.ports import Blob, Clock, TapeCall, TapeError
 from detent.engine.raised import located
@@ -22,13 +21,13 @@ from detent.kernel.entries import Body, Noted, Recorded, Tagged
 from detent.kernel.errors import ConfigurationError, DetentError, InvalidValue
 from detent.kernel.guards import dig
 from detent.kernel.plain import canonical, copied, decode, digest, encode, to_plain
+from detent.kernel.run_config import PATH
 from detent.kernel.view import View, view
 
 if TYPE_CHECKING:
     from detent.engine.children import Child
     from detent.engine.driver import Driver
     from detent.engine.lineage import Past
-    from detent.kernel.autonomy import FallbackReason
     from detent.kernel.run import Run
 
 OUTPUT = "output"
@@ -49,19 +48,33 @@ class StepContext:
     looked: Sequence[dict[str, Any]] = ()
     """Queries asked so far, as the journal keeps them."""
     proposed: Sequence[Effect] = ()
-    fallback: FallbackReason | None = None
+    fallback: str | None = None
     """Why the handler is asked although the step is an agent's, when it is."""
     forgiven = False
     """The effect that failed was an agent's; the handler decides as if it had not been tried."""
 
-    def __init__(self, driver: Driver, step: Step, attempt: int) -> None:
+    cap: Budget | None = None
+    """What the visit may spend, inside the run's budget."""
+
+    def __init__(self, driver: Driver, step: Step, attempt: int, run: Run | None = None) -> None:
         self._driver = driver
-        self._run = driver.run
+        self._run = driver.run if run is None else run
         self.step = step
         self.attempt = attempt
         """1 for the first try of this visit."""
 
+    def then(self, run: Run) -> StepContext:
+        """The same visit on the run as it was, with the answers its queries got."""
+        ctx = StepContext(self._driver, self.step, self.attempt, run)
+        ctx._memo = self._memo
+        return ctx
+
     # -- looking --------------------------------------------------------------------------------------------
+
+    @property
+    def run(self) -> Run:
+        """The run as the step sees it; not to be changed."""
+        return self._run
 
     @property
     def run_id(self) -> str:
@@ -130,11 +143,7 @@ class StepContext:
     @property
     def last_attempt(self) -> bool:
         """True when a transient failure of this attempt would not be followed by another."""
-        own = self._driver.flow.step_for(self._run.state) is self.step
-        plan = self._driver.engine.dispatcher.plan(
-            self._driver.flow, self._run.state, self._run, None if own else self.step
-        )
-        return self.attempt >= plan.retry.max_attempts
+        return self.attempt >= self._driver.assignment(self.step).retry.max_attempts
 
     def now(self) -> float:
         """Seconds since the epoch, on the engine's clock."""
@@ -198,7 +207,7 @@ class StepContext:
     async def look(self, tool: str, args: Mapping[str, Any], *, durable: bool = False) -> Any:
         """As `query`; a durable answer is kept in the journal, so that a crash does not change it."""
         step = self.step
-        if step.queries is not None and tool not in step.queries and not step.asks_freely:
+        if step.queries is not None and tool not in step.queries:
             allowed = ", ".join(step.queries) or "none"
             raise ConfigurationError(f"Step '{step.name}' may not query '{tool}'. Allowed: {allowed}.")
         found = self._driver.flow.tools.get(tool, "query")
@@ -278,7 +287,7 @@ class StepContext:
         """
         memo = self._memo = self._memo if self._memo is not None else {}
         if spend is not None and key not in self._run.records:
-            self._driver.afford()
+            self._driver.afford(self.cap)
         while key not in self._driver.run.records:
             asking = memo.get(f"once {key}")  # no mix-up with queries, whose keys are JSON lists
             if asking is None:
@@ -360,7 +369,7 @@ class StepContext:
 
     async def whole(self, past: Past) -> Mapping[str, Any]:
         """The data of a run below this one, with what lies beside its journal; not kept at hand."""
-        from detent.engine.beside import looked_beside
+        from detent.engine.offloaded import looked_beside
 
         found = await looked_beside(past.flow.beside, past.run, self._driver.engine.store.blob)
         return {**past.run.data, **found}
@@ -502,7 +511,7 @@ class CannotCheck(DetentError):
     """A handler that is run for comparison only wants something that cannot be had without consequences."""
 
 
-class BesideContext(StepContext):
+class TrialContext(StepContext):
     """For work that may come to nothing: a handler run to be compared with, facts being concluded from.
 
     Questions already asked are not asked again. What it proposes, notes and tags is its own until somebody
@@ -510,11 +519,10 @@ class BesideContext(StepContext):
     """
 
     def __init__(self, home: StepContext) -> None:
-        super().__init__(home._driver, home.step, home.attempt)
+        super().__init__(home._driver, home.step, home.attempt, home._run)
         home._memo = home._memo if home._memo is not None else {}
         self._memo = home._memo
         self._home = home
-        self._run = home._run
         self._unfolded = home._unfolded
         self.looked = home.looked
         self.said: list[Body] = []

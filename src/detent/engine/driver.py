@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from detent.engine import deciding, effects
-from detent.engine.calls import TimeLimit, call
-from detent.engine.concluding import concluded
+from detent.engine import effects, moves
+from detent.engine.calls import call
 from detent.engine.context import StepContext
-from detent.engine.dispatch import facts_of, no_agent_side
 from detent.engine.journals import load
 from detent.engine.outcome import Hold, Outcome
+from detent.engine.performer import Assignment, called, concluded
 from detent.engine.ports import Blob, Commit, EdgeCount, Lease, LedgerLine
 from detent.engine.raised import ChildrenWaiting, failure, located, message_of
 from detent.engine.standing import LEDGER_STATE, edge_of, ledger_line, row_of
@@ -46,15 +45,12 @@ from detent.kernel.errors import (
 from detent.kernel.ids import ROOT, guessed_root
 from detent.kernel.plain import to_plain, writable
 from detent.kernel.policy import RetryPolicy
-from detent.kernel.run import ORIGIN, Run
+from detent.kernel.run import Run
+from detent.kernel.run_config import ORIGIN
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
-    from detent.engine.afterwards import Afterwards
-    from detent.engine.dispatch import Plan
     from detent.engine.engine import Engine
-    from detent.engine.execution import Performed
-    from detent.engine.executor import StepExecutor
     from detent.engine.flow import Flow
 
 FOLD_EVERY = 256
@@ -71,9 +67,9 @@ class Driver:
     """One run under way in this process."""
 
     __slots__ = (
-        "_afterwards", "_began", "_blobs", "_lapses", "_next_fold", "_plans", "_turns",
-        "_waiters", "_writing", "asides", "budgeted", "calls", "cancelling", "cap", "clock", "door", "engine",
-        "executors", "flow", "halting", "in_slot", "lease", "live", "parent", "performing", "run", "telling",
+        "_after", "_assignments", "_began", "_blobs", "_lapses", "_next_fold", "_turns",
+        "_waiters", "_writing", "asides", "budgeted", "calls", "cancelling", "clock", "door", "engine",
+        "family", "flow", "halting", "in_slot", "lease", "live", "parent", "performing", "run", "telling",
     )  # fmt: skip
 
     def __init__(
@@ -109,14 +105,13 @@ class Driver:
         self.asides = 0
         """How many of the step's calls wait aside just now."""
         self.door: asyncio.Lock | None = None
-        self.executors: dict[str, StepExecutor] = {} if parent is None else parent.executors
-        """Executors made for this run, by provider; its children share them."""
+        self.family: dict[str, Any] = {} if parent is None else parent.family
+        """What the performer keeps for this run and its children while they are under way."""
         self.telling = True
         """Somebody may listen to what is told of every step; asked once a visit."""
-        self.cap: Budget | None = None
-        """What the agent under way may use, inside the run's budget."""
-        self._afterwards: Afterwards | None = None
-        self._plans: dict[str, Plan] = {}
+        self._after: tuple[int, Callable[[], Awaitable[None]]] | None = None
+        """Steps done when the step was performed, and what is left to do once its move is committed."""
+        self._assignments: dict[str, Assignment] = {}
         # At round numbers, so that a run which is taken over again and again is folded all the same.
         self._next_fold = run.seq - run.seq % FOLD_EVERY + FOLD_EVERY
 
@@ -126,7 +121,7 @@ class Driver:
         """Go on until the run ends, waits, or the engine is stopping."""
         run = self.run
         if self.flow.beside in run.data and not run.beside:
-            from detent.engine.beside import looked_beside
+            from detent.engine.offloaded import looked_beside
 
             run.beside = await looked_beside(self.flow.beside, run, self.engine.store.blob)
         while run.status is Status.RUNNING:
@@ -137,7 +132,7 @@ class Driver:
                 continue
             if run.retry_at is not None and not await self._wait_until(run.retry_at):
                 continue
-            if self.halting is not None and not deciding.unsettled(self.flow, run):
+            if self.halting is not None and not moves.unsettled(self.flow, run):
                 continue  # it was told to end while it waited
             if not self.in_slot:  # given up for a wait that was cut short
                 await self.engine.slots.back(self)
@@ -145,33 +140,34 @@ class Driver:
                 await effects.perform(self)
             elif run.let_in or not (self.budgeted and await self._out_of_budget()):
                 await self._visit()
-            if self._afterwards is not None and self._afterwards.due(run):
-                left, self._afterwards = self._afterwards, None
-                await left.carry_out(self)
+            if self._after is not None and (run.steps > self._after[0] or run.status.is_end):
+                (_, after), self._after = self._after, None
+                await after()
 
     async def _cut_short(self) -> bool:
         """End the run or have it undo what it did, where that is asked for and nothing is left to settle."""
         flow, run = self.flow, self.run
-        if deciding.unsettled(flow, run):
+        if moves.unsettled(flow, run):
             return False
         if self.halting is not None:
-            await self.commit(deciding.cancelled(flow, run, self.halting, "engine"))
+            await self.commit(moves.cancelled(flow, run, self.halting, "engine"))
             return True
-        if flow.undoing is None or deciding.undoing_now(flow, run):
+        if flow.undoing is None or moves.undoing_now(flow, run):
             return False
         assert run.called_off is not None
         await self.commit(
-            deciding.cancelled(flow, run, run.called_off["reason"], run.called_off["by"], undo=True)
+            moves.cancelled(flow, run, run.called_off["reason"], run.called_off["by"], undo=True)
         )
         return True
 
     async def _visit(self) -> None:
         """One attempt at the step of the current state."""
         run = self.run
-        plan = self._plans.get(run.state)
-        if plan is None:
-            plan = self._plans[run.state] = self.engine.dispatcher.plan(self.flow, run.state, run)
-        step = plan.step
+        performer = self.engine.performer
+        assignment = self._assignments.get(run.state)
+        if assignment is None:
+            assignment = self._assignments[run.state] = performer.assign(self.flow, run)
+        step = assignment.step
         self.telling = telling = log.wants(log.INFO)
         if step.breaker is not None and await self._left_alone(step):
             return
@@ -184,32 +180,26 @@ class Driver:
                 if not isinstance(said, Step):
                     instead = Outcome.of(said)
                     break
-                if plan.agent and plan.control:
-                    no_agent_side(plan, run, self.clock.now())
-                plan = self._plan_of(said)
+                performer.replaced(assignment, run, self.clock.now())
+                assignment = self.assignment(said)
                 step, ctx = said, StepContext(self, said, attempt)
             if instead is not None:
                 outcome = instead
-            elif not plan.plain:
-                performed = await self._dispatch(plan, ctx)
-                outcome = performed.outcome
+            elif not assignment.plain:
+                outcome, after = await performer.perform(self, assignment, ctx)
+                if after is not None:
+                    self._after = run.steps, after
             else:
                 if telling:
-                    self._selected(plan)
-                if plan.timeout is None:
-                    value = await step.handler(ctx) if step.is_async else await step.call(ctx)
-                else:
-                    async with TimeLimit(plan.timeout):
-                        value = await step.call(ctx)
+                    performer.started(assignment, run, self.clock.now())
+                value = await called(step, ctx, assignment.timeout)
                 if not step.straight:
                     outcome = await concluded(step, ctx, value)
                 else:
                     outcome = value if type(value) is Outcome else Outcome.of(value)
                 if telling:
-                    self._completed(plan, self.clock.elapsed() - began)
-            bodies, proposes = deciding.decided(
-                self.flow, run, step, ctx, outcome, self.clock.elapsed() - began
-            )
+                    performer.completed(assignment, run, self.clock.now(), self.clock.elapsed() - began)
+            bodies, proposes = moves.decided(self.flow, run, step, ctx, outcome, self.clock.elapsed() - began)
         except ChildrenWaiting as waiting:
             self._began = None
             if self.engine.stopping:
@@ -229,7 +219,9 @@ class Driver:
             failed = failure(raised)
             if failed is None:
                 raise
-            await self._failed(ctx, failed, self.clock.elapsed() - began, plan.retry)
+            if (after := getattr(failed, "after", None)) is not None:
+                self._after = run.steps, after
+            await self._failed(ctx, failed, self.clock.elapsed() - began, assignment.retry)
             return
         self._began = None
         if step.breaker is not None:
@@ -244,46 +236,15 @@ class Driver:
             await self.commit(*ctx.emitted)
         await effects.perform(self, bodies)
 
-    def _plan_of(self, step: Step) -> Plan:
-        """The plan of a step that is performed in the place of the state's own."""
-        place = f"{self.run.state}/{step.name}"
-        plan = self._plans.get(place)
-        if plan is None:
-            plan = self.engine.dispatcher.plan(self.flow, self.run.state, self.run, step)
-            self._plans[place] = plan
-        return plan
-
-    async def _dispatch(self, plan: Plan, ctx: StepContext) -> Performed:
-        """Have the dispatcher find out who performs the step, and what counts."""
-        from detent.engine.afterwards import Afterwards
-        from detent.engine.execution import Execution
-        from detent.engine.executor import DispatchError
-
-        execution = Execution(self, plan, ctx)
-        try:
-            performed = await execution.perform()
-        except DispatchError as error:
-            self._afterwards = Afterwards.of_failure(self, execution, error.detail)
-            raise
-        if performed.said:
-            await self.commit_whole(*performed.said)
-        self._afterwards = Afterwards.of(self, execution, performed)
-        return performed
-
-    def _selected(self, plan: Plan) -> None:
-        """Say that a step is performed by its handler as a matter of course."""
-        log.info(
-            "dispatch.mode_selected", **facts_of(plan, self.run), timestamp=self.clock.now(),
-            mode="deterministic", autonomy="operator", forced=False,
-            source=plan.resolved.sources.get("mode", "default"), shadow=False,
-        )  # fmt: skip
-
-    def _completed(self, plan: Plan, seconds: float) -> None:
-        """Say that it was."""
-        log.info(
-            "dispatch.deterministic_completed", **facts_of(plan, self.run), timestamp=self.clock.now(),
-            duration_ms=round(seconds * 1000, 3), fallback=False,
-        )  # fmt: skip
+    def assignment(self, step: Step) -> Assignment:
+        """How a step is performed that the current state has, or that is performed in its place."""
+        own = self.flow.step_for(self.run.state) is step
+        place = self.run.state if own else f"{self.run.state}/{step.name}"
+        assignment = self._assignments.get(place)
+        if assignment is None:
+            assignment = self.engine.performer.assign(self.flow, self.run, None if own else step)
+            self._assignments[place] = assignment
+        return assignment
 
     # -- things that do not go straight ---------------------------------------------------------------------
 
@@ -315,7 +276,7 @@ class Driver:
         else:
             reason, said = f"{step.name} failed: {kind}", f"{kind}: {message}"[:2000]
             detail = getattr(error, "detail", None) if isinstance(error, DetentError) else None
-            ending = deciding.failing(self.flow, self.run, reason, said, seconds=duration, detail=detail)
+            ending = moves.failing(self.flow, self.run, reason, said, seconds=duration, detail=detail)
             await self.commit(*ctx.emitted, failed, ending)
 
     async def _out_of_budget(self) -> bool:
@@ -349,7 +310,7 @@ class Driver:
         return (
             limit in SPENT
             and limit not in self.flow.exhausted
-            and (self.flow.by_code or self.engine.dispatcher.asks_agents(self.flow, self.run))
+            and (self.flow.by_code or self.engine.performer.may_spend(self.flow, self.run))
         )
 
     def short_of(self, cap: Budget | None = None) -> tuple[str, float, float] | None:
@@ -377,12 +338,14 @@ class Driver:
             driver = driver.parent
         return None
 
-    def afford(self) -> None:
-        """Raise `BudgetExceededError` before something is paid for that no budget covers any more."""
-        dispatcher = self.engine.dispatcher
-        if self.cap is None and not (self.budgeted and dispatcher.asks_agents(self.flow, self.run)):
+    def afford(self, cap: Budget | None = None) -> None:
+        """Raise `BudgetExceededError` before something is paid for that no budget covers any more.
+
+        `cap` limits the step's visit, inside the run's budget.
+        """
+        if cap is None and not (self.budgeted and self.engine.performer.may_spend(self.flow, self.run)):
             return  # a step passed the budget when it began, and may finish
-        if (short := self.short_of(self.cap)) is not None:
+        if (short := self.short_of(cap)) is not None:
             limit, used, of = short
             raise BudgetExceededError(limit, of, used)
 
@@ -430,7 +393,7 @@ class Driver:
                 spend=self.run.visit_spend, by="engine", status=machine.ends.get(to),
             )  # fmt: skip
         else:
-            body = deciding.failing(self.flow, self.run, reason, "", Status.BUDGET_EXHAUSTED, seconds=seconds)
+            body = moves.failing(self.flow, self.run, reason, "", Status.BUDGET_EXHAUSTED, seconds=seconds)
         log.warning(
             "budget.exhausted", run_id=self.run.id, limit=limit, spent=driver.used()[limit], of=driver.run.id
         )
@@ -551,7 +514,7 @@ class Driver:
             if type(bodies[0]) is CalledOff and not self._can_be_called_off():
                 return  # what was written while this waited for its turn has made it needless
             if self.run.called_off is not None:
-                bodies = tuple(deciding.diverted(self.flow, self.run, bodies))
+                bodies = tuple(moves.diverted(self.flow, self.run, bodies))
             await self._commit(bodies)
         except StoreError:
             raise  # another drives the run, or the store is away: nothing more is written here
@@ -572,7 +535,7 @@ class Driver:
 
     def _can_be_called_off(self) -> bool:
         run = self.run
-        return not run.status.is_end and run.called_off is None and not deciding.undoing_now(self.flow, run)
+        return not run.status.is_end and run.called_off is None and not moves.undoing_now(self.flow, run)
 
     def _pass_turn(self) -> None:
         """Let the next in the queue commit."""

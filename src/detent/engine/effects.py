@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from detent.engine import deciding
-from detent.engine.calls import TimeLimit, call, over, watched
+from detent.engine import moves
+from detent.engine.calls import TimeLimit, call, watched
 from detent.engine.context import StepContext, brief, kept_answer
 from detent.engine.ports import LedgerLine, TapeCall, TapeError
 from detent.engine.raised import failure, message_of
@@ -20,8 +20,8 @@ from detent.kernel import log
 from detent.kernel.budget import NOTHING
 from detent.kernel.entries import Body, EffectBegun, EffectDone, EffectFailed, Held, Proposed
 from detent.kernel.errors import ConfigurationError, Fenced, StoreUnavailable
+from detent.kernel.placeholders import fill, receipts_in
 from detent.kernel.plain import decode, writable
-from detent.kernel.receipts import fill, receipts_in
 
 if TYPE_CHECKING:
     from detent.engine.driver import Driver
@@ -83,15 +83,19 @@ async def _perform(driver: Driver, opening: Sequence[Body]) -> None:
     spend = proposal.spend if opening else NOTHING
     try:
         if proposal.by == "agent":
-            await _check_filled(driver, proposal, _receipts(driver, pending))
-        ending: Body = deciding.moving_from(
+            changes = proposal.outcome.get("set", {})
+            if receipts_in(changes):
+                step = driver.flow.step_named(run.state, proposal.step)
+                filled = fill(changes, _receipts(driver, pending))
+                await driver.engine.performer.check_filled(step, filled)
+        ending: Body = moves.moving_from(
             driver.flow, run, proposal, _receipts(driver, pending), seconds, spend
         )
     except BaseException as raised:
         if (error := failure(raised)) is None:
             raise
         kind, message = type(error).__name__, writable(message_of(error))
-        ending = deciding.failing(
+        ending = moves.failing(
             driver.flow,
             run,
             f"{proposal.step} failed: {kind}",
@@ -100,23 +104,6 @@ async def _perform(driver: Driver, opening: Sequence[Body]) -> None:
             spend=spend,
         )
     await driver.commit(*pending, ending)
-
-
-async def _check_filled(driver: Driver, proposal: Proposed, receipts: dict[str, Any]) -> None:
-    """An agent's output is held to the step's contract once more where receipts have been put into it."""
-    step = driver.flow.step_named(driver.run.state, proposal.step)
-    changes = proposal.outcome.get("set", {})
-    way = step.lands or ((step.into,) if step.into is not None else ())
-    if step.output_schema is None or (step.conclude is not None and not way) or not receipts_in(changes):
-        return
-    from detent.engine.executor import OutputSchemaValidationError
-    from detent.engine.schemas import misfits
-
-    output = fill(changes, receipts)
-    for part in way:
-        output = output[part]
-    if wrong := await over(output, misfits, output, step.output_schema):
-        raise OutputSchemaValidationError(step.name, "its contract, receipts filled in", wrong)
 
 
 async def _args(driver: Driver, tool: Tool, said: dict[str, Any]) -> dict[str, Any]:

@@ -13,23 +13,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import Any
 
 from detent.engine import forking, interventions, lineage, recovery
-from detent.engine.beside import Beside
 from detent.engine.breaker import Breakers
 from detent.engine.calls import watch_threads_of
 from detent.engine.clock import SystemClock
 from detent.engine.context import blob_of
-from detent.engine.dispatch import FORCE, Dispatcher
-from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.driver import Driver
 from detent.engine.flow import Flow
 from detent.engine.journals import load
 from detent.engine.leases import LeaseLost, Leases
 from detent.engine.observers import Observers
+from detent.engine.offloaded import Beside
+from detent.engine.performer import HandlerPerformer, Performer, PerformerSource
 from detent.engine.ports import USUAL_LEASE, Blob, Clock, NewRun, Resource, Store, Tape
 from detent.engine.raised import failure, message_of
 from detent.engine.slots import Slots
 from detent.engine.standing import row_of
-from detent.engine.tallies import Tallies
 from detent.engine.timekeeper import Timekeeper
 from detent.kernel import checks, log
 from detent.kernel.budget import Budget
@@ -43,10 +41,10 @@ from detent.kernel.errors import (
     RunStateError,
     StoreError,
 )
-from detent.kernel.evidence import REPLAYED
 from detent.kernel.ids import ROOT, check_key, check_run_id, child_ids
 from detent.kernel.plain import to_plain, writable
 from detent.kernel.run import Run
+from detent.kernel.run_config import FORCE, REPLAYED
 from detent.kernel.status import Status
 
 
@@ -66,23 +64,21 @@ class Engine:
         park_after: float = 30.0,
         worker_id: str | None = None,
         host: str | None = None,
-        dispatch: DispatchSettings | None = None,
+        dispatch: PerformerSource | None = None,
         tape: Tape | None = None,
     ) -> None:
         if concurrency < 1:
             raise ConfigurationError(f"concurrency is {concurrency}; at least one run must be able to work.")
         self.store = store
         self.clock: Clock = clock or SystemClock()
+        self.performer: Performer = HandlerPerformer() if dispatch is None else dispatch.performer()
+        """Has each step performed."""
         self.flows: dict[str, Flow] = {}
         for flow in flows:
             self.add_flow(flow)
         self.observers = Observers(observers)
         self.leases = Leases(store, self.clock, lease, worker_id, host)
         self.breakers = Breakers(store, self.clock)
-        self.dispatcher = Dispatcher(dispatch)
-        """Decides who performs each step."""
-        self.tallies = Tallies()
-        """Evidence about agents on its way into the store."""
         self.tape = tape
         """Where everything asked of the outside world is recorded or played back."""
         self._resources: list[Resource] = []
@@ -99,8 +95,6 @@ class Engine:
         self._listeners: dict[str, set[asyncio.Event]] = {}
         self._helpers: set[asyncio.Task[None]] = set()
         self._told: set[tuple[str, str]] = set()
-        self._settled: set[tuple[str, bool, str]] = set()
-        """Flows, and what runs of them say, whose configuration is known to add up."""
         self.taking: set[str] = set()
         """Runs being claimed by some task of this process."""
         self.unstopped: dict[str, Driver] = {}
@@ -157,7 +151,6 @@ class Engine:
         if self._opened:
             self._opened = False
             try:
-                await self.tallies.settle()
                 await self._let_go_of_helpers()
                 await self.leases.retire()
             finally:
@@ -165,8 +158,7 @@ class Engine:
 
     async def _let_go_of_helpers(self) -> None:
         """Close what was opened beside the store; one that cannot be closed does not keep the others open."""
-        executors = self.dispatcher.settings.executors
-        opened: list[Any] = [*reversed(self._resources), *([executors] if executors is not None else [])]
+        opened: list[Resource | Performer] = [self.performer, *reversed(self._resources)]
         self._resources.clear()
         for resource in opened:
             try:
@@ -188,6 +180,8 @@ class Engine:
         if there is not None and there is not flow:
             raise ConfigurationError(f"Two flows are named '{flow.name}'.")
         self.flows[flow.name] = flow
+        if flow.performed_by is not None and type(self.performer) is HandlerPerformer:
+            self.performer = flow.performed_by.performer()
 
     def flow(self, name: str) -> Flow:
         """A flow by name, checked."""
@@ -237,15 +231,16 @@ class Engine:
         if isinstance(flow, Flow):
             self.add_flow(flow)
             flow = flow.name
-        if force_deterministic or self.dispatcher.settings.force_deterministic:
-            config = {**(config or {}), FORCE: True}
+        config = {**(config or {}), **self.performer.run_config()}
+        if force_deterministic:
+            config = {**config, FORCE: True}
         if self.tape is not None and self.tape.plays:
-            config = {**(config or {}), REPLAYED: True}
+            config = {**config, REPLAYED: True}
         run_id = _new_id(run_id)
         if "." in run_id:
-            config = {**(config or {}), ROOT: run_id}
+            config = {**config, ROOT: run_id}
         driver = await self._create(
-            self.flow(flow), data, run_id, None, tags, budget, config or {}, drive,
+            self.flow(flow), data, run_id, None, tags, budget, config, drive,
             tuple(blob_of(body) for body in beside), at,
         )  # fmt: skip
         if drive:
@@ -440,11 +435,7 @@ class Engine:
         budget = budget or flow.budget
         if budget is not None and not isinstance(budget, Budget):
             raise checks.refuse("budget", budget, "a Budget, or None")
-        asked = self.dispatcher.key(flow, config)
-        # Of a budget only its money is looked at; whatever else it limits has been looked at before.
-        if asked not in self._settled or (budget is not None and budget.cost_usd is not None):
-            self.dispatcher.check(flow, config, budget, self._below(flow))
-            self._settled.add(asked)
+        self.performer.check(flow, config, budget, self._below)
         start = machine.start if at is None else machine.state(at)
         if machine.is_end(start):
             raise ConfigurationError(f"A run of '{flow.name}' cannot begin in '{machine.named(start)}'.")

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from detent.engine.performer import PerformerSource
 from detent.engine.ports import Resource, Store
 from detent.engine.step import Handler, Step
 from detent.engine.tools import Tool, Toolbox, calling
@@ -49,6 +50,8 @@ OnFailure = Callable[[Run, str, str], Detour | None]
 class Flow:
     """One kind of run. Steps are given as a mapping, or added with the `step` decorator."""
 
+    performed_by: PerformerSource | None = None
+    """Brings the performer of an engine that was given none; None: its handlers are called."""
     beside: str | None = None
     """Key under which data of its runs says which of its values lie beside the journal (see `beside`)."""
 
@@ -225,8 +228,7 @@ class Flow:
             elif machine.is_end(names[name]):
                 found.append(Problem("F03", f"'{name}'", "is an end, so its step would never be done."))
         for step in self.every_step():
-            uses = (("effect", (*(step.effects or ()), *step.reserve)), ("query", step.queries))
-            for kind, wanted in uses:
+            for kind, wanted in (("effect", step.effects), ("query", step.queries)):
                 for tool_name in wanted or ():
                     try:
                         self.tools.get(tool_name, kind)  # type: ignore[arg-type]

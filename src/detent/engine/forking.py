@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine import recovery
 from detent.engine.context import step_path
-from detent.engine.deciding import UNDOES, undoing_now
 from detent.engine.journals import read
 from detent.engine.lineage import Past, ancestors, children
+from detent.engine.moves import UNDOES, undoing_now
 from detent.engine.ports import LedgerLine, NewRun
 from detent.engine.standing import row_of
 from detent.kernel.budget import Budget
@@ -36,7 +36,8 @@ from detent.kernel.entries import (
 from detent.kernel.errors import ConfigurationError, RunExists, RunStateError
 from detent.kernel.ids import ROOT, guessed_root
 from detent.kernel.plain import to_plain
-from detent.kernel.run import ORIGIN, Run
+from detent.kernel.run import Run
+from detent.kernel.run_config import ORIGIN
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine

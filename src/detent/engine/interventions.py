@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from detent.engine import deciding, forking, recovery
+from detent.engine import forking, moves, recovery
 from detent.engine.driver import Driver
 from detent.engine.effects import AGAIN, HAPPENED, SKIP
 from detent.engine.journals import load, read
@@ -36,8 +36,8 @@ from detent.kernel.errors import (
     nearest,
 )
 from detent.kernel.hold_token import HoldToken
+from detent.kernel.placeholders import uses_receipt
 from detent.kernel.plain import encode, to_plain
-from detent.kernel.receipts import uses_receipt
 from detent.kernel.run import Run
 from detent.kernel.status import REOPENABLE, Status
 
@@ -239,12 +239,12 @@ async def _stop(engine: Engine, run_id: str, reason: str, by: str, undo: bool = 
 
 async def _called_off(engine: Engine, run_id: str) -> bool:
     run = await engine.get(run_id)
-    return run.called_off is not None or deciding.undoing_now(engine.flow(run.flow), run)
+    return run.called_off is not None or moves.undoing_now(engine.flow(run.flow), run)
 
 
 async def _halt(engine: Engine, run_id: str, reason: str, by: str) -> None:
     """Have a run end once what its step has begun is settled, without waiting for that."""
-    if (await engine.get(run_id)).config.get(deciding.UNDOES):
+    if (await engine.get(run_id)).config.get(moves.UNDOES):
         return  # it undoes
     if engine.under_way(run_id) is not None:
         await recovery.cancel_here(engine, run_id, reason, by, True)
@@ -280,7 +280,7 @@ async def _wound_up(engine: Engine, run_id: str, reason: str) -> bool:
                 await recovery.cancel_here(engine, run_id, reason, "engine", True)
                 if engine.driver_of(run_id) is under_way:
                     await asyncio.wait({under_way.put_down()})
-            elif not deciding.unsettled(engine.flow(run.flow), run):
+            elif not moves.unsettled(engine.flow(run.flow), run):
                 await recovery.end(engine, run_id, reason, "engine", True)
             elif run.status is Status.WAITING:
                 return False
@@ -368,7 +368,7 @@ async def fork(
             break
         run.apply(entry)
         # Without a place it is one before the end, and before what was done was undone.
-        if not run.status.is_end and (at is not None or not deciding.undoing_now(flow, run)):
+        if not run.status.is_end and (at is not None or not moves.undoing_now(flow, run)):
             keep = entry.seq
     if at is not None and keep < at:
         raise ConfigurationError(

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from detent.engine.executor import AgentStreamChunk
 from detent.engine.raised import failure
 from detent.kernel import entries as journal
 from detent.kernel import log
@@ -82,7 +81,7 @@ class Observers:
                 if on_metrics is not None:
                     self._call(observer, entry, on_metrics, run.total_metrics())
 
-    def stream(self, run: Run, step: str, chunk: AgentStreamChunk) -> None:
+    def stream(self, run: Run, step: str, chunk: Any) -> None:
         """Tell those who listen a piece of an agent's text, as it is being written."""
         for observer, method in self._streams:
             try:
@@ -107,10 +106,10 @@ class Observers:
             )
 
 
-def _by_name(method: Callable[..., None]) -> Callable[[Run, str, AgentStreamChunk], None]:
+def _by_name(method: Callable[..., None]) -> Callable[[Run, str, Any], None]:
     """For those who are told a run's id and flow in place of the run."""
 
-    def tell(run: Run, step: str, chunk: AgentStreamChunk) -> None:
+    def tell(run: Run, step: str, chunk: Any) -> None:
         method(run.id, run.flow, step, chunk)
 
     return tell

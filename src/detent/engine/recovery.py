@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING
 
-from detent.engine import deciding
+from detent.engine import moves
 from detent.engine.driver import Driver
 from detent.engine.flow import Flow
 from detent.engine.journals import load
@@ -88,7 +88,7 @@ async def take(engine: Engine, run_id: str, parent: Driver | None = None) -> Dri
 
 async def _undone_with(engine: Engine, run: Run) -> str | None:
     """Why a run below another may only finish what it has begun: what it is part of is being undone."""
-    above = None if run.config.get(deciding.UNDOES) else run.parent
+    above = None if run.config.get(moves.UNDOES) else run.parent
     while above is not None:
         try:
             row = await engine.store.row(above)
@@ -417,16 +417,16 @@ async def _finishes(driver: Driver, reason: str, by: str) -> bool:
     """Have a run in this process end by itself once its effects are settled; False when there are none."""
     flow, run = driver.flow, driver.run
     below = run.parent is not None
-    if not below and deciding.undoing_now(flow, run):
+    if not below and moves.undoing_now(flow, run):
         return True  # on its way already
-    if not (driver.performing or deciding.unsettled(flow, run)):
+    if not (driver.performing or moves.unsettled(flow, run)):
         return False
     if below:
         driver.halting = driver.halting or reason
     else:
         await driver.call_off(reason, by)
     # It may have come to the end of that meanwhile, and to another step.
-    return driver.performing or deciding.unsettled(flow, run) or deciding.undoing_now(flow, run)
+    return driver.performing or moves.unsettled(flow, run) or moves.undoing_now(flow, run)
 
 
 async def end(engine: Engine, run_id: str, reason: str, by: str, undo: bool = False) -> bool:
@@ -440,15 +440,15 @@ async def end(engine: Engine, run_id: str, reason: str, by: str, undo: bool = Fa
         return False
     flow, run = driver.flow, driver.run
     itself = undo and run.parent is None and flow.machine is not None and flow.undoing is not None
-    if itself and deciding.undoing_now(flow, run):
+    if itself and moves.undoing_now(flow, run):
         await engine.store.park(driver.lease)  # on its way already
         return True
-    if undo and deciding.unsettled(flow, run):
+    if undo and moves.unsettled(flow, run):
         if itself:
             await driver.call_off(reason, by)
         await engine.store.park(driver.lease)
         return True
-    await driver.commit(deciding.cancelled(flow, run, reason, by, undo=itself))
+    await driver.commit(moves.cancelled(flow, run, reason, by, undo=itself))
     if itself:
         await engine.store.park(driver.lease)
     return True

@@ -16,13 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from detent.engine.field_words import described
+from detent.engine.field_docs import described
 from detent.engine.schema_keywords import TooMuchWork, bounded, errors_of, format_checker
 from detent.engine.typed_dicts import readable
-from detent.kernel.equivalence import pointer_to
 from detent.kernel.errors import ConfigurationError, NestedTooDeeply
 from detent.kernel.patterns import InvalidPattern, PatternTimeout, compiled
-from detent.kernel.plain import encode, to_plain
+from detent.kernel.plain import encode, pointer_to, to_plain
 
 MOST_TOLD = 20
 """Problems told of one value, and choices told of one problem."""

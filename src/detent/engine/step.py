@@ -14,17 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from detent.engine.calls import Pace, in_thread, pace_of, paced
 from detent.engine.raised import failure
 from detent.kernel import checks
-from detent.kernel.autonomy import AutonomyLevel, StepType
 from detent.kernel.errors import ConfigurationError, DetentError
 from detent.kernel.policy import ONCE, BreakerPolicy, RetryPolicy
 
 if TYPE_CHECKING:
     from detent.engine.context import StepContext
-    from detent.engine.dialect import Dialect
     from detent.engine.outcome import Effect
-    from detent.engine.tools import Tool
-    from detent.kernel.equivalence import CompareRules
-    from detent.kernel.step_config import StepConfig
 
 Handler = Callable[["StepContext"], Any]
 
@@ -123,52 +118,33 @@ class Step:
     """Where a plain `def` handler is called: True always in a thread, so that other runs go on; False always
     on the event loop, which it must not hold up. None: in a thread until it has shown to be quick."""
     metadata: dict[str, Any] = field(default_factory=dict)
-    step_type: StepType = StepType.PYTHON
     inputs: Callable[[StepContext], Any] | tuple[str, ...] | None = None
     """What the step works on, as an agent gets it: keys of the run's data, or a function, sync or async, that
     gives a mapping. None: all data."""
-    private: bool = False
-    """What an agent answers is kept beside the journal, where it can be purged."""
     output_schema: Any = None
     """The hard contract of the output: a dataclass, TypedDict or model class, or a JSON Schema."""
-    returns: Any = None
-    """The soft contract; None reads the handler's return annotation."""
     conclude: Callable[[StepContext, Any], Any] | None = None
     """Makes an outcome of the output, whoever gave it: facts in, decision out."""
-    lands: tuple[str, ...] = ()
-    """Where in the data `conclude` puts the output just as it is, so that it can be held to the contract once
-    receipts are filled in."""
     into: str | None = None
     """Key of the run's data that takes the output; None spreads a mapping over the data."""
     next: tuple[str, ...] | None = None
     """States it may lead to; None means all the table lists."""
     validator: Validator | None = None
     """Checks an agent's proposal in place of a comparison with the handler."""
-    compare: CompareRules | None = None
-    """What may differ between two outputs that count as equal."""
-    names_next: bool | None = None
-    """Whether an agent names the next state; None: where the conditions on the table do not choose alone."""
-    dialect: Dialect | None = None
-    """How an agent is asked and understood; None asks for JSON."""
+    compare: Any = None
+    """`CompareRules`: what may differ between two outputs that count as equal."""
     examples: Sequence[Example | tuple[Any, ...]] = ()
     """Worked examples: `(inputs, output)` or `(inputs, output, note)`."""
-    max_autonomy: AutonomyLevel | str | None = None
+    max_autonomy: str | None = None
     """Advice: how far an agent should be trusted at most."""
-    config: StepConfig | None = None
-    """Its own layer of configuration, the strongest."""
+    config: Any = None
+    """Its own layer of configuration, the strongest: a `StepConfig`, or a mapping of its keys."""
+    agent: Any = None
+    """What its kind of workflow declares beyond that for agents: an `AgentSide` of `detent.dispatch`."""
     opaque: bool = False
     """The handler acts on the world itself: calling it is an effect, performed once through the ledger."""
     repeatable: bool = False
     """Opaque: calling the handler twice is the same as once, so a call in doubt is made again."""
-    hints: StepConfig | None = None
-    """How it is performed where nobody says otherwise: weaker than what settings say about the step."""
-    reserve: tuple[str, ...] = ()
-    """Tools its handler may propose beside `effects`, which agents are never offered."""
-    asks_freely: bool = False
-    """Its own code may ask any query the flow has; `queries` are those that agents are offered."""
-    offers: Mapping[str, Tool] = field(default_factory=dict)
-    """Tools in other words, or under a narrower schema, than the flow has them, as agents are told about
-    them here. What is performed is the flow's."""
     before: Callable[[StepContext], Any] | None = None
     """Asked first, whoever performs the step, sync or async: None goes on; an outcome stands in place of the
     work; one of `instead` is performed in its place."""
@@ -185,28 +161,16 @@ class Step:
         put = object.__setattr__
         put(self, "is_async", inspect.iscoroutinefunction(self.handler))
         put(self, "pace", pace_of(self.handler))
-        straight = self.conclude is None and self.into is None and not self.opaque
-        put(self, "straight", straight and self.step_type is not StepType.AGENT)
+        put(self, "straight", self.conclude is None and self.into is None and not self.opaque)
         for name in ("effects", "queries", "next", "inputs"):
             if isinstance(said := getattr(self, name), list):
                 put(self, name, tuple(said))
-        if isinstance(self.config, Mapping):
-            from detent.kernel.step_config import StepConfig
-
-            put(self, "config", StepConfig.read(self.config, where=f"step '{self.name}'"))
-        if isinstance(self.max_autonomy, str):
-            put(self, "max_autonomy", AutonomyLevel(self.max_autonomy))
         put(self, "examples", tuple(Example(*one) for one in self.examples))
         if self.opaque and self.into is None and self.conclude is None:
             raise ConfigurationError(
                 f"Step '{self.name}' is opaque: its output is known only after it was called. "
                 f"Say with `into` which key of the data takes it, or with `conclude` what follows from it."
             )
-
-    @property
-    def cap(self) -> AutonomyLevel | None:
-        """The level advised at most."""
-        return None if self.max_autonomy is None else AutonomyLevel(self.max_autonomy)
 
     async def call(self, ctx: StepContext) -> Any:
         """Have the handler decide, whatever kind of function it is."""

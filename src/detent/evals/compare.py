@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
 
+from detent.dispatch.evidence import wilson
 from detent.evals.paths import drawn
 from detent.evals.report import CaseResult, EvalReport
 from detent.insight.words import columns, money
 from detent.kernel.budget import NOTHING, Spend
-from detent.kernel.evidence import wilson
 
 SLOWER_RATIO, SLOWER_MS = 1.5, 50.0
 """A case is slower when it takes so many times as long, and so many milliseconds longer."""

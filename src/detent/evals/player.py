@@ -15,9 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.autonomy import StepMode
+from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
+from detent.dispatch.executor import ExecutorSource, StepExecutor
 from detent.engine.engine import Engine
-from detent.engine.executor import ExecutorSource, StepExecutor
 from detent.engine.flow import Flow
 from detent.engine.journals import read
 from detent.engine.ports import Store, Tape, TapeError
@@ -29,13 +31,11 @@ from detent.evals.plans import Answered, Plans, script_of
 from detent.evals.played import Intake, Played, PlayedCall, PlayedStep, PlayFailed, PlayOptions
 from detent.evals.reading import INPUT_KEYS
 from detent.insight.visits import FunctionCall, StepVisit, blobs_of, visits
-from detent.kernel.autonomy import StepMode
 from detent.kernel.entries import Entry
 from detent.kernel.errors import ConfigurationError, DefinitionError, DetentError
 from detent.kernel.plain import canonical, decode
 from detent.kernel.run import Run
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 
 SCRIPTED = "case"
 """Provider of the steps whose replies a case brings along."""

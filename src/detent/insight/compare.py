@@ -37,7 +37,8 @@ from detent.kernel.entries import (
     Tagged,
 )
 from detent.kernel.ids import ROOT
-from detent.kernel.run import ORIGIN, Run
+from detent.kernel.run import Run
+from detent.kernel.run_config import ORIGIN
 
 Also = Literal["times", "epochs", "run_ids", "takeovers", "retries", "notes"]
 """What a comparison leaves out unless asked for it."""

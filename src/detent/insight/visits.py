@@ -25,8 +25,8 @@ from detent.kernel.entries import (
     Reopened,
 )
 from detent.kernel.guards import dig
+from detent.kernel.placeholders import fill
 from detent.kernel.plain import copied, decode, digest
-from detent.kernel.receipts import fill
 from detent.kernel.run import Run
 
 StepTuple: TypeAlias = tuple[str, dict[str, Any], dict[str, Any], str]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, date, datetime, time
 from enum import Enum
@@ -185,3 +185,13 @@ def decode(text: str | bytes) -> Any:
 def digest(value: Any, length: int = 64) -> str:
     """SHA-256 of the canonical text of a plain value, in hex."""
     return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()[:length]
+
+
+def pointer_to(parts: Iterable[str | int]) -> str:
+    """The RFC 6901 pointer of a path of keys and indexes."""
+    return "".join(f"/{pointer_part(part)}" for part in parts)
+
+
+def pointer_part(part: str | int) -> str:
+    """One part of a pointer, escaped."""
+    return part.replace("~", "~0").replace("/", "~1") if isinstance(part, str) else str(part)

@@ -41,9 +41,6 @@ from detent.kernel.hold_token import HoldToken
 from detent.kernel.plain import copied
 from detent.kernel.status import Status
 
-ORIGIN = "origin"
-"""Key of the configuration of a fork and all below it: the root of the runs it came from."""
-
 
 class Run:
     """Current standing of a run, folded from its journal."""

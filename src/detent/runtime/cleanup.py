@@ -17,7 +17,8 @@ from detent.flows.workflow.spec import FAILED
 from detent.kernel import log
 from detent.kernel.entries import Started
 from detent.kernel.ids import ROOT, guessed_root
-from detent.kernel.run import ORIGIN, Run
+from detent.kernel.run import Run
+from detent.kernel.run_config import ORIGIN
 from detent.kernel.status import ENDS, OPEN, Status
 
 

@@ -8,17 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from detent.engine.dispatch_settings import DispatchSettings
-from detent.engine.executor import DISPATCH_AGENT
-from detent.kernel.autonomy import AutonomyLevel
+from detent.dispatch.agent_side import agent_side, own_config
+from detent.dispatch.autonomy import AutonomyLevel
+from detent.dispatch.config import EVERYWHERE, UNSAID, StepConfig, StepConfigError, out_of_place
+from detent.dispatch.dispatcher import DispatchSettings
+from detent.dispatch.evidence import EvidenceRules
+from detent.dispatch.executor import DISPATCH_AGENT
 from detent.kernel.errors import ConfigurationError, nearest
-from detent.kernel.evidence import EvidenceRules
-from detent.kernel.step_config import EVERYWHERE, UNSAID, StepConfig, StepConfigError, out_of_place
 from detent.runtime.executors import NOBODY, ConfiguredExecutors
 from detent.runtime.settings import PREFIX, Settings, SettingsError, alike, known_secrets
 
 if TYPE_CHECKING:
-    from detent.engine.dispatch import Plan
+    from detent.dispatch.plan import Plan
     from detent.engine.flow import Flow
 
 
@@ -222,9 +223,9 @@ class _Reading:
         layers.append(("model", read.model))
         for flow in self.flows:
             layers += [
-                (f"step '{flow.qualified(step)}'", step.config)
+                (f"step '{flow.qualified(step)}'", config)
                 for step in flow.every_step()
-                if step.config is not None
+                if (config := own_config(step)) is not None
             ]
         for layer, config in layers:
             if config.provider is not None and (wrong := self.executors.unknown(config.provider)) is not None:
@@ -238,7 +239,8 @@ class _Reading:
 
     def check_steps(self, read: DispatchSettings, connect: bool) -> None:
         """The layers of every configured step must add up, as far as they could be read."""
-        from detent.engine.dispatch import Dispatcher, point_out
+        from detent.dispatch.dispatcher import Dispatcher
+        from detent.dispatch.plan import point_out
 
         # The layers of agents and model have been checked by themselves.
         dispatcher = Dispatcher(replace(read, agents={}, model=UNSAID))
@@ -247,7 +249,9 @@ class _Reading:
             for step in flow.every_step():
                 qualified = flow.qualified(step)
                 names = {qualified, step.name}
-                silent = step.config is None and step.hints is None and not names & read.steps.keys()
+                silent = (
+                    step.config is None and agent_side(step).hints is None and not names & read.steps.keys()
+                )
                 if names & self.unread or silent:
                     continue
                 try:

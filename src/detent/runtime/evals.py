@@ -10,8 +10,8 @@ from detent.adapters.cassette import Player as CassettePlayer
 from detent.adapters.cassette import Recorder
 from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
-from detent.engine.dispatch_settings import DispatchSettings
-from detent.engine.executor import StepExecutor
+from detent.dispatch.dispatcher import DispatchSettings
+from detent.dispatch.executor import StepExecutor
 from detent.engine.ports import Store, TapeCall, TapeError
 from detent.evals.played import Player, PlayFailed
 from detent.evals.player import FlowPlayer, Subject

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from detent.adapters.models.model import Model
     from detent.adapters.models.prices import PriceTable
-    from detent.engine.executor import StepExecutor
+    from detent.dispatch.executor import StepExecutor
 
 GROUP = "detent.executors"
 """Entry points named after a kind; the value is called `(options, *, folder)` and gives a `StepExecutor`."""

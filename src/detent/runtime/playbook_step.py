@@ -11,7 +11,7 @@ from typing import Any
 
 from detent.adapters.mail.send_email import EmailSender
 from detent.adapters.stores.memory import MemoryStore
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.tools import Tool, Toolbox
 from detent.flows.playbook.flow import PlaybookFlow
@@ -22,8 +22,8 @@ from detent.kernel.budget import Budget
 from detent.kernel.entries import Entry, Moved, Proposed
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.guards import dig
+from detent.kernel.placeholders import LITERAL, STAND_IN
 from detent.kernel.plain import copied, decode
-from detent.kernel.receipts import LITERAL, STAND_IN
 from detent.kernel.run import Run
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from detent.dispatch.autonomy import AutonomyLevel
 from detent.engine.yaml_loader import safe_loader
-from detent.kernel.autonomy import AutonomyLevel
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import decode
 from detent.kernel.yaml_words import yaml_trouble

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from detent.apps.warranty.settings import WarrantySettings, read, wrong_values
-from detent.kernel.autonomy import StepMode
+from detent.dispatch.autonomy import StepMode
 from detent.runtime.key_hosts import KeyHosts
 from detent.runtime.settings import Settings, SettingsError
 

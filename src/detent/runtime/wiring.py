@@ -150,8 +150,8 @@ def engine_for(
     settings about steps that none of them has, and that are not among `known_steps`, are refused. `agents`
     are those that settings may speak of beside the general one.
     """
+    from detent.dispatch.executor import DISPATCH_AGENT
     from detent.engine.engine import Engine
-    from detent.engine.executor import DISPATCH_AGENT
     from detent.runtime.dispatching import dispatch_settings
 
     flows = list(flows)

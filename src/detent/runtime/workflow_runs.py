@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine import recovery
-from detent.engine.beside import looked_beside
 from detent.engine.forking import UNDONE
 from detent.engine.journals import read
+from detent.engine.offloaded import looked_beside
 from detent.engine.ports import RunQuery, RunRow
 from detent.flows.workflow import events
 from detent.flows.workflow.alone import only, results_in, step_named

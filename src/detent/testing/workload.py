@@ -12,8 +12,8 @@ from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.context import StepContext
-from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.step import Step, Transient

@@ -16,9 +16,9 @@ from detent.adapters.mcp.faults import McpInDoubt, McpToolError
 from detent.adapters.mcp.server import McpServer
 from detent.adapters.stores.memory import MemoryStore
 from detent.adapters.stores.sqlite import SQLiteStore
-from detent.engine.agent_tools import AgentTools
+from detent.dispatch.agent_tools import AgentTools
+from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.engine.engine import Engine
-from detent.engine.executor import OutputSchemaValidationError
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step

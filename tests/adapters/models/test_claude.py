@@ -15,8 +15,9 @@ from detent.adapters.models import claude
 from detent.adapters.models.claude import MODEL_ID, ClaudeStepExecutor
 from detent.adapters.models.model import Message, ModelRequest, ToolCall
 from detent.adapters.models.prices import PriceTable
-from detent.engine.agent_tools import AgentTool
-from detent.engine.executor import ExecutorError, OutputSchemaValidationError, StepExecutor
+from detent.dispatch.agent_tools import AgentTool
+from detent.dispatch.executor import StepExecutor
+from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
 from detent.kernel.errors import ConfigurationError
 from tests.adapters.models import server as of
 from tests.adapters.models.server import Reply, Server, answer, raw, stream

@@ -14,16 +14,12 @@ from detent.adapters.models import tool_words
 from detent.adapters.models.executor import ALREADY, ModelStepExecutor
 from detent.adapters.models.openai import OpenAIModel
 from detent.adapters.stores.memory import MemoryStore
-from detent.engine.agent_tools import AgentTool, AgentTools, declared_tools
+from detent.dispatch.agent_tools import AgentTool, AgentTools, declared_tools
+from detent.dispatch.config import StepConfig
+from detent.dispatch.executor import ExecutorResult, SchemaHint, StepExecutor
+from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
+from detent.dispatch.usage import UsageMetadata
 from detent.engine.engine import Engine
-from detent.engine.executor import (
-    ExecutorError,
-    ExecutorResult,
-    OutputSchemaValidationError,
-    SchemaHint,
-    StepExecutor,
-    UsageMetadata,
-)
 from detent.engine.flow import Flow
 from detent.engine.outcome import Outcome
 from detent.engine.schemas import check_schema, misfits
@@ -31,7 +27,6 @@ from detent.engine.step import Step
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.machine import Machine
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 from tests.adapters.models import server as of
 from tests.adapters.models.server import USAGE, Server, answer, chat, delta, pieces, said, stream
 

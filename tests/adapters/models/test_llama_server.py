@@ -16,8 +16,8 @@ import pytest
 from detent.adapters.models import openai
 from detent.adapters.models.executor import ModelStepExecutor
 from detent.adapters.models.model import Message, ModelRequest
-from detent.engine.executor import ExecutorError, OutputSchemaValidationError
-from detent.kernel.step_config import StepConfig
+from detent.dispatch.config import StepConfig
+from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
 from tests.adapters.models.test_executor import Run
 
 pytestmark = pytest.mark.xdist_group("llama")
@@ -93,6 +93,7 @@ async def test_a_stream_tells_the_same_text(model):
     assert result.usage.output_tokens > 0
 
 
+@pytest.mark.exhaustive
 async def test_a_tool_in_words_is_called_or_not_but_never_wrongly(model):
     run, prompt = Run(), "Find the device with serial A1, then answer."
     broken = ""

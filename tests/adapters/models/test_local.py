@@ -19,9 +19,10 @@ from detent.adapters.models.files import DEFAULT
 from detent.adapters.models.local import LocalModel, connect
 from detent.adapters.models.local_schema import decodable
 from detent.adapters.models.model import Message, ModelRequest, ToolCall
-from detent.engine.executor import ExecutorError
+from detent.dispatch.executor_errors import ExecutorError
 from detent.engine.schemas import misfits, schema_of
 from detent.kernel.errors import ConfigurationError
+from tests.examples import covering
 
 pytestmark = pytest.mark.xdist_group("llama")
 
@@ -213,8 +214,7 @@ SCHEMAS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("name", SCHEMAS)
+@pytest.mark.parametrize(("name", "temperature"), covering(SCHEMAS, [0.0, 1.0], together=1))
 async def test_an_answer_under_a_schema_fits_it(model, name, temperature):
     """Decoding is constrained, so even a model that understands nothing keeps to the form."""
     schema = SCHEMAS[name]

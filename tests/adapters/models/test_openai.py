@@ -14,8 +14,8 @@ from detent.adapters.models import openai
 from detent.adapters.models.model import Message, ModelRequest, ToolCall
 from detent.adapters.models.openai import OpenAIModel
 from detent.adapters.models.prices import PriceTable
-from detent.engine.agent_tools import AgentTool
-from detent.engine.executor import ExecutorError, OutputSchemaValidationError
+from detent.dispatch.agent_tools import AgentTool
+from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
 from detent.kernel.errors import ConfigurationError
 from tests.adapters.models import server as of
 from tests.adapters.models.server import Server, answer, chat, delta, event, pieces, raw, said, stream

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from detent.adapters.models.prices import PriceTable
-from detent.engine.executor import UsageMetadata
+from detent.dispatch.usage import UsageMetadata
 from detent.kernel.errors import ConfigurationError
 
 MILLION = UsageMetadata(input_tokens=1_000_000, output_tokens=1_000_000)

@@ -15,7 +15,7 @@ from detent.adapters.models import pydantic_ai
 from detent.adapters.models.model import Message, ModelRequest, ToolCall
 from detent.adapters.models.prices import PriceTable
 from detent.adapters.models.pydantic_ai import Made, PydanticAIModel
-from detent.engine.executor import ExecutorError
+from detent.dispatch.executor_errors import ExecutorError
 from detent.kernel.errors import ConfigurationError
 from tests.adapters.models.server import REDIRECTS, Endless, Server, answer, elsewhere, raw, stream
 from tests.adapters.models.test_claude import (

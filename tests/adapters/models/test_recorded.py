@@ -10,28 +10,24 @@ from detent.adapters.cassette import Recorder
 from detent.adapters.models.recorded import RecordedAnswer, RecordedStepExecutor
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
-from detent.engine.agent_tools import AgentTools, declared_tools
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.agent_tools import AgentTools, declared_tools
+from detent.dispatch.autonomy import AutonomyLevel, FallbackReason, StepMode
+from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
+from detent.dispatch.executor import StepExecutor
+from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError, OutputSchemaValidationError
+from detent.dispatch.usage import UsageMetadata
 from detent.engine.engine import Engine
-from detent.engine.executor import (
-    ExecutorError,
-    ExecutorTimeoutError,
-    OutputSchemaValidationError,
-    StepExecutor,
-    UsageMetadata,
-)
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.ports import TapeCall
 from detent.engine.step import Step
 from detent.engine.tools import Tool
-from detent.kernel.autonomy import AutonomyLevel, FallbackReason, StepMode
 from detent.kernel.entries import Entry, Migrated, Moved, Noted, Recorded, Reopened, Started
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.machine import Machine
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import Run
-from detent.kernel.step_config import StepConfig
 
 
 async def ask(executor: StepExecutor, step: str = "work", **more: Any) -> Any:

@@ -13,24 +13,19 @@ import pytest
 
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor, make
 from detent.adapters.stores.memory import MemoryStore
-from detent.engine.agent_tools import AgentTools, declared_tools
+from detent.dispatch.agent_tools import AgentTools, declared_tools
+from detent.dispatch.autonomy import FallbackReason
+from detent.dispatch.config import StepConfig
+from detent.dispatch.executor import AgentStreamChunk, StepExecutor
+from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError, OutputSchemaValidationError
+from detent.dispatch.usage import UsageMetadata
 from detent.engine.engine import Engine
-from detent.engine.executor import (
-    AgentStreamChunk,
-    ExecutorError,
-    ExecutorTimeoutError,
-    OutputSchemaValidationError,
-    StepExecutor,
-    UsageMetadata,
-)
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool
-from detent.kernel.autonomy import FallbackReason
 from detent.kernel.errors import ConfigurationError, DefinitionError
 from detent.kernel.machine import Machine
-from detent.kernel.step_config import StepConfig
 
 
 async def ask(executor: StepExecutor, step: str = "work", prompt: Any = "do it", **more: Any) -> Any:

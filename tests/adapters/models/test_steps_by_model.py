@@ -18,7 +18,7 @@ from detent import DispatchSettings, Engine, Flow, Machine, MemoryStore, Move, S
 from detent.adapters.models import local, openai
 from detent.adapters.models.executor import ModelStepExecutor
 from detent.adapters.models.prices import PriceTable
-from detent.kernel.dispatch import DispatchResult
+from detent.dispatch.result import DispatchResult
 from detent.kernel.entries import Moved
 from tests.adapters.models.test_llama_server import llama  # noqa: F401  a fixture
 

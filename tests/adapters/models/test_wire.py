@@ -6,7 +6,7 @@ import pytest
 
 from detent.adapters.models import wire
 from detent.adapters.models.model import Message, ModelRequest
-from detent.engine.agent_tools import AgentTool
+from detent.dispatch.agent_tools import AgentTool
 from detent.engine.schemas import misfits
 from detent.kernel.errors import ConfigurationError
 

@@ -14,9 +14,9 @@ from detent.adapters.project import project_tools
 from detent.adapters.project.sandbox import Sandbox
 from detent.adapters.project.text_files import TextFiles
 from detent.engine.tools import EffectCall, ToolError
-from tests.examples import examples
+from tests.examples import ALL
 
-SWAPS, ATTEMPTS = 2_000_000, examples(4000)
+SWAPS, ATTEMPTS = 2_000_000, 4000 if ALL else 300
 SWAPPER = """
 import os, sys
 folder, outside, stop, swaps = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from detent.adapters.project import prerequisites as checks
-from detent.engine.executor import Availability
+from detent.dispatch.executor import Availability
 
 
 @pytest.fixture

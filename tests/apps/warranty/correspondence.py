@@ -27,13 +27,13 @@ from detent.apps.warranty.results import OrchestrationResult, ProcessingResult
 from detent.apps.warranty.router import StepRouter
 from detent.apps.warranty.settings import WarrantySettings, read
 from detent.apps.warranty.tools.tickets import Ticket
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.tools import UNKNOWN as NO_ANSWER
 from detent.engine.tools import Tool
 from detent.insight.visits import StepVisit, blobs_of, visits
 from detent.kernel.entries import Entry
-from detent.kernel.step_config import StepConfig
 
 NOW = datetime(2026, 3, 10, 8, 15, tzinfo=UTC)
 CUSTOMER = "maren@holt-bakery.example"

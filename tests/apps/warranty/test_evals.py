@@ -33,6 +33,7 @@ from detent.runtime.settings import Settings, read_settings
 from tests.adapters.models.server import Server, answer, chat
 from tests.apps.warranty.golden import GOLDEN, legacy_cases, transcripts
 from tests.cli.conftest import detent, folder
+from tests.examples import ALL
 
 __all__ = ["detent", "folder"]
 
@@ -219,11 +220,11 @@ def taking(cases: Iterable[EvalTestCase], step: str, to: str) -> list[EvalTestCa
 
 @pytest.mark.parametrize(("step", "to"), edges())
 async def test_redirecting_any_edge_makes_a_case_fail_that_names_the_step(tmp_path, player, step, to):
-    """W-28: wherever it leads instead."""
+    """W-28: every edge, to one state in four at every change and wherever it leads with `make test-all`."""
     cases = taking(cases_for(player), step, to)[:2]
     assert cases, "no case takes this edge"
     targets = [name for name in (*player.contracts(cases[0]).steps, "DONE") if name != to]
-    for instead in targets:
+    for instead in targets[:: 1 if ALL else 4]:
         project = redirected(tmp_path / instead, step, to, instead)
         changed = of(settings(project), check=False)
         report = await judged(changed, cases)
@@ -484,11 +485,12 @@ def test_an_unknown_key_of_the_input_is_told_with_line_and_nearest(player, tmp_p
 
 
 async def test_five_repeats_without_a_model_are_identical(player):
-    """W-55."""
-    report = await judged(player, cases_for(player), repeat=5, deterministic=True)
+    """W-55: one case in five at every change, every case with `make test-all`."""
+    cases = cases_for(player)[:: 1 if ALL else 5]
+    report = await judged(player, cases, repeat=5, deterministic=True)
     assert report.unstable == ()
     assert told(report) == []
-    assert report.counted == 5 * (len(NAMED) + len(FURTHER))
+    assert report.counted == 5 * len(cases)
 
 
 # -- models, recorded and played back -----------------------------------------------------------------------

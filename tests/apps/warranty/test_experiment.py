@@ -14,7 +14,7 @@ from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.apps.warranty.experiment import Trial, report, trial_for
 from detent.apps.warranty.processor import EmailProcessor, StepOrchestrator
 from detent.apps.warranty.settings import Experiment
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.evals.compare import newcombe
 from detent.kernel.entries import Moved
 from detent.kernel.errors import ConfigurationError

@@ -21,6 +21,8 @@ ENDS = {"succeeded", "degraded", "ignored", "duplicate", "held", "unreadable"}
 MOST = 5
 """Answers to one address in a day."""
 
+EXHAUSTIVE = [pytest.param(seed, True, marks=pytest.mark.exhaustive) for seed in range(1, SEEDS)]
+
 
 def test_they_are_many_and_of_every_kind():
     made = [one for seed in range(4) for one in Maker(seed).make(MAILS)]
@@ -30,7 +32,7 @@ def test_they_are_many_and_of_every_kind():
     assert made[:MAILS] == Maker(0).make(MAILS)
 
 
-@pytest.mark.parametrize(("seed", "steps"), [*((seed, True) for seed in range(SEEDS)), (SEEDS, False)])
+@pytest.mark.parametrize(("seed", "steps"), [(0, True), *EXHAUSTIVE, (SEEDS, False)])
 async def test_whatever_comes_in_is_handled_or_on_the_attention_list(tmp_path, seed, steps):
     """W-01, W-47, W-48, W-49, W-50, I9"""
     room = Room(tmp_path, orchestration={"use_step_orchestrator": steps})

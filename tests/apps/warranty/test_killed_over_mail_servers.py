@@ -3,7 +3,7 @@
 `detent run warranty` runs in processes of its own against an IMAP and an SMTP server that live here. The
 instants: before the n-th SQL statement (in whichever file), at the n-th piece of a conversation with either
 server (sent and lost, sent and arrived, answered and not heard), and simply after some time. Of so many of
-them one is tried (`STRIDE`); `DETENT_TEST_KILL_STRIDE=1` tries them all and takes half an hour.
+them one is tried (`STRIDE`); `make test-all` tries them all, which takes half an hour.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import random
 import shutil
 import sqlite3
@@ -40,8 +39,9 @@ from tests.adapters.mail.servers import (
 from tests.apps.warranty.forked_program import Forks
 from tests.apps.warranty.mailroom import COVERED, DEVICES, NO_SERIAL, mail
 from tests.apps.warranty.test_intake import BOUNCE
+from tests.examples import ALL
 
-STRIDE = int(os.environ.get("DETENT_TEST_KILL_STRIDE", "120"))
+STRIDE = 1 if ALL else 240
 """Of so many instants one is tried."""
 LANES = 2
 

@@ -23,7 +23,7 @@ from detent.apps.warranty.legacy.scenarios import Scenarios, scenarios_folder
 from detent.apps.warranty.legacy.transcript import transcript
 from detent.apps.warranty.mail_data import pack
 from detent.apps.warranty.processor import EmailProcessor, view_of
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.tools import ToolError
 from detent.flows.playbook.problems import PlaybookError
 from detent.kernel.budget import Spend

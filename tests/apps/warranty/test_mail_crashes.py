@@ -21,6 +21,7 @@ from detent.testing.world import World
 from tests.apps.warranty import mail_crashing
 from tests.apps.warranty.correspondence import COVERED, CUSTOMER, DEVICES, PATHS, outbox, text_of, usual
 from tests.engine import answers
+from tests.examples import one_in
 
 pytestmark = pytest.mark.xdist_group("crash")
 
@@ -131,7 +132,7 @@ async def test_a_run_that_nobody_kills(scene):
     await ended(here)
 
 
-@pytest.mark.parametrize("point", [*EVERY_COMMIT, *EFFECTS, *OUTSIDE])
+@pytest.mark.parametrize("point", [*one_in(3, EVERY_COMMIT), *EFFECTS, *OUTSIDE])
 async def test_killed_anywhere_there_is_one_ticket_and_one_mail(scene, point):
     """W-44, promise 2."""
     here = await scene()
@@ -139,7 +140,7 @@ async def test_killed_anywhere_there_is_one_ticket_and_one_mail(scene, point):
     await ended(here)
 
 
-@pytest.mark.parametrize("point", OUTSIDE)
+@pytest.mark.parametrize("point", one_in(2, OUTSIDE))
 async def test_killed_twice_at_the_same_place_likewise(scene, point):
     here = await scene()
     assert await here.work(point) is None

@@ -13,7 +13,7 @@ from detent.apps.warranty.mail_data import MailView
 from detent.apps.warranty.results import StepRoutingResult
 from detent.apps.warranty.router import AskModel, StepRouter
 from detent.apps.warranty.settings import read
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from tests.apps.warranty.correspondence import (
     CHECK,
     COVERED,

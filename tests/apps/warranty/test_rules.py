@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from detent.apps.warranty.flow import shipped
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 from tests.apps.warranty.correspondence import (
     ASK,
     CHECK,
@@ -35,6 +35,7 @@ from tests.apps.warranty.correspondence import (
     usual,
     without_forms,
 )
+from tests.examples import covering
 
 LEVELS = ("collaborator", "consultant", "approver")
 END = "\nNEXT_STEP: DONE"
@@ -121,6 +122,18 @@ async def by_code(folder, mail) -> tuple:
         return tuple(result.step_sequence), result.end, sent, [t.subject for t in await box.tickets()]
 
 
+FAULTS = {
+    "error: timeout": ("timeout", 3),
+    "error: transient": ("exception", 3),
+    "error: permanent": ("exception", 1),
+    "error: schema": ("schema_violation", 2),
+    "text: I would rather not say.": ("schema_violation", 2),
+    "text: NEXT_STEP: 99-nowhere": ("schema_violation", 2),
+    "text: NEXT_STEP: graceful-degradation": ("schema_violation", 2),
+}
+"""What an agent says or does; why it falls back, and how often it was asked."""
+
+
 class TestEachStepCanBeAnAgents:
     @pytest.mark.parametrize("step", STEPS)
     @pytest.mark.parametrize("level", LEVELS)
@@ -142,25 +155,15 @@ class TestEachStepCanBeAnAgents:
         assert sent[0][2].strip() == BODIES[step, language]
         assert sent[0][1] == f"Re: {mail.subject}"
 
-    @pytest.mark.parametrize("step", STEPS)
-    @pytest.mark.parametrize(
-        ("fault", "reason", "asked"),
-        [
-            ({"error": "timeout"}, "timeout", 3),
-            ({"error": "transient"}, "exception", 3),
-            ({"error": "permanent"}, "exception", 1),
-            ({"error": "schema"}, "schema_violation", 2),
-            ({"text": "I would rather not say."}, "schema_violation", 2),
-            ({"text": "NEXT_STEP: 99-nowhere"}, "schema_violation", 2),
-            ({"text": "NEXT_STEP: graceful-degradation"}, "schema_violation", 2),
-        ],
-    )
-    async def test_each_fallback_leads_where_the_handler_leads(self, tmp_path, step, fault, reason, asked):
+    @pytest.mark.parametrize(("step", "fault"), covering(STEPS, FAULTS, together=1))
+    async def test_each_fallback_leads_where_the_handler_leads(self, tmp_path, step, fault):
         """W-52, W-36, W-38: the handler's outcome, whatever went wrong with the agent."""
+        kind, _, words = fault.partition(": ")
+        reason, asked = FAULTS[fault]
         mail = usual(kind_of(step), ident="<a@x.example>")
         limit = {"timeout": 0.05} if reason == "timeout" else {}
         result, visit, sent, tickets, executor = await one(
-            tmp_path / "a", step, *[fault] * 3, mail=mail, **limit
+            tmp_path / "a", step, *[{kind: words}] * 3, mail=mail, **limit
         )
         assert (visit.mode, visit.fallback) == ("deterministic", reason)
         assert len(executor.calls) == asked
@@ -450,13 +453,9 @@ class TestTheTicket:
         assert tickets[0].source_message_id == "<a@x.example>"
 
 
-def broken(step: str, body: str, name: str) -> Any:
-    return pytest.param(step, body, id=f"{step[:3].strip('-')} {name}")
-
-
 GOOD = {step: BODIES[step, "en"] for step in MAILS}
-WORDS_BROKEN = [
-    broken(step, text, name)
+WORDS_BROKEN = {
+    (step, name): text
     for step in MAILS
     for name, text in {
         "short": "Hello.",
@@ -481,31 +480,26 @@ WORDS_BROKEN = [
         "another serial": f"{GOOD[step]} Your other device has the serial number SN50001.",
         "another ticket": f"{GOOD[step]} Your other ticket is tkt-99999.",
     }.items()
-]
-MISSING = [
-    broken(NOT_FOUND, "Hello, the number is not in our registry. Could you please check it?", "no serial"),
-    broken(EXPIRED, f"Hello, the warranty of {LAPSED} has ended. We can repair it for you.", "no day"),
-    broken(
-        EXPIRED, "Hello, the warranty ended on 2024-11-30. We can repair it for you at a price.", "no serial"
-    ),
-    broken(EXPIRED, f"Hello, the warranty of {LAPSED} ended on 2025-11-30. We can repair it.", "another day"),
-    broken(
-        REDIRECT, "Hello, we are not able to help you with this. Please write to our office.", "no contact"
-    ),
-    broken(CONFIRM, "Hello, it is covered until 2027-05-31 and we will be in touch with you.", "no ticket"),
-    broken(CONFIRM, "Hello, it is covered and the ticket is TKT-10001. We will be in touch.", "no day"),
-    broken(CONFIRM, "Hello, it is covered until 2027-05-31. The ticket is TKT-100011.", "longer ticket"),
-    broken(CONFIRM, "Hello, covered until 2027-05-31. The ticket is TKT-10001 or TKT-10002.", "two tickets"),
-    broken(
-        ASK, "Hello, please send us the serial number, it looks like AB12-3456, on the plate.", "an example"
-    ),
-]
+}
+MISSING = {
+    (NOT_FOUND, "no serial"): "Hello, the number is not in our registry. Could you please check it?",
+    (EXPIRED, "no day"): f"Hello, the warranty of {LAPSED} has ended. We can repair it for you.",
+    (EXPIRED, "no serial"): "Hello, the warranty ended on 2024-11-30. We can repair it for you at a price.",
+    (EXPIRED, "another day"): f"Hello, the warranty of {LAPSED} ended on 2025-11-30. We can repair it.",
+    (REDIRECT, "no contact"): "Hello, we are not able to help you with this. Please write to our office.",
+    (CONFIRM, "no ticket"): "Hello, it is covered until 2027-05-31 and we will be in touch with you.",
+    (CONFIRM, "no day"): "Hello, it is covered and the ticket is TKT-10001. We will be in touch.",
+    (CONFIRM, "longer ticket"): "Hello, it is covered until 2027-05-31. The ticket is TKT-100011.",
+    (CONFIRM, "two tickets"): "Hello, covered until 2027-05-31. The ticket is TKT-10001 or TKT-10002.",
+    (ASK, "an example"): "Hello, please send us the serial number, it looks like AB12-3456, on the plate.",
+}
 
 
 class TestTheMailContract:
-    @pytest.mark.parametrize(("step", "body"), WORDS_BROKEN + MISSING)
-    async def test_a_body_that_breaks_it_is_never_sent(self, tmp_path, step, body):
+    @pytest.mark.parametrize(("step", "flaw"), [*covering(rows=WORDS_BROKEN, together=1), *MISSING])
+    async def test_a_body_that_breaks_it_is_never_sent(self, tmp_path, step, flaw):
         """W-53, 2.3: at approver, in function mode, where nothing but the contract stands between."""
+        body = {**WORDS_BROKEN, **MISSING}[step, flaw]
         mail = usual(KINDS[step])
         said = {"calls": [send(body, subject=f"Re: {mail.subject}")], "text": "NEXT_STEP: DONE"}
         result, visit, sent, _, executor = await one(tmp_path, step, said, said, mail=mail)
@@ -538,27 +532,31 @@ class TestTheMailContract:
         _, visit, _, _, _ = await one(tmp_path, step, f"BODY: {GOOD[step]} {more}{END}", mail=mail)
         assert visit.mode == "agent"
 
-    @pytest.mark.parametrize("step", MAILS)
-    @pytest.mark.parametrize("level", LEVELS)
     @pytest.mark.parametrize(
-        "args",
-        [
-            {"to": "zoe@other.example"},
-            {"to": f"{CUSTOMER}, zoe@other.example"},
-            {"to": f"Maren <{CUSTOMER}>"},
-            {"to": "service@northpine.example"},
-            {"subject": "Re: something else"},
-            {"subject": "You have won"},
-            {"kind": "redirect"},
-            {"source": "<another@x.example>"},
-            {"cc": "zoe@other.example"},
-        ],
-        ids=lambda args: "-".join(args),
+        ("argument", "step", "level"),
+        covering(
+            [
+                ("to", "zoe@other.example"),
+                ("to", f"{CUSTOMER}, zoe@other.example"),
+                ("to", f"Maren <{CUSTOMER}>"),
+                ("to", "service@northpine.example"),
+                ("subject", "Re: something else"),
+                ("subject", "You have won"),
+                ("kind", "redirect"),
+                ("source", "<another@x.example>"),
+                ("cc", "zoe@other.example"),
+            ],
+            MAILS,
+            LEVELS,
+            together=1,
+        ),
     )
-    async def test_no_agent_writes_to_anybody_else_or_about_something_else(self, tmp_path, step, level, args):
+    async def test_no_agent_writes_to_anybody_else_or_about_something_else(
+        self, tmp_path, argument, step, level
+    ):
         """W-53."""
         mail = usual(KINDS[step])
-        call = send(GOOD[step], **{"subject": f"Re: {mail.subject}", **args})
+        call = send(GOOD[step], **{"subject": f"Re: {mail.subject}", **dict([argument])})
         said = {"calls": [call], "text": "NEXT_STEP: DONE"}
         _, visit, sent, _, _ = await one(tmp_path, step, said, said, mail=mail, level=level)
         assert visit.fallback == "schema_violation"

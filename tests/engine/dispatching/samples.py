@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
+from detent.dispatch.evidence import EvidenceRules
+from detent.dispatch.result import DispatchResult
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.step import Step
-from detent.kernel.autonomy import AutonomyLevel, StepMode
-from detent.kernel.dispatch import DispatchResult
 from detent.kernel.entries import Ended, Moved, Noted
-from detent.kernel.evidence import EvidenceRules
 from detent.kernel.policy import RetryPolicy
-from detent.kernel.step_config import StepConfig
 from tests.engine.conftest import Bench, flow_of, journal
 
 INTENT = "Say of what kind the message is and whether it is urgent."

@@ -6,11 +6,11 @@ import logging
 
 import pytest
 
+from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
+from detent.dispatch.equivalence import CompareRules, Discrepancy
 from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.step import Step, Verdict
 from detent.engine.tools import Tool
-from detent.kernel.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
-from detent.kernel.equivalence import CompareRules, Discrepancy
 from detent.kernel.status import Status
 from tests.engine import answers
 from tests.engine.conftest import flow_of, kinds, one_step

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
-from detent.engine.executor import ExecutorResult
+from detent.dispatch.autonomy import FallbackReason, StepMode
+from detent.dispatch.config import StepConfig
+from detent.dispatch.executor import ExecutorResult
 from detent.engine.flow import Flow
 from detent.engine.step import Step
-from detent.kernel.autonomy import FallbackReason, StepMode
 from detent.kernel.budget import Budget, Spend
 from detent.kernel.entries import Moved, Recorded
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 from tests.engine.conftest import flow_of, journal, until
 from tests.engine.dispatching.samples import (
     FAULT,

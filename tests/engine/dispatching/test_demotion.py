@@ -7,9 +7,9 @@ import logging
 import pytest
 
 from detent.adapters.models.scripted import ScriptedStepExecutor
-from detent.kernel.autonomy import AutonomyLevel, FallbackReason, StepMode
-from detent.kernel.evidence import DEMOTIONS, Demotion, EvidenceRules
-from detent.kernel.step_config import StepConfig
+from detent.dispatch.autonomy import AutonomyLevel, FallbackReason, StepMode
+from detent.dispatch.config import StepConfig
+from detent.dispatch.evidence import DEMOTIONS, Demotion, EvidenceRules
 from tests.engine.dispatching.samples import (
     FAULT,
     INTENT,

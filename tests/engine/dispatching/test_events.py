@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
+from detent.dispatch.agent_side import AgentSide
+from detent.dispatch.autonomy import StepType
+from detent.dispatch.config import StepConfig
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool, ToolError
-from detent.kernel.autonomy import StepType
 from detent.kernel.budget import Budget
 from detent.kernel.policy import RetryPolicy
-from detent.kernel.step_config import StepConfig
 from tests.engine.dispatching.samples import (
     FAULT,
     INTENT,
@@ -32,6 +34,7 @@ from tests.engine.dispatching.samples import (
     settings,
     single,
 )
+from tests.examples import covering
 
 COMMON = {"run_id", "flow", "definition", "step_name", "step_path", "action", "timestamp"}
 FIELDS = {
@@ -89,7 +92,7 @@ MATRIX: dict[str, tuple[Flow, Any, Any]] = {
     "violated": (forms(output_schema=KIND_ONLY), scripted(again({"kind": 1})), agent()),
     "operator": (forms(), scripted(again(FAULT)), agent("operator")),
     "no intent": (forms(intent=""), scripted(again(FAULT)), agent()),
-    "control": (forms(step_type=StepType.BRANCH), scripted(again(FAULT)), agent()),
+    "control": (forms(agent=AgentSide(StepType.BRANCH)), scripted(again(FAULT)), agent()),
     "no executor": (forms(), None, agent()),
     "broke": (
         forms(),
@@ -98,7 +101,7 @@ MATRIX: dict[str, tuple[Flow, Any, Any]] = {
     ),
     "both failed": (forms(broken), scripted({"error": "crash", "repeat": True}), agent("approver")),
     "agent alone": (
-        forms(broken, step_type=StepType.AGENT),
+        forms(broken, agent=AgentSide(StepType.AGENT)),
         scripted({"error": "crash", "repeat": True}),
         agent(),
     ),
@@ -252,7 +255,8 @@ async def declining(ctx: Any) -> dict[str, Any]:
 
 
 def quiet(handler: Any = handling, **options: Any) -> Flow:
-    options.setdefault("returns", Form)
+    side = options.pop("agent", AgentSide())
+    options["agent"] = replace(side, returns=Form)
     step = Step("work", handler, INTENT, queries=("find",), effects=("post",), **options)
     return single(step, tools=quiet_tools())
 
@@ -297,15 +301,15 @@ LOUD: dict[str, tuple[Flow, list[dict[str, Any]]]] = {
     "validator": (quiet(validator=lambda inputs, proposal: (False, [f"/kind {S}", S])), [posts("x")]),
     "validator fails": (quiet(validator=lambda inputs, proposal: inputs[S]), [posts("x")]),
     "agent alone": (
-        quiet(failing, step_type=StepType.AGENT),
+        quiet(failing, agent=AgentSide(StepType.AGENT)),
         [{"error": {"type": "permanent", "message": S}}],
     ),
 }
 
 
-@pytest.mark.parametrize("shadow", [0.0, 1.0])
-@pytest.mark.parametrize("level", ["none", *LEVELS])
-@pytest.mark.parametrize("name", list(LOUD))
+@pytest.mark.parametrize(
+    ("name", "level", "shadow"), covering(LOUD, ["none", *LEVELS], [0.0, 1.0], together=1)
+)
 async def test_no_value_reaches_the_log_above_debug(quick, name, level, shadow):
     """D-51: inputs, outputs, error messages, tool arguments, customer text."""
     flow, replies = LOUD[name]

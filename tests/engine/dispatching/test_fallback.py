@@ -8,14 +8,15 @@ import logging
 import pytest
 
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
+from detent.dispatch.autonomy import FallbackReason, StepMode
+from detent.dispatch.dispatcher import DispatchSettings, dispatcher_of
+from detent.dispatch.execution import Execution
+from detent.dispatch.executor import Availability
+from detent.dispatch.executor_errors import DispatchError
 from detent.engine.context import StepContext
-from detent.engine.dispatch_settings import DispatchSettings
-from detent.engine.execution import Execution
-from detent.engine.executor import Availability, DispatchError
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step, StepFailed, Transient
 from detent.engine.tools import Tool, ToolError
-from detent.kernel.autonomy import FallbackReason, StepMode
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
 from tests.engine.conftest import flow_of, journal, kinds, until
@@ -151,8 +152,11 @@ async def executed(bench, flow, dispatch, data=None):
     """One execution of the step `work`, outside of a driver's loop, where its error can be looked at."""
     engine = await bench.engine(flow, dispatch=dispatch)
     driver = await engine._create(engine.flow(flow.name), data or {}, "alone", None, (), None, {})
-    plan = engine.dispatcher.plan(flow, "work", driver.run)
-    return await Execution(driver, plan, StepContext(driver, plan.step, 1)).perform()
+    dispatcher = dispatcher_of(engine)
+    plan = dispatcher.assign(flow, driver.run)
+    return await Execution(
+        dispatcher, dispatcher.evidence, driver, plan, StepContext(driver, plan.step, 1)
+    ).perform()
 
 
 class TestBothFail:

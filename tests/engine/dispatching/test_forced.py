@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from detent.adapters.models.scripted import ScriptedSource
+from detent.dispatch.agent_side import AgentSide
+from detent.dispatch.autonomy import StepMode, StepType
+from detent.dispatch.config import StepConfig
 from detent.engine.step import Step
-from detent.kernel.autonomy import StepMode, StepType
 from detent.kernel.entries import Started
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 from tests.engine.conftest import flow_of, journal
 from tests.engine.dispatching.samples import (
     FAULT,
@@ -102,7 +103,7 @@ class TestEveryStep:
 
     async def test_a_step_without_a_handler_is_refused_before_anything_runs(self, bench):
         """D-60, 1.14: static error E022."""
-        flow = forms(step_type=StepType.AGENT)
+        flow = forms(agent=AgentSide(StepType.AGENT))
         executor = scripted({"output": FAULT})
         engine = await bench.engine(flow, dispatch=settings(executor))
         with pytest.raises(ConfigurationError, match="E022"):

@@ -12,13 +12,14 @@ import pytest
 from pydantic import BaseModel
 
 from detent.adapters.models.scripted import ScriptedSource
+from detent.dispatch.agent_side import AgentSide
+from detent.dispatch.autonomy import AutonomyLevel, StepMode, StepType
+from detent.dispatch.config import StepConfig
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.schemas import misfits
 from detent.engine.step import Step
 from detent.engine.tools import Tool
-from detent.kernel.autonomy import AutonomyLevel, StepMode, StepType
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 from tests.engine.conftest import flow_of, journal
 from tests.engine.dispatching.samples import (
     FAULT,
@@ -166,7 +167,7 @@ class TestAgent:
 
     def test_nothing_said_is_deterministic_and_operator(self):
         """D-06."""
-        from detent.engine.dispatch import Dispatcher
+        from detent.dispatch.dispatcher import Dispatcher
 
         flow = forms()
         plan = Dispatcher().plan_for(flow, flow.steps["work"])
@@ -352,7 +353,7 @@ class TestStepTypes:
     async def test_a_control_step_warns_and_runs_its_handler(self, bench, kind, heard):
         """D-08, D-10."""
         source = ScriptedSource(scripted({"output": {"kind": "other"}}))
-        flow = forms(step_type=StepType(kind))
+        flow = forms(agent=AgentSide(StepType(kind)))
         engine = await bench.engine(flow, dispatch=settings(source, agent("approver")))
         run = await engine.run("flow", MAIL)
         assert run.data == {**MAIL, **FAULT}
@@ -366,7 +367,7 @@ class TestStepTypes:
         seen = []
         for said in (None, agent()):
             executor = scripted({"output": FAULT})
-            flow = forms(step_type=StepType.GENERATE)
+            flow = forms(agent=AgentSide(StepType.GENERATE))
             engine = await quick.engine(flow, dispatch=settings(executor, said))
             await engine.run("flow", MAIL)
             seen.append(len(executor.calls))
@@ -376,7 +377,7 @@ class TestStepTypes:
     async def test_an_agent_step_is_performed_by_an_agent_whatever_its_mode(self, bench, said, heard):
         """D-08, D-09: `mode: agent` is ignored; no handler, no gate."""
         executor = scripted({"output": {"kind": 3}}, {"output": {"kind": "other", "urgent": False}})
-        flow = forms(_never, step_type=StepType.AGENT, output_schema=Form)
+        flow = forms(_never, agent=AgentSide(StepType.AGENT), output_schema=Form)
         engine = await bench.engine(flow, dispatch=settings(executor, said))
         run = await engine.run("flow", MAIL)
         assert run.status is Status.SUCCEEDED
@@ -389,7 +390,7 @@ class TestStepTypes:
     async def test_an_agent_step_may_be_told_what_agents_are_told(self, quick):
         """D-09: agent-only fields need no `mode: agent` on a step that is an agent's anyway."""
         executor = scripted({"output": FAULT})
-        flow = forms(_never, step_type=StepType.AGENT)
+        flow = forms(_never, agent=AgentSide(StepType.AGENT))
         engine = await quick.engine(flow, dispatch=settings(executor, StepConfig(prompt_suffix="Be brief.")))
         run = await engine.run("flow", MAIL)
         assert run.status is Status.SUCCEEDED
@@ -406,7 +407,7 @@ class TestStepTypes:
     async def test_an_agent_step_that_fails_has_no_fallback(self, bench, reply, reason, words, heard):
         """D-29, D-36: the agent's error is the step's."""
         executor = scripted({**reply, "repeat": True})
-        flow = forms(_never, step_type=StepType.AGENT, output_schema=Form)
+        flow = forms(_never, agent=AgentSide(StepType.AGENT), output_schema=Form)
         engine = await bench.engine(flow, dispatch=settings(executor, StepConfig(max_retries=0)))
         run = await engine.run("flow", MAIL)
         assert run.status is Status.FAILED
@@ -417,7 +418,7 @@ class TestStepTypes:
 
     async def test_an_agent_step_without_an_executor_fails_and_says_what_is_missing(self, quick, heard):
         """D-29, D-31."""
-        flow = forms(_never, step_type=StepType.AGENT)
+        flow = forms(_never, agent=AgentSide(StepType.AGENT))
         engine = await quick.engine(flow, dispatch=settings(None))
         run = await engine.run("flow", MAIL)
         assert run.status is Status.FAILED

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from detent.engine.executor import Availability, ExecutorResult, UsageMetadata
+from detent.dispatch.agent_side import AgentSide
+from detent.dispatch.autonomy import FallbackReason
+from detent.dispatch.executor import Availability, ExecutorResult
+from detent.dispatch.usage import UsageMetadata
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool
-from detent.kernel.autonomy import FallbackReason
 from detent.kernel.status import Status
 from tests.engine.dispatching.samples import (
     FAULT,
@@ -29,6 +31,7 @@ from tests.engine.dispatching.samples import (
     settings,
     single,
 )
+from tests.examples import covering
 
 
 class Odd:
@@ -96,8 +99,7 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("name", list(ODD))
+@pytest.mark.parametrize(("name", "level"), covering(ODD, LEVELS, together=1))
 async def test_an_odd_executor_is_as_if_it_were_not_there(bench, name, level):
     """D-34: whatever it gives back or raises."""
     flow = forms(output_schema=Form)
@@ -180,7 +182,7 @@ class TestOddSteps:
             return Outcome(set={"n": 1}, effects=[Effect("post", {"what": "handler"})])
 
         flow = single(
-            Step("work", work, INTENT, effects=("post",), returns=dict[str, int]),
+            Step("work", work, INTENT, effects=("post",), agent=AgentSide(returns=dict[str, int])),
             tools=[Tool("post", lambda what: posted.append(what))],
         )
         answer = {"output": {"n": {"$receipt": "nowhere.number"}}, "effects": []}

@@ -1,5 +1,6 @@
 """What agents of a private step say lies beside the journal, and can be purged."""
 
+from detent.dispatch.agent_side import AgentSide
 from detent.engine.step import Transient
 from detent.kernel import entries as journal
 from detent.kernel.plain import encode
@@ -17,7 +18,7 @@ async def text_of(engine, run_id):
 async def test_the_answer_is_not_in_the_journal_and_the_run_goes_as_ever(bench):
     for private in (False, True):
         executor = scripted({"output": {**FAULT, "aside": WORDS}, "usage": {"input_tokens": 3}})
-        flow = forms(private=private, conclude=lambda ctx, output: {"kind": output.kind})
+        flow = forms(agent=AgentSide(private=private), conclude=lambda ctx, output: {"kind": output.kind})
         engine = await bench.engine(flow, dispatch=settings(executor, agent("approver")))
         run = await engine.run("flow", MAIL)
         assert (run.status, run.data["kind"]) == (Status.SUCCEEDED, "fault")
@@ -36,7 +37,7 @@ async def test_an_answer_beside_the_journal_is_not_paid_for_again(durable):
         return Form("fault", True)
 
     executor = scripted({"output": FAULT})
-    flow = forms(flaky, private=True, retry=RetryPolicy(2, 0, 0))
+    flow = forms(flaky, agent=AgentSide(private=True), retry=RetryPolicy(2, 0, 0))
     engine = await durable.engine(flow, dispatch=settings(executor, agent("collaborator")))
     run = await engine.run("flow", MAIL)
     assert run.status is Status.SUCCEEDED

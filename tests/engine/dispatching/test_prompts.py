@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from detent.dispatch.config import StepConfig, StepConfigError
+from detent.dispatch.prompt import LEAD_IN
 from detent.engine.outcome import Outcome
-from detent.engine.prompting import LEAD_IN
 from detent.engine.step import Example, Step
 from detent.engine.tools import Tool
-from detent.kernel.step_config import StepConfig, StepConfigError
 from tests.engine.conftest import flow_of
 from tests.engine.dispatching.samples import (
     FAULT,

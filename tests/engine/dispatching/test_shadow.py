@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
-from detent.engine.executor import ExecutorResult
+from detent.dispatch.autonomy import StepMode
+from detent.dispatch.config import StepConfig
+from detent.dispatch.executor import ExecutorResult
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool
-from detent.kernel.autonomy import StepMode
 from detent.kernel.budget import Budget
 from detent.kernel.entries import Noted
 from detent.kernel.errors import RunNotFound
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 from tests.engine.conftest import flow_of, journal, kinds
 from tests.engine.dispatching.samples import (
     FAULT,

@@ -15,17 +15,18 @@ from typing import Any, NamedTuple
 import pytest
 
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.agent_side import AgentSide
+from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
+from detent.dispatch.result import DispatchResult
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool
 from detent.kernel.budget import Budget
-from detent.kernel.dispatch import DispatchResult
 from detent.kernel.guards import when
 from detent.kernel.machine import Machine, Move
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 from tests.engine.dispatching.samples import (
     FAULT,
     INTENT,
@@ -39,6 +40,7 @@ from tests.engine.dispatching.samples import (
     moves,
     triage,
 )
+from tests.examples import covering
 
 # -- the four kinds of step, one of them twice --------------------------------------------------------------
 
@@ -119,11 +121,11 @@ KINDS = {
     "pure": KindOfStep(triage, {}, ["left"], bare),
     "queries": KindOfStep(with_query, {"queries": ("device.find",)}, ["left"], bare, LOOK),
     "effects": KindOfStep(
-        with_effect, {"effects": ("ledger.post",), "returns": Form}, ["left"], posting,
+        with_effect, {"effects": ("ledger.post",), "agent": AgentSide(returns=Form)}, ["left"], posting,
         wrong_next={**posting(FAULT), "next_state": "right"},
     ),
     "choice": KindOfStep(
-        with_choice, {"returns": Form}, ["left", "right"], choosing,
+        with_choice, {"agent": AgentSide(returns=Form)}, ["left", "right"], choosing,
         wrong_next={"output": FAULT, "next_state": "pay"},
     ),
     "guards": KindOfStep(
@@ -301,20 +303,14 @@ OUTCOMES = {"compare": "accepted", "validator": "accepted", "contract": "verifie
 """How an accepted answer is told, by check."""
 
 
-def rows() -> list[Any]:
-    return [
-        pytest.param(level, case, kind, id=f"{level}-{case}-{kind}")
-        for level in TABLE
-        for case in CASES
-        for kind in CASES[case].only
-    ]
+ROWS = [(level, case, kind) for level in TABLE for case in CASES for kind in CASES[case].only]
 
 
 def is_about_a_fault(inputs: Any, proposal: Any) -> bool:
     return bool(proposal.plain["kind"] == "fault")
 
 
-@pytest.mark.parametrize(("level", "name", "kind_name"), rows())
+@pytest.mark.parametrize(("level", "name", "kind_name"), covering(rows=ROWS))
 async def test_every_row_of_the_table_holds(quick, level, name, kind_name):
     """D-25, D-34: output, shape, events and effects of every combination; never worse than no agent."""
     case, kind, row = CASES[name], KINDS[kind_name], TABLE[level][name]

@@ -9,12 +9,12 @@ from typing import Any
 
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.tools import EffectCall, Tool, ToolError
 from detent.kernel.entries import Entry, Moved
-from detent.kernel.step_config import StepConfig
 
 SAMPLES = Path(__file__).parent / "samples"
 PARCELS = SAMPLES / "parcels"

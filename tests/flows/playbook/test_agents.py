@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from detent.adapters.stores.memory import MemoryStore
+from detent.dispatch.agent_side import agent_side
 from detent.engine.context import kept_beside
 from detent.engine.engine import Engine
 from detent.engine.step import Verdict
@@ -158,7 +159,7 @@ async def test_what_lies_beside_the_journal_is_part_of_the_history_while_it_is_k
     tools = [replace(tool, private=tool.kind == "effect") for tool in world.tools()]
     flow = repairs(tmp_path, world, tools=tools)
     for name, step in list(flow.steps.items()):
-        flow.replace(name, replace(step, private=True))
+        flow.replace(name, replace(step, agent=replace(agent_side(step), private=True)))
     store = MemoryStore()
     _, entries = await drive(flow, mail("A-1 leaks"), store=store, dispatch=script(TEXT))
     bare = visits(entries)[-1]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detent.engine.dispatch import Dispatcher
+from detent.dispatch.dispatcher import Dispatcher
 from detent.flows.playbook.flow import playbook_flow
 from detent.flows.playbook.folder import OutputLine
 from detent.flows.playbook.prompting import marker

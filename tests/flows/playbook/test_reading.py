@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.flows.playbook.instruction import Edge, InstructionFile
 from detent.flows.playbook.loading import InstructionLoader, clear_instruction_cache, load_instruction_cached
 from detent.flows.playbook.problems import PlaybookError
 from detent.flows.playbook.reading import read_instruction, read_yaml
-from detent.kernel.autonomy import AutonomyLevel, StepMode
 from tests.flows.playbook.bench import PARCELS, step_file, write
 
 WHOLE = """---

@@ -6,6 +6,7 @@ import pytest
 
 from detent.adapters.stores.memory import MemoryStore
 from detent.adapters.stores.sqlite import SQLiteStore
+from detent.dispatch.config import StepConfig
 from detent.engine.engine import Engine
 from detent.engine.outcome import Outcome
 from detent.engine.step import Transient
@@ -16,7 +17,6 @@ from detent.insight.visits import function_calls, visits
 from detent.kernel.errors import DefinitionChanged, StoreUnavailable
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 from detent.testing.crash import CrashPoint, CrashPoints
 from tests.flows.playbook.bench import drive, path_of, refused, script, step_file, write
 from tests.flows.playbook.repairs import FILES, HANDLERS, mail, repairs
@@ -375,8 +375,8 @@ def _agents():
 class TestHints:
     async def test_hints_are_weaker_than_settings(self, tmp_path, world):
         """3.2: mode, autonomy, timeout_s, max_attempts."""
-        from detent.engine.dispatch import Dispatcher
-        from detent.engine.dispatch_settings import DispatchSettings
+        from detent.dispatch.dispatcher import DispatchSettings
+        from detent.dispatch.plan import Dispatcher
 
         hinted = FILES["03-ask"].replace(
             "version: 1.0.0",
@@ -395,8 +395,8 @@ class TestHints:
         assert (plan.timeout, plan.retry.max_attempts, plan.resolved.dropped) == (1, 5, ("autonomy",))
 
     async def test_a_level_waits_until_somebody_gives_the_step_to_an_agent(self, tmp_path, world):
-        from detent.engine.dispatch import Dispatcher
-        from detent.engine.dispatch_settings import DispatchSettings
+        from detent.dispatch.dispatcher import DispatchSettings
+        from detent.dispatch.plan import Dispatcher
 
         hinted = FILES["03-ask"].replace("version: 1.0.0", "version: 1.0.0\nautonomy: approver")
         flow = repairs(tmp_path, world, {"03-ask": hinted})

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from detent.engine import afterwards, concluding, execution  # noqa: F401  loaded before workers are forked
+from detent.dispatch import dispatcher  # noqa: F401  loaded before workers are forked
 from detent.flows.workflow.compiling import Compiled
 from detent.flows.workflow.home import Ports
 from detent.flows.workflow.reading import read_workflow

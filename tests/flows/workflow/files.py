@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from detent.dispatch.autonomy import AutonomyLevel
 from detent.flows.workflow.checking import check_read
 from detent.flows.workflow.problems import Problem
 from detent.flows.workflow.reading import Read, read_workflow
@@ -20,7 +21,6 @@ from detent.flows.workflow.registry import (
     ValidationStage,
 )
 from detent.flows.workflow.spec import WorkflowSpec
-from detent.kernel.autonomy import AutonomyLevel
 
 FILE = "flow.yaml"
 INTENT = "Do the one thing this action is there for."

@@ -9,9 +9,9 @@ import pytest
 
 from detent import SQLiteStore
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
-from detent.engine.beside import SHORT
-from detent.engine.dispatch_settings import DispatchSettings
-from detent.engine.replaying import replay
+from detent.dispatch.dispatcher import DispatchSettings
+from detent.dispatch.replay import replay
+from detent.engine.offloaded import SHORT
 from detent.flows.workflow.events import WorkflowStarted
 from detent.flows.workflow.registry import Action
 from detent.flows.workflow.scope import BESIDE

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from detent.dispatch.config import StepConfig
 from detent.flows.workflow.checking import check_read, check_workflow
 from detent.flows.workflow.problems import WorkflowFileError
 from detent.flows.workflow.registry import Action, Agent, Generator
 from detent.flows.workflow.shelf import WorkflowNotFound
 from detent.kernel.errors import ConfigurationError
-from detent.kernel.step_config import StepConfig
 from tests.flows.workflow.files import INTENT, problems_of, read, registry, spec_of, text_of
 
 CHILD = """\

@@ -24,8 +24,9 @@ from detent.testing.crash import CrashPoints
 from detent.testing.nursery import Job, Nursery
 from detent.testing.world import World
 from tests.engine import answers
+from tests.examples import covering, one_in
 from tests.flows.workflow import crashing
-from tests.flows.workflow.crashing import ITEMS, KINDS
+from tests.flows.workflow.crashing import ITEMS
 
 pytestmark = pytest.mark.xdist_group("crash")
 
@@ -131,9 +132,10 @@ async def test_the_loop_commits_as_often_as_these_tests_think(scene):
     all_fifty(await here.run())
 
 
-@pytest.mark.parametrize("point", spread(BATCH_COMMITS, 3, "probed"))
-@pytest.mark.parametrize("number", [PROBED, KEYED], ids=[KINDS[PROBED], KINDS[KEYED]])
-async def test_a_parallel_loop_of_fifty_is_killed_and_each_effect_happens_once(scene, number, point):
+@pytest.mark.parametrize(
+    ("point", "number"), covering(spread(BATCH_COMMITS, 3, "probed"), [PROBED, KEYED], together=1)
+)
+async def test_a_parallel_loop_of_fifty_is_killed_and_each_effect_happens_once(scene, point, number):
     """D-59, D-68"""
     here = scene("batch", number)
     await here.work(point)
@@ -145,7 +147,7 @@ async def test_a_parallel_loop_of_fifty_is_killed_and_each_effect_happens_once(s
     assert Counter(one.text for one in here.done()) == Counter(f"item {index}" for index in range(ITEMS))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", one_in(3, range(3)))
 async def test_killed_at_random_instants_again_and_again_each_effect_happens_once(scene, seed):
     """D-59, D-68"""
     here, chance = scene("batch", KEYED), random.Random(seed)
@@ -160,7 +162,7 @@ async def test_killed_at_random_instants_again_and_again_each_effect_happens_onc
     assert Counter(one.text for one in here.done()) == Counter(f"item {index}" for index in range(ITEMS))
 
 
-@pytest.mark.parametrize("point", spread(BATCH_COMMITS, 3, "blind"))
+@pytest.mark.parametrize("point", one_in(2, spread(BATCH_COMMITS, 3, "blind")))
 async def test_effects_nobody_can_ask_about_wait_for_a_person_and_the_others_are_through(scene, point):
     """D-59: what may have happened is never repeated on suspicion."""
     here = scene("batch", BLIND)
@@ -237,7 +239,7 @@ async def undisturbed(tmp_path: Path, nursery: Nursery) -> Callable[[int], Any]:
     return give
 
 
-@pytest.mark.parametrize("point", spread(WHOLE_COMMITS, 10, "whole"))
+@pytest.mark.parametrize("point", one_in(3, spread(WHOLE_COMMITS, 10, "whole")))
 async def test_killed_inside_whatever_it_goes_on_there(scene, undisturbed, point):
     """D-59, D-68: nested loops, subworkflows, a branch, an until loop, a validation that is mended."""
     here = scene("whole", SUCCEEDS)
@@ -264,9 +266,9 @@ async def test_killed_again_and_again_it_still_comes_to_the_same_end(scene, undi
 @pytest.mark.parametrize(
     "point",
     [
-        "kill-after-commit-30", "kill-before-commit-90",
-        *(f"kill-{when}-commit-{ROLLBACK_BEGINS + number}" for number in (0, 1, 2, 3, 55, 108)
-          for when in ("before", "after")),
+        "kill-after-commit-30", pytest.param("kill-before-commit-90", marks=pytest.mark.exhaustive),
+        *one_in(3, [f"kill-{when}-commit-{ROLLBACK_BEGINS + number}" for number in (0, 1, 2, 3, 55, 108)
+                    for when in ("before", "after")]),
     ],
 )  # fmt: skip
 async def test_killed_before_or_while_rolling_back_each_step_is_undone_once_last_thing_first(

@@ -9,7 +9,7 @@ import pytest
 
 from detent import SQLiteStore
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.flows.workflow import events
 from detent.flows.workflow.registry import Action, Agent
 from detent.kernel.budget import Budget

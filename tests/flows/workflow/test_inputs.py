@@ -302,13 +302,10 @@ def test_a_secret_cannot_be_given():
     for value in ("hunter2", {"$secret": 5}, {"$secret": "a", "b": 1}, 5):
         with pytest.raises(InputsError) as refused:
             coerce(declared(TOKEN), {"api_token": value}, from_text=True, environ=SET)
-        assert refused.value.problems == (
-            InputProblem(
-                "api_token",
-                "this input is secret and cannot be given here. "
-                "Set the environment variable DETENT_INPUT_API_TOKEN.",
-            ),
-        )
+        (problem,) = refused.value.problems
+        assert problem.name == "api_token"
+        assert "DETENT_INPUT_API_TOKEN" in problem.message
+        assert "hunter2" not in problem.message
 
 
 def test_a_secret_of_another_workflow_can_be_handed_on_to_a_secret_only():

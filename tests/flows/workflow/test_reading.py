@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from detent.dispatch.autonomy import AutonomyLevel, StepMode, StepType
 from detent.flows.workflow.reading import Nearest, read_workflow
 from detent.flows.workflow.spec import (
     RESERVED,
@@ -19,7 +20,6 @@ from detent.flows.workflow.spec import (
     SubworkflowStep,
     ValidateStep,
 )
-from detent.kernel.autonomy import AutonomyLevel, StepMode, StepType
 from tests.flows.workflow.files import read, spec_of, text_of
 
 WHOLE = """

@@ -8,7 +8,7 @@ import pytest
 
 from detent import SQLiteStore, Tool
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.flows.workflow.errors import RollbackError
 from detent.flows.workflow.events import RollbackCompleted, RollbackStarted, WorkflowCompleted
 from detent.flows.workflow.registry import Action, Agent, ContextBuilder

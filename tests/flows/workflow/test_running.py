@@ -436,18 +436,16 @@ def long(workshop: Workshop, count: int) -> WorkflowSpec:
     return replace(one, steps=(first, *rest), source={"count": count})
 
 
-async def test_a_workflow_of_two_thousand_steps_costs_as_much_per_step_as_a_short_one(
-    workshop: Workshop,
-) -> None:
+async def test_a_long_workflow_costs_as_much_per_step_as_a_short_one(workshop: Workshop) -> None:
     sizes: dict[int, int] = {}
-    for count in (200, 2000):
+    for count in (60, 600):
         folder = workshop.folder / str(count)
         folder.mkdir()
         ran = await workshop.run(long(workshop, count), store=SQLiteStore(folder / "runs.db"))
         assert ran.result.success
         assert len(ran.result.step_results) == count
         sizes[count] = sum(file.stat().st_size for file in folder.iterdir())
-    assert sizes[2000] < 12 * sizes[200]
+    assert sizes[600] < 12 * sizes[60]
 
 
 # -- files that cannot be compiled --------------------------------------------------------------------------

@@ -7,13 +7,13 @@ from typing import Any
 import jsonschema
 import pytest
 
+from detent.dispatch.autonomy import StepType
+from detent.dispatch.config import FIELDS
 from detent.engine.schemas import check_schema
 from detent.flows.workflow.reading import COMMON_KEYS, OWN_KEYS, WORKFLOW_KEYS
 from detent.flows.workflow.schema import json_schema
 from detent.flows.workflow.shelf import SHIPPED
 from detent.flows.workflow.yaml_text import read_yaml_text
-from detent.kernel.autonomy import StepType
-from detent.kernel.step_config import FIELDS
 from tests.flows.workflow import test_checking, test_reading
 from tests.flows.workflow.files import read, text_of
 

@@ -9,14 +9,14 @@ import pytest
 
 from detent import SQLiteStore, Tool
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.tools import ToolError
 from detent.flows.workflow.events import WorkflowStarted
 from detent.flows.workflow.registry import Action, ValidationStage
 from detent.flows.workflow.secrets import revealing
-from detent.kernel.autonomy import AutonomyLevel, StepMode
 from detent.kernel.plain import encode, to_plain
-from detent.kernel.step_config import StepConfig
 from tests.flows.workflow.workshop import INTENT, Ran, Workshop, flow
 
 VALUE = 'hunter2-"quoted"\\9'

@@ -14,7 +14,7 @@ from detent.adapters.models import wire
 from detent.adapters.models.executor import ModelStepExecutor
 from detent.adapters.models.prices import PriceTable
 from detent.adapters.models.pydantic_ai import LARGEST_ANSWER, MISSING, Made, PydanticAIModel
-from detent.engine.executor import Availability
+from detent.dispatch.executor import Availability
 from detent.kernel.errors import ConfigurationError
 
 MODEL_ID = "claude-sonnet-5-5"

@@ -15,27 +15,26 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from detent.adapters.models import tool_words
 from detent.adapters.models.model import Message, Model, ModelAnswer, ModelRequest, OnText, ToolCall
-from detent.engine.agent_tools import FATAL, AgentTool, AgentTools
-from detent.engine.answers import parse_answer
-from detent.engine.calls import over
-from detent.engine.executor import (
+from detent.dispatch.agent_tools import FATAL, AgentTool, AgentTools
+from detent.dispatch.answer_text import parse_answer
+from detent.dispatch.executor import (
     AgentStreamChunk,
     Availability,
     EventCallback,
-    ExecutorError,
     ExecutorResult,
-    OutputSchemaValidationError,
     Schema,
     SchemaHint,
-    UsageMetadata,
 )
+from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
+from detent.dispatch.usage import UsageMetadata
+from detent.engine.calls import over
 from detent.engine.schemas import misfits, schema_of
 from detent.engine.step import Transient
 from detent.engine.tools import ToolError
 from detent.kernel.plain import canonical, to_plain
 
 if TYPE_CHECKING:
-    from detent.kernel.step_config import StepConfig
+    from detent.dispatch.config import StepConfig
 
 LONGEST_RESULT = 32 * 1024
 """Characters of a tool's result that are shown to the model."""

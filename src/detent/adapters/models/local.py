@@ -23,7 +23,9 @@ from detent.adapters.models.files import DEFAULT, ModelFileMissing, locate, path
 from detent.adapters.models.local_schema import decodable
 from detent.adapters.models.model import Message, Model, ModelAnswer, ModelRequest, OnText
 from detent.adapters.models.wire import check_limits, checked_options, fit_to_tell, too_late
-from detent.engine.executor import Availability, ExecutorError, UsageMetadata
+from detent.dispatch.executor import Availability
+from detent.dispatch.executor_errors import ExecutorError
+from detent.dispatch.usage import UsageMetadata
 from detent.kernel import log
 from detent.kernel.errors import ConfigurationError, DetentError
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from detent.engine.executor import ExecutorError
+from detent.dispatch.executor_errors import ExecutorError
 
 MOST_REPEATS = 1000
 """Repetitions a grammar may count; larger bounds are left to the check afterwards."""

@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from detent.engine.agent_tools import AgentTool
-from detent.engine.executor import Availability, UsageMetadata
+from detent.dispatch.agent_tools import AgentTool
+from detent.dispatch.executor import Availability
+from detent.dispatch.usage import UsageMetadata
 
 
 class ToolCall(NamedTuple):

@@ -20,12 +20,9 @@ from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, piece
 from detent.adapters.models import wire
 from detent.adapters.models.model import Message, ModelAnswer, ModelRequest, OnText, ToolCall
 from detent.adapters.models.prices import PriceTable
-from detent.engine.executor import (
-    Availability,
-    ExecutorError,
-    OutputSchemaValidationError,
-    UsageMetadata,
-)
+from detent.dispatch.executor import Availability
+from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
+from detent.dispatch.usage import UsageMetadata
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import digest, encode, to_plain
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from detent.engine.executor import UsageMetadata
+from detent.dispatch.usage import UsageMetadata
 from detent.kernel.errors import DefinitionError, nearest
 
 KINDS = ("input", "output", "cache_read", "cache_write")

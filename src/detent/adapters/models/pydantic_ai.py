@@ -16,12 +16,9 @@ from detent.adapters.http_body import limiting_hooks, too_large
 from detent.adapters.models import wire
 from detent.adapters.models.model import Message, ModelAnswer, ModelRequest, OnText, ToolCall
 from detent.adapters.models.prices import PriceTable
-from detent.engine.executor import (
-    Availability,
-    ExecutorError,
-    OutputSchemaValidationError,
-    UsageMetadata,
-)
+from detent.dispatch.executor import Availability
+from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
+from detent.dispatch.usage import UsageMetadata
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import to_plain
 

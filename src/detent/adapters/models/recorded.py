@@ -14,24 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.adapters.cassette import read_cassette
-from detent.engine.executor import (
-    Availability,
-    EventCallback,
-    ExecutorError,
-    ExecutorResult,
-    ExecutorTimeoutError,
-    OutputSchemaValidationError,
-    Schema,
-    UsageMetadata,
-)
-from detent.kernel.autonomy import FallbackReason
+from detent.dispatch.autonomy import FallbackReason
+from detent.dispatch.executor import Availability, EventCallback, ExecutorResult, Schema
+from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError, OutputSchemaValidationError
+from detent.dispatch.usage import UsageMetadata
 from detent.kernel.entries import Entry, Migrated, Moved, Recorded, Reopened, Started
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import copied
 
 if TYPE_CHECKING:
-    from detent.engine.agent_tools import AgentTools
-    from detent.kernel.step_config import StepConfig
+    from detent.dispatch.agent_tools import AgentTools
+    from detent.dispatch.config import StepConfig
 
 _KEY = re.compile(r"agent/\d+/.+")
 """Under which dispatch keeps an agent's answers: the attempt and what was asked."""

@@ -16,26 +16,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast, get_args
 
-from detent.engine.executor import (
+from detent.dispatch.config import AGENT_TIMEOUT
+from detent.dispatch.executor import (
     AgentStreamChunk,
     Availability,
     EventCallback,
-    ExecutorError,
     ExecutorResult,
-    ExecutorTimeoutError,
-    OutputSchemaValidationError,
     Schema,
     StepExecutor,
-    UsageMetadata,
 )
+from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError, OutputSchemaValidationError
+from detent.dispatch.usage import UsageMetadata
 from detent.engine.yaml_loader import safe_load, safe_loader
 from detent.kernel.errors import ConfigurationError, DefinitionError, nearest
 from detent.kernel.plain import copied, decode, encode, to_plain
-from detent.kernel.step_config import AGENT_TIMEOUT
 
 if TYPE_CHECKING:
-    from detent.engine.agent_tools import AgentTools
-    from detent.kernel.step_config import StepConfig
+    from detent.dispatch.agent_tools import AgentTools
+    from detent.dispatch.config import StepConfig
 
 EVERY = "*"
 """Stands for every step the script does not name."""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from detent.engine.agent_tools import AgentTool
+from detent.dispatch.agent_tools import AgentTool
 
 LEAD = (
     "You may use tools before you answer. To use one, answer with one JSON object "

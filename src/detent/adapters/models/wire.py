@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from detent.adapters.models.model import ModelRequest
-from detent.engine.executor import ExecutorError
+from detent.dispatch.executor_errors import ExecutorError
 from detent.kernel.errors import ConfigurationError, nearest
 
 CONNECT_TIMEOUT = 10.0

@@ -13,7 +13,7 @@ from detent.engine.journals import load
 from detent.engine.ports import RunRow, Store
 from detent.kernel.entries import Started
 from detent.kernel.errors import RunNotFound
-from detent.kernel.receipts import uses_receipt
+from detent.kernel.placeholders import uses_receipt
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from detent.apps.warranty.handlers import ASK
 from detent.apps.warranty.settings import Arm, Experiment, WarrantySettings
-from detent.engine.dispatch import STEPS
+from detent.dispatch.autonomy import FallbackReason
 from detent.engine.journals import read
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.evals.compare import TOO_FEW, Gap, newcombe
@@ -23,10 +23,10 @@ from detent.flows.playbook.instruction import DONE
 from detent.insight.spread import Spread
 from detent.insight.visits import visits
 from detent.insight.words import columns, money
-from detent.kernel.autonomy import FallbackReason
 from detent.kernel.entries import Started
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.run import Run
+from detent.kernel.run_config import STEPS
 from detent.kernel.status import Status
 
 DATA = "experiment"

@@ -16,6 +16,7 @@ from detent.apps.warranty.settings import FIRST_STEP, WarrantySettings
 from detent.apps.warranty.tools.registry import WarrantySource, check_warranty_tool
 from detent.apps.warranty.tools.replies import Replies, send_email_tool
 from detent.apps.warranty.tools.tickets import TicketDesk, create_ticket_tool
+from detent.dispatch.agent_side import agent_side
 from detent.engine.calls import call
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
@@ -150,7 +151,7 @@ def warranty_flow(
     desk.playbook = flow.playbook
     for name, step in list(flow.steps.items()):
         rule = TICKET_RULES if name == "03a-valid-warranty" else step.compare
-        flow.replace(name, replace(step, private=True, compare=rule))
+        flow.replace(name, replace(step, agent=replace(agent_side(step), private=True), compare=rule))
     first, file = flow.steps.get(FIRST_STEP), flow.playbook.steps.get(FIRST_STEP)
     named = file is not None and file.conclude is None  # a project's own file that knows no form
     if folder is None and named and first is not None and first.conclude is not None:

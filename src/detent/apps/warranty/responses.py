@@ -13,7 +13,7 @@ from detent.apps.warranty.mail_data import pack
 from detent.apps.warranty.office import Office
 from detent.apps.warranty.results import StepExecutionResult
 from detent.apps.warranty.settings import WarrantySettings
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.journals import read
 from detent.flows.playbook.flow import PlaybookFlow

@@ -12,12 +12,13 @@ from detent.apps.warranty.mail_data import MailView
 from detent.apps.warranty.results import StepRoutingResult
 from detent.apps.warranty.rules import stands_in
 from detent.apps.warranty.settings import FIRST_STEP, Router
+from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import dispatcher_of
+from detent.dispatch.executor import DISPATCH_AGENT, ExecutorSource
 from detent.engine.engine import Engine
-from detent.engine.executor import DISPATCH_AGENT, ExecutorSource
 from detent.flows.playbook.folder import OutputLine
 from detent.flows.playbook.prompting import marker
 from detent.flows.playbook.protocol import read_reply
-from detent.kernel.step_config import StepConfig
 
 SHORT = 20
 """Characters below which a mail is called short."""
@@ -135,7 +136,7 @@ class AskModel:
 
 def usual_ask(engine: Engine, timeout: float) -> AskModel | None:
     """Asks the executor the engine's settings name; None where they name none, or want no agents at all."""
-    settings = engine.dispatcher.settings
+    settings = dispatcher_of(engine).settings
     if settings.force_deterministic or settings.executors is None or settings.executors.default is None:
         return None
     return AskModel(settings.executors, timeout=timeout)

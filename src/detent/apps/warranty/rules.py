@@ -16,11 +16,11 @@ from detent.apps.warranty.craft.serials import extract, serial_key, serial_shape
 from detent.apps.warranty.handlers import AMBIGUOUS, ASK, CHECK, CONFIRM, DEVICE, REDIRECT, SERIAL, Desk
 from detent.apps.warranty.mail_data import MailView, TextPart, mail_of
 from detent.apps.warranty.settings import FIRST_STEP
+from detent.dispatch.equivalence import CompareRules
 from detent.engine.context import StepContext
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Proposal, Verdict
 from detent.flows.playbook.protocol import Reply
-from detent.kernel.equivalence import CompareRules
 
 TICKET, NOT_FOUND, EXPIRED = "03a-valid-warranty", "03b-device-not-found", "03c-expired-warranty"
 MAILS = (NOT_FOUND, EXPIRED, ASK, REDIRECT, CONFIRM)

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from detent.dispatch.autonomy import AutonomyLevel
+from detent.dispatch.dispatcher import dispatcher_of
 from detent.engine.tools import ToolError
-from detent.kernel.autonomy import AutonomyLevel
 from detent.kernel.errors import IntegrationMissing
 
 if TYPE_CHECKING:
     from detent.apps.warranty.office import Office
     from detent.apps.warranty.settings import WarrantySettings
-    from detent.engine.dispatch import Plan
+    from detent.dispatch.plan import Plan
     from detent.engine.engine import Engine
 
 NOBODY = "SN00000"
@@ -63,8 +64,8 @@ async def check_models(office: Office, engine: Engine, *, legacy: bool) -> None:
 
     A step that is an agent's with no model configured at all is no mistake: its handler performs it.
     """
-    source = engine.dispatcher.settings.executors
-    if source is None or engine.dispatcher.settings.force_deterministic:
+    source = dispatcher_of(engine).settings.executors
+    if source is None or dispatcher_of(engine).settings.force_deterministic:
         return
     asked = dict.fromkeys(provider or source.default for provider in _providers(office, engine, legacy))
     for provider in asked:
@@ -77,7 +78,7 @@ def _providers(office: Office, engine: Engine, legacy: bool) -> Iterator[str | N
     flow = office.flow
     for own in ({}, *_arms(office.settings)):
         for step in flow.steps.values():
-            plan: Plan = engine.dispatcher.plan_for(flow, step, own=own or None)
+            plan: Plan = dispatcher_of(engine).plan_for(flow, step, own=own or None)
             if plan.alone or (plan.agent and plan.config.autonomy is not AutonomyLevel.OPERATOR):
                 yield plan.config.provider
     router = office.settings.orchestration.router
@@ -94,7 +95,7 @@ def _arms(settings: WarrantySettings) -> Iterator[dict[str, dict[str, Any]]]:
 
 
 async def _check_model(engine: Engine, provider: str) -> None:
-    executor = engine.dispatcher.executor(provider, {})
+    executor = dispatcher_of(engine).executor(provider, {})
     if isinstance(executor, str):
         raise IntegrationMissing(f"The model '{provider}' cannot be used: {executor}")
     available = executor.available()

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from detent.dispatch.autonomy import StepMode
 from detent.engine.tools import Tool
 from detent.flows.playbook.folder import Manifest, PlaybookFolder
 from detent.flows.playbook.instruction import (
@@ -25,7 +26,6 @@ from detent.flows.playbook.problems import Problem
 from detent.flows.playbook.reading import BODY_ARGUMENT, DECLARATIVE, KEYS
 from detent.flows.playbook.registry import Given, Load, Names, Registry, imported
 from detent.flows.playbook.templates import LANGUAGE, TemplateSet, placeholders
-from detent.kernel.autonomy import StepMode
 from detent.kernel.errors import ConfigurationError, nearest
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.context import StepContext
 from detent.engine.flow import Flow
 from detent.engine.step import Handler, Step, Validator
@@ -33,6 +34,8 @@ EVERY = "*"
 
 class PlaybookFlow(Flow):
     """A flow made of a playbook; `playbook` is what its files say."""
+
+    performed_by = DispatchSettings()
 
     playbook: Playbook
     max_steps: int

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from detent.engine.answers import parse_answer
+from detent.dispatch.answer_text import parse_answer
+from detent.dispatch.executor import SchemaHint
 from detent.engine.calls import call
-from detent.engine.context import BesideContext
-from detent.engine.executor import SchemaHint
+from detent.engine.context import TrialContext
 from detent.engine.step import Proposal
 from detent.flows.playbook import forms
 from detent.flows.playbook.instruction import FormField
@@ -22,8 +22,8 @@ from detent.flows.playbook.prompting import LineDialect, Said, collapsed, visibl
 from detent.flows.playbook.protocol import NEXT_STEP, Reply
 
 if TYPE_CHECKING:
+    from detent.dispatch.plan import Plan
     from detent.engine.context import StepContext
-    from detent.engine.dispatch import Plan
     from detent.engine.outcome import Effect
 
 EXAMPLE = "example"
@@ -74,7 +74,7 @@ class FormDialect(LineDialect):
         if self.own is None or not self.drafted:
             return {}
         try:
-            effects = await self.own(BesideContext(ctx))
+            effects = await self.own(TrialContext(ctx))
         except Exception:  # what is wrong with the handler is for the handler to tell
             return {}
         drafts: dict[str, str] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from detent.engine.context import BesideContext, StepContext
+from detent.engine.context import StepContext, TrialContext
 from detent.engine.step import TRANSIENT, Transient
 from detent.engine.tools import ToolError
 from detent.kernel.errors import DetentError
@@ -16,7 +16,7 @@ async def look_up(ctx: StepContext, function: str, /, **args: Any) -> Any:
     A transient failure is raised while the step has attempts left, so that it is tried again. An answer is
     kept for the whole visit of the step: other attempts do not ask anew.
     """
-    durable = not isinstance(ctx, BesideContext)
+    durable = not isinstance(ctx, TrialContext)
     try:
         return await ctx.look(function, args, durable=durable)
     except TRANSIENT as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from detent.kernel.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
 
 DONE = "DONE"
 DEGRADED = "graceful-degradation"

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 from unicodedata import category
 
-from detent.engine.agent_tools import declared_tools
-from detent.engine.prompting import Prompt, cut, masked
+from detent.dispatch.agent_tools import declared_tools
+from detent.dispatch.prompt import Prompt, cut, masked
 from detent.engine.step import Proposal
 from detent.flows.playbook.folder import OutputLine
 from detent.flows.playbook.instruction import InstructionFile
@@ -20,8 +20,8 @@ from detent.flows.playbook.protocol import BODY, Reply, read_reply
 from detent.kernel.plain import canonical, digest, to_plain
 
 if TYPE_CHECKING:
+    from detent.dispatch.plan import Plan
     from detent.engine.context import StepContext
-    from detent.engine.dispatch import Plan
     from detent.engine.outcome import Effect
     from detent.flows.playbook.declared import DeclaredHandler
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.engine.yaml_loader import safe_loader
 from detent.flows.playbook.form_reading import read_examples, read_form
 from detent.flows.playbook.instruction import (
@@ -28,7 +29,6 @@ from detent.flows.playbook.instruction import (
     Variant,
 )
 from detent.flows.playbook.problems import Problem
-from detent.kernel.autonomy import AutonomyLevel, StepMode
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import to_plain
 from detent.kernel.yaml_words import BRACES, yaml_trouble

@@ -7,9 +7,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from detent.dispatch.agent_side import AgentSide
+from detent.dispatch.autonomy import FallbackReason
+from detent.dispatch.config import StepConfig
+from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.engine.calls import call
-from detent.engine.context import BesideContext, StepContext
-from detent.engine.executor import OutputSchemaValidationError
+from detent.engine.context import StepContext, TrialContext
 from detent.engine.outcome import Effect, Outcome, Receipt, additions
 from detent.engine.step import Handler, Proposal, Step, Validator
 from detent.engine.tools import Tool
@@ -29,12 +32,10 @@ from detent.flows.playbook.prompting import LineDialect, Said, Show
 from detent.flows.playbook.protocol import BODY, Reply
 from detent.flows.playbook.templates import filled, placeholders, values_of
 from detent.kernel import log
-from detent.kernel.autonomy import FallbackReason
 from detent.kernel.errors import DetentError, InvalidTransitionError, name_of
 from detent.kernel.guards import dig, when
 from detent.kernel.plain import copied, decode
 from detent.kernel.policy import RetryPolicy
-from detent.kernel.step_config import StepConfig
 
 INVALID_ROUTE = "invalid_route"
 STEP_FAILED = "step_failed"
@@ -122,7 +123,7 @@ class StepWork:
 
         async def perform(ctx: StepContext) -> Outcome:
             await ctx.unfold()
-            if ctx.fallback is None and ctx.attempt == 1 and not isinstance(ctx, BesideContext):
+            if ctx.fallback is None and ctx.attempt == 1 and not isinstance(ctx, TrialContext):
                 self._needed(ctx)  # says what is missing
             return self.settled(ctx, Outcome.of(await call(inner, None, ctx)))
 
@@ -361,20 +362,22 @@ def engine_step(
         step.description,
         timeout=limit,
         retry=attempts,
-        effects=tuple(name for name in effects if name not in held),
+        effects=tuple(dict.fromkeys([*effects, *reserve])),
         queries=tuple(one.name for one in functions if work.tools[one.name].kind == "query"),
         metadata={"file": shown, "version": step.version},
         inputs=work.inputs,
         conclude=work.conclude,
         next=work.allowed,
         validator=validator,
-        names_next=True,
-        dialect=FormDialect(*asking, finders=work.finders, own=work.proposals)
-        if step.form
-        else LineDialect(*asking),
-        hints=hints,
-        reserve=tuple(dict.fromkeys(reserve)),
-        offers=offers,
+        agent=AgentSide(
+            names_next=True,
+            dialect=FormDialect(*asking, finders=work.finders, own=work.proposals)
+            if step.form
+            else LineDialect(*asking),
+            hints=hints,
+            effects=tuple(name for name in effects if name not in held),
+            offers=offers,
+        ),
     )
 
 
@@ -418,8 +421,9 @@ def missing_step(
         redirect(ctx, name, declared, writer, tools, ctx.data)
         return Outcome(DEGRADED, reason=STEP_NOT_FOUND)
 
-    reserve = (declared.function,) if declared is not None and declared.function in tools else ()
-    return Step(name, not_found, effects=(), queries=(), metadata={"file": shown}, reserve=reserve)
+    effects = (declared.function,) if declared is not None and declared.function in tools else ()
+    agent = AgentSide(effects=())
+    return Step(name, not_found, effects=effects, queries=(), metadata={"file": shown}, agent=agent)
 
 
 async def undecided(ctx: StepContext) -> Outcome:

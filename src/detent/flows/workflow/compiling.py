@@ -10,6 +10,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from detent.dispatch.autonomy import StepType
+from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.context import StepContext
 from detent.engine.flow import Detour, Flow
 from detent.engine.outcome import Hold, Outcome
@@ -45,7 +47,6 @@ from detent.flows.workflow.steps.loop import loop_step
 from detent.flows.workflow.steps.python import action_step, bound, python_step, usual
 from detent.flows.workflow.steps.subworkflow import subworkflow_step
 from detent.flows.workflow.steps.validate import validate_step
-from detent.kernel.autonomy import StepType
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.machine import Machine, changes
 from detent.kernel.plain import digest, to_plain
@@ -63,6 +64,8 @@ ENDS = {SUCCEEDED: Status.SUCCEEDED, FAILED: Status.FAILED, CANCELLED: Status.CA
 
 class WorkflowFlow(Flow):
     """The flow of a file, or of a body in one."""
+
+    performed_by = DispatchSettings()
 
     beside = BESIDE
     specs: Mapping[str, StepSpec]

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from detent.dispatch.autonomy import StepType
 from detent.flows.workflow.preflight import of_the_file
 from detent.flows.workflow.spec import (
     AgentStep,
@@ -31,7 +32,6 @@ from detent.flows.workflow.spec import (
     WorkflowSpec,
 )
 from detent.insight.lettering import clean
-from detent.kernel.autonomy import StepType
 
 Direction = Literal["TD", "LR"]
 Path = Mapping[str, Any]

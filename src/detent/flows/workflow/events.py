@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
+from detent.dispatch.executor import AgentStreamChunk
 from detent.engine.context import OUTPUT
-from detent.engine.executor import AgentStreamChunk
 from detent.flows.workflow.results import StepResult, milliseconds, results_of
 from detent.flows.workflow.scope import FAILURE, INDEX, INPUTS, ITEM, TOTAL
 from detent.flows.workflow.spec import (

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.config import UNSAID, Resolved, StepConfig, StepConfigError, resolve
 from detent.flows.workflow.findings import Findings, a, cut
 from detent.flows.workflow.reading import MEANT
 from detent.flows.workflow.registry import Registry
 from detent.flows.workflow.spec import AgentStep, GenerateStep, PythonStep, StepSpec, WorkflowSpec
 from detent.flows.workflow.yaml_text import below
-from detent.kernel.autonomy import AutonomyLevel, StepMode
-from detent.kernel.step_config import UNSAID, Resolved, StepConfig, StepConfigError, resolve
 
 FLOW = "workflow"
 """What the qualified names of steps begin with: `workflow/<workflow>/<step>`."""

@@ -18,6 +18,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+from detent.dispatch.autonomy import StepType
+from detent.dispatch.config import FIELDS, PROMPT_BYTES, UNSAID, StepConfig, StepConfigError
 from detent.flows.workflow.problems import Place, Problem
 from detent.flows.workflow.spec import (
     RESERVED,
@@ -37,9 +39,7 @@ from detent.flows.workflow.spec import (
 )
 from detent.flows.workflow.yaml_text import Document, below, read_yaml_text
 from detent.kernel import log
-from detent.kernel.autonomy import StepType
 from detent.kernel.errors import ConfigurationError
-from detent.kernel.step_config import FIELDS, PROMPT_BYTES, UNSAID, StepConfig, StepConfigError
 
 VERSION = "1.0"
 """The one version of the format."""

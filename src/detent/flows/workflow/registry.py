@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from detent.kernel.autonomy import AutonomyLevel
-from detent.kernel.equivalence import CompareRules
+from detent.dispatch.autonomy import AutonomyLevel
+from detent.dispatch.equivalence import CompareRules
 from detent.kernel.errors import ConfigurationError, nearest
 
 if TYPE_CHECKING:

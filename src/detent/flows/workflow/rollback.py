@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine.context import StepContext
-from detent.engine.deciding import UNDOING
-from detent.engine.dispatch import FORCE, PATH
 from detent.engine.forking import UNDONE
 from detent.engine.journals import read
 from detent.engine.lineage import children
+from detent.engine.moves import UNDOING
 from detent.engine.outcome import Outcome
 from detent.flows.workflow.expressions import EvaluationError, Prepared
 from detent.flows.workflow.order import completed
@@ -35,6 +34,7 @@ from detent.kernel.entries import Entry, Moved, Recorded
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.ids import child_ids
 from detent.kernel.plain import to_plain
+from detent.kernel.run_config import FORCE, PATH
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:

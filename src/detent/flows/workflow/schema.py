@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from detent.dispatch.autonomy import AutonomyLevel, StepMode, StepType
+from detent.dispatch.config_values import MAX_TOKENS
 from detent.flows.workflow.reading import (
     COMMON_KEYS,
     DOTTED,
@@ -22,9 +24,7 @@ from detent.flows.workflow.reading import (
     VERSION,
 )
 from detent.flows.workflow.spec import RESERVED
-from detent.kernel.autonomy import AutonomyLevel, StepMode, StepType
 from detent.kernel.policy import RetryPolicy
-from detent.kernel.step_values import MAX_TOKENS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

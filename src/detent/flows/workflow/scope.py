@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from detent.engine.beside import Beside, set_aside
+from detent.engine.offloaded import Beside, set_aside
 from detent.flows.workflow.expressions import UNBOUND, Prepared, Scope
 
 INPUTS, SECRETS, OUTER, ITEM, INDEX = "inputs", "secrets", "outer", "item", "index"

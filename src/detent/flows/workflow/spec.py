@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from detent.dispatch.autonomy import StepType
+from detent.dispatch.config import UNSAID, StepConfig
 from detent.flows.workflow.problems import Place
-from detent.kernel.autonomy import StepType
-from detent.kernel.step_config import UNSAID, StepConfig
 
 InputType = Literal["string", "integer", "boolean", "float", "object", "array"]
 

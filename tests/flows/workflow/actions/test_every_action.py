@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from detent.kernel.autonomy import FallbackReason, StepMode
+from detent.dispatch.autonomy import FallbackReason, StepMode
+from tests.examples import one_in
 from tests.flows.workflow.actions.workshop import REGISTRY, WHEN, Done, Site, Workshop, fits
 
 Prepare = Callable[[Workshop, Site], Awaitable[dict[str, Any]]]
@@ -310,7 +311,7 @@ async def test_an_agent_that_does_the_same_is_accepted(case, workshops, sites):
     case.check(shop, done.output)
 
 
-@each
+@pytest.mark.parametrize("case", one_in(5, CASES), ids=lambda case: case.action)
 async def test_one_that_lies_is_not_believed(case, workshops, sites):
     """D-17: the outcome and the effects are the handler's."""
     site = sites(PAGES)

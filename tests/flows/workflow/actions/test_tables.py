@@ -249,6 +249,7 @@ class TestChecking:
     async def test_rules_that_are_none(self, shop, rules):
         assert not (await checked(shop, rules)).ok
 
+    @pytest.mark.exhaustive
     async def test_a_pattern_that_runs_away(self, shop):
         assert "runaway" in (await checked(shop, {"a": {"pattern": "(a+)+"}}, f"a\n{'a' * 50}!\n")).error
 

@@ -51,6 +51,7 @@ class TestPatterns:
             "first": None,
         }
 
+    @pytest.mark.exhaustive
     async def test_one_that_runs_away_is_given_up(self, shop):
         assert "runaway" in (await shop.run("extract_text", text="a" * 50 + "!", pattern=r"(a|aa)+$")).error
 

@@ -16,8 +16,11 @@ from typing import Any
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.project import project_tools
 from detent.adapters.stores.memory import MemoryStore
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
+from detent.dispatch.result import DispatchResult
 from detent.engine.calls import call
-from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.outcome import Hold, Outcome
@@ -27,16 +30,14 @@ from detent.engine.tools import Tool
 from detent.flows.workflow.actions import SHIPPED
 from detent.flows.workflow.registry import Action, Registry
 from detent.flows.workflow.steps.python import telling
-from detent.kernel.autonomy import AutonomyLevel, StepMode
-from detent.kernel.dispatch import DispatchResult
 from detent.kernel.entries import EffectDone, Ended, Moved, Proposed
 from detent.kernel.machine import Machine
+from detent.kernel.placeholders import receipts_in
 from detent.kernel.plain import decode, to_plain
 from detent.kernel.policy import RetryPolicy
-from detent.kernel.receipts import receipts_in
-from detent.kernel.run import ORIGIN, Run
+from detent.kernel.run import Run
+from detent.kernel.run_config import ORIGIN
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 
 REGISTRY = Registry(*SHIPPED)
 WHEN = "2030-01-31T08:00:00+00:00"

@@ -13,13 +13,13 @@ import yaml
 
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.dispatcher import DispatchSettings
+from detent.dispatch.executor import DISPATCH_AGENT
+from detent.dispatch.result import DispatchResult
 from detent.engine.engine import Engine
-from detent.engine.executor import DISPATCH_AGENT
 from detent.engine.lineage import lineage
 from detent.flows.workflow.results import WorkflowResult, workflow_result
 from detent.flows.workflow.spec import WorkflowSpec
-from detent.kernel.dispatch import DispatchResult
 from detent.kernel.entries import EffectDone, Moved
 from detent.kernel.run import Run
 from detent.runtime.catalog import Catalog

@@ -9,8 +9,8 @@ import subprocess
 import pytest
 
 from detent.adapters.project import project_tools
+from detent.dispatch.autonomy import FallbackReason
 from detent.engine.tools import EffectCall, ToolError
-from detent.kernel.autonomy import FallbackReason
 from detent.kernel.status import Status
 from detent.runtime.trust import Trust
 

@@ -18,8 +18,11 @@ import pytest
 
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
+from detent.dispatch.result import DispatchResult
 from detent.engine.context import StepContext
-from detent.engine.dispatch_settings import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.lineage import lineage
@@ -30,14 +33,12 @@ from detent.flows.workflow.home import Ports
 from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.registry import Action, Registry, ValidationStage
 from detent.flows.workflow.spec import WorkflowSpec
-from detent.kernel.autonomy import AutonomyLevel, StepMode
 from detent.kernel.budget import Budget
-from detent.kernel.dispatch import DispatchResult
 from detent.kernel.entries import Moved
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.status import Status
-from detent.kernel.step_config import StepConfig
 from tests.engine.dispatching.samples import Heard, capture
+from tests.examples import covering
 
 LEVELS = ("operator", "collaborator", "consultant", "approver")
 
@@ -391,9 +392,9 @@ CELLS = [
 ]
 
 
-@pytest.mark.parametrize(("place", "kind", "level", "fault"), CELLS)
+@pytest.mark.parametrize(("place", "kind", "level", "fault"), covering(rows=CELLS))
 async def test_a_fault_leaves_the_run_as_the_handlers_would_have_made_it(place, kind, level, fault):
-    """D-25, D-34, SC-003: every cell."""
+    """D-25, D-34, SC-003: every cell; any two of place, kind, level and fault at every change."""
     said, case = KINDS[kind], FAULTS[fault]
     replies = case.replies(said)
     assert replies is not None
@@ -446,9 +447,10 @@ def truth(kind: Kind, place: str, action: str) -> list[dict[str, Any]]:
     return [{**reply, "repeat": True}]
 
 
-@pytest.mark.parametrize("level", LEVELS[1:])
-@pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if kind.truth is not None])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("place", "kind", "level"),
+    covering(PLACES, [name for name, kind in KINDS.items() if kind.truth is not None], LEVELS[1:]),
+)
 async def test_an_agent_that_says_what_the_handler_says_makes_the_same_run(place, kind, level):
     """D-03, D-16, D-25: 1.10, 'agent ok, equal'."""
     expected = await plain(place, kind)
@@ -461,9 +463,7 @@ async def test_an_agent_that_says_what_the_handler_says_makes_the_same_run(place
     assert WORLD.handled == ([kind] * many if level == "collaborator" else [])
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(("place", "kind", "level"), covering(PLACES, KINDS, LEVELS))
 async def test_an_untrue_answer_is_used_only_where_nobody_compares(place, kind, level):
     """D-17, D-19, D-21, D-25: 1.10, 'agent ok, different'; the run's end and the shape stay the same."""
     said = KINDS[kind]
@@ -515,9 +515,10 @@ async def test_a_receipt_that_breaks_the_contract_fails_the_step_and_is_no_fallb
 # -- cancellation -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("level", LEVELS[1:])
-@pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if kind.asks])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("place", "kind", "level"),
+    covering(PLACES, [name for name, kind in KINDS.items() if kind.asks], LEVELS[1:], together=1),
+)
 async def test_a_stop_during_an_attempt_causes_no_fallback_and_the_run_goes_on_from_there(place, kind, level):
     """D-35: the step is done by whoever takes the run up, as if nothing had been."""
     expected = await plain(place, kind)
@@ -554,8 +555,7 @@ async def test_a_stop_during_an_attempt_causes_no_fallback_and_the_run_goes_on_f
     assert Seen(family, list(WORLD.posted)) == expected
 
 
-@pytest.mark.parametrize("level", LEVELS[1:])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(("place", "level"), covering(PLACES, LEVELS[1:], together=1))
 async def test_an_executor_that_cancels_its_own_task_is_asked_again(place, level):
     """D-35: what it did to the task is nobody's answer."""
     expected = await plain(place, "effect")

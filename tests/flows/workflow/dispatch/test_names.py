@@ -7,10 +7,9 @@ import json
 import pytest
 
 from detent.cli.main import run as detent
-from detent.engine.dispatch import Dispatcher
-from detent.engine.dispatch_settings import DispatchSettings
+from detent.dispatch.autonomy import StepMode
+from detent.dispatch.dispatcher import Dispatcher, DispatchSettings
 from detent.flows.workflow.problems import WorkflowFileError
-from detent.kernel.autonomy import StepMode
 from detent.kernel.status import Status
 from tests.flows.workflow.dispatch.project import Project
 

@@ -12,9 +12,9 @@ import pytest
 
 from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.cli.main import run as detent
+from detent.dispatch.autonomy import AutonomyLevel, FallbackReason, StepMode
 from detent.flows.workflow.preflight import PrerequisitesMissing
 from detent.flows.workflow.problems import WorkflowFileError
-from detent.kernel.autonomy import AutonomyLevel, FallbackReason, StepMode
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.status import Status
 from detent.runtime.settings import SettingsError

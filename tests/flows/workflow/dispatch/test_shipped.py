@@ -17,13 +17,14 @@ import pytest
 from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.cli.main import run as detent
+from detent.dispatch.autonomy import StepMode
 from detent.engine.lineage import lineage
 from detent.flows.workflow.spec import PythonStep, WorkflowSpec
-from detent.kernel.autonomy import StepMode
 from detent.kernel.entries import EffectDone, Moved, Proposed
+from detent.kernel.placeholders import receipts_in
 from detent.kernel.plain import decode
-from detent.kernel.receipts import receipts_in
 from detent.kernel.status import Status
+from tests.examples import covering
 from tests.flows.workflow.actions.workshop import Site, Workshop
 from tests.flows.workflow.dispatch.project import Project, Ran
 
@@ -254,14 +255,16 @@ def test_the_four_validate_cleanly(tmp_path, monkeypatch, capsys):
 class TestCommitAndPush:
     LEVELS = ("collaborator", "consultant", "approver")
 
-    @pytest.mark.parametrize("level", LEVELS)
-    @pytest.mark.parametrize(
-        "inputs",
-        [{}, {"message": "feat: say hello to the world"}, {"push": False}],
-        ids=["", "message", "local"],
-    )
-    async def test_it_ends_the_same_by_code_and_by_agents(self, places, inputs, level):
+    INPUTS: ClassVar = {
+        "none": {},
+        "message": {"message": "feat: say hello to the world"},
+        "local": {"push": False},
+    }
+
+    @pytest.mark.parametrize(("name", "level"), covering(INPUTS, LEVELS, together=1))
+    async def test_it_ends_the_same_by_code_and_by_agents(self, places, name, level):
         """D-75, SC-001, SC-002: with a real repository and a bare remote."""
+        inputs = self.INPUTS[name]
         plain, ran = await compare(places, "commit-and-push", inputs, Place.repository, level)
         assert await effects(ran) == await effects(plain)
         expected = {"stage", "commit"} | ({"push"} if inputs.get("push", True) else set())
@@ -366,10 +369,13 @@ class TestSummarizeChanges:
         place.git("add", "-A")
         place.git("commit", "-q", "-m", "feat: say hello")
 
-    @pytest.mark.parametrize("level", ["collaborator", "consultant", "approver"])
-    @pytest.mark.parametrize("inputs", [{}, {"output": "notes/summary.md"}], ids=["", "saved"])
-    async def test_it_ends_the_same_by_code_and_by_agents(self, places, inputs, level):
+    @pytest.mark.parametrize(
+        ("output", "level"),
+        covering([None, "notes/summary.md"], ["collaborator", "consultant", "approver"], together=1),
+    )
+    async def test_it_ends_the_same_by_code_and_by_agents(self, places, output, level):
         """D-75: its generator writes the text by code where no model does."""
+        inputs = {"output": output} if output else {}
         plain, ran = await compare(places, "summarize-changes", inputs, self.prepare, level)
         assert await effects(ran) == await effects(plain)
         assert by_agents(ran) == {"log", "diff"} | ({"save"} if inputs else set())

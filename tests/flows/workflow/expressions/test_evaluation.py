@@ -340,8 +340,8 @@ def deep(depth):
 def test_a_value_nested_too_deeply_is_an_error_of_ours():
     for text in ("item == inputs.other", "json(item)", "item < inputs.more", "item in [inputs.other]"):
         with pytest.raises(EvaluationError, match="too deeply"):
-            evaluate(text, deep(100_000), other=deep(100_000), more=deep(100_001))
-    assert evaluate("not item", deep(100_000)) is False
+            evaluate(text, deep(10_000), other=deep(10_000), more=deep(10_001))
+    assert evaluate("not item", deep(10_000)) is False
 
 
 def test_numbers_json_cannot_hold_are_an_error_of_ours():

@@ -9,11 +9,12 @@ from typing import Any
 from detent.apps.warranty.legacy.detecting import CHOICES, Answer, Ask
 from detent.apps.warranty.legacy.scenarios import Scenarios
 from detent.apps.warranty.mail_data import MailView
+from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import dispatcher_of
+from detent.dispatch.executor import DISPATCH_AGENT, StepExecutor
+from detent.dispatch.prompt import cut
 from detent.engine.engine import Engine
-from detent.engine.executor import DISPATCH_AGENT, StepExecutor
-from detent.engine.prompting import cut
 from detent.kernel.budget import NOTHING
-from detent.kernel.step_config import StepConfig
 
 DETECT = "detect-scenario"
 LONGEST_ANSWER = 200
@@ -29,12 +30,12 @@ _SCHEMA: dict[str, Any] = {
 
 def usual_ask(engine: Engine, scenarios: Scenarios, timeout: float) -> Ask | None:
     """Asks the executor the engine's settings name; None where they name none."""
-    settings = engine.dispatcher.settings
+    settings = dispatcher_of(engine).settings
     if settings.force_deterministic or settings.executors is None or settings.executors.default is None:
         return None
 
     async def ask(mail: MailView) -> Answer | None:
-        executor = engine.dispatcher.executor(None, {})
+        executor = dispatcher_of(engine).executor(None, {})
         if isinstance(executor, str):
             return None
         try:

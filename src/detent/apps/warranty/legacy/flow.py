@@ -12,6 +12,7 @@ from detent.apps.warranty.legacy.scenarios import Scenarios, scenarios_folder
 from detent.apps.warranty.mail_data import Packed
 from detent.apps.warranty.office import Office
 from detent.apps.warranty.results import ProcessingResult
+from detent.dispatch.agent_side import AgentSide
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.journals import read
@@ -43,12 +44,12 @@ def legacy_flow(office: Office, clerk: Clerk, scenarios: Scenarios) -> Flow:
         {
             DETECT: Step(
                 DETECT, clerk.detect, "Decide which scenario the mail is.", retry=retry, effects=(),
-                queries=(), private=True,
+                queries=(), agent=AgentSide(private=True),
             ),
             PROCESS: Step(
                 PROCESS, clerk.process, "Do everything the scenario asks for, in one go.", retry=retry,
                 timeout=limits.retry.attempt_timeout_s, queries=("check_warranty",),
-                effects=("create_ticket", "send_email"), private=True,
+                effects=("create_ticket", "send_email"), agent=AgentSide(private=True),
             ),
         },
         name=NAME,

@@ -25,7 +25,6 @@ from detent.apps.warranty.legacy.detecting import (
 from detent.apps.warranty.mail_data import MailView, mail_of, with_flags
 from detent.apps.warranty.settings import WarrantySettings
 from detent.engine.context import StepContext
-from detent.engine.dispatch import FORCE
 from detent.engine.outcome import Outcome, Receipt, Text
 from detent.flows.playbook import instruction
 from detent.flows.playbook.functions import look_up
@@ -34,6 +33,7 @@ from detent.flows.playbook.templates import TemplateSet, Values
 from detent.kernel import log
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.plain import encode
+from detent.kernel.run_config import FORCE
 
 DETECT, PROCESS = "detect-scenario", "process-scenario"
 REDIRECTED = instruction.DEGRADED

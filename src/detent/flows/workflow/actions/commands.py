@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
+from detent.dispatch.equivalence import CompareRules
 from detent.engine.context import StepContext
 from detent.engine.step import StepFailed
 from detent.flows.workflow.registry import action
-from detent.kernel.equivalence import CompareRules
 
 NO_ADDITIONS: dict[str, str] = {}
 NO_PROBLEMS: list[Any] = []

@@ -6,11 +6,11 @@ import math
 from datetime import UTC, datetime
 from typing import Any, TypedDict
 
+from detent.dispatch.equivalence import CompareRules
 from detent.engine.context import StepContext
 from detent.engine.outcome import Hold
 from detent.engine.step import StepFailed
 from detent.flows.workflow.registry import action
-from detent.kernel.equivalence import CompareRules
 
 SLEEPING = "sleep"
 ASKING = "ask"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
+from detent.dispatch.equivalence import CompareRules
 from detent.engine.context import StepContext
 from detent.engine.step import StepFailed
 from detent.flows.workflow.registry import action
-from detent.kernel.equivalence import CompareRules
 
 NO_HEADERS: dict[str, str] = {}
 

@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from detent.dispatch.agent_side import AgentSide
+from detent.dispatch.autonomy import StepType
+from detent.dispatch.config import UNSAID
 from detent.engine.calls import call
 from detent.engine.context import StepContext
 from detent.engine.step import Step
@@ -17,10 +20,8 @@ from detent.flows.workflow.scope import GIVEN, OUTPUT, key_of
 from detent.flows.workflow.spec import AgentStep, GenerateStep
 from detent.flows.workflow.steps.common import conclusion, gate, metadata, resolved
 from detent.flows.workflow.steps.contracts import declared
-from detent.kernel.autonomy import StepType
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import to_plain
-from detent.kernel.step_config import UNSAID
 
 Context = Prepared | ContextBuilder | None
 
@@ -81,9 +82,9 @@ def agent_step(seat: Seat, home: Home) -> Step:
     queries, effects = home.kinds(agent.tools)
     said = spec.output_schema if spec.output_schema is not None else agent.output_schema
     return Step(
-        spec.name, _nobody, agent.instructions, step_type=StepType.AGENT, before=gate(seat), inputs=inputs,
-        conclude=_concluding(seat, context, spec.rollback), lands=(key_of(seat.owner), OUTPUT),
-        queries=queries, asks_freely=True, effects=effects,
+        spec.name, _nobody, agent.instructions, before=gate(seat), inputs=inputs,
+        conclude=_concluding(seat, context, spec.rollback), effects=effects,
+        agent=AgentSide(StepType.AGENT, lands=(key_of(seat.owner), OUTPUT), queries=queries),
         config=spec.config if spec.config is not UNSAID else None,
         output_schema=declared(said, f"step '{spec.name}'"),
         metadata=metadata(seat, home, agent, agent=agent.name, action=agent.name, rollback=spec.rollback),
@@ -113,9 +114,9 @@ def generate_step(seat: Seat, home: Home) -> Step:
     queries, effects = home.kinds(generator.tools)
     return Step(
         spec.name, handler if maker is not None else _nobody, _told(generator),
-        step_type=StepType.GENERATE if maker is not None else StepType.AGENT, before=gate(seat),
-        inputs=inputs, conclude=_concluding(seat, context, spec.rollback), queries=queries,
-        asks_freely=True, effects=effects, output_schema=str,
+        before=gate(seat), inputs=inputs, conclude=_concluding(seat, context, spec.rollback),
+        agent=AgentSide(StepType.GENERATE if maker is not None else StepType.AGENT, queries=queries),
+        effects=effects, output_schema=str,
         config=spec.config if spec.config is not UNSAID else None,
         metadata=metadata(seat, home, generator, action=generator.name, rollback=spec.rollback),
     )  # fmt: skip

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from detent.dispatch.agent_side import AgentSide
+from detent.dispatch.autonomy import StepType
+from detent.dispatch.config import UNSAID
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
 from detent.engine.step import Step
@@ -12,8 +15,6 @@ from detent.flows.workflow.home import Home, Seat
 from detent.flows.workflow.scope import finished, key_of, scope_of
 from detent.flows.workflow.spec import BranchStep, StepSpec
 from detent.flows.workflow.steps.common import gate, metadata
-from detent.kernel.autonomy import StepType
-from detent.kernel.step_config import UNSAID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,7 +60,7 @@ def branch_step(seat: Seat, home: Home, make: Callable[[Seat, Home], Step]) -> S
         raise AssertionError("one of its options is performed in its place")
 
     return Step(
-        spec.name, handler, step_type=StepType.BRANCH, before=before, instead=options, effects=(),
+        spec.name, handler, agent=AgentSide(StepType.BRANCH), before=before, instead=options, effects=(),
         config=spec.config if spec.config is not UNSAID else None,
         metadata=metadata(seat, home, action="branch"),
     )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from detent.dispatch.autonomy import StepType
 from detent.engine.context import StepContext
 from detent.engine.step import Step
 from detent.flows.workflow.errors import WorkflowError
@@ -13,7 +14,6 @@ from detent.flows.workflow.home import Home, Seat
 from detent.flows.workflow.scope import HASH, INPUTS, OK, Results
 from detent.flows.workflow.spec import CheckpointStep
 from detent.flows.workflow.steps.common import control, resolved
-from detent.kernel.autonomy import StepType
 from detent.kernel.ids import ROOT, guessed_root
 from detent.kernel.plain import encode, to_plain
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from detent.dispatch.agent_side import AgentSide
+from detent.dispatch.autonomy import StepType
+from detent.dispatch.config import UNSAID
 from detent.engine.context import StepContext
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.step import UNKNOWN_TOOLS, Step
@@ -12,9 +15,7 @@ from detent.flows.workflow.expressions import Prepared, condition
 from detent.flows.workflow.home import Home, Seat
 from detent.flows.workflow.registry import Named
 from detent.flows.workflow.scope import finished, key_of, scope_of, skipped
-from detent.kernel.autonomy import StepType
 from detent.kernel.plain import copied
-from detent.kernel.step_config import UNSAID
 
 WHEN = "when"
 """The reason of a step that was passed over."""
@@ -67,8 +68,8 @@ def control(
 ) -> Step:
     """A step of control flow: code alone, whatever its mode."""
     return Step(
-        seat.spec.name, handler, step_type=kind, before=gate(seat), conclude=conclusion(seat), effects=(),
-        config=seat.spec.config if seat.spec.config is not UNSAID else None,
+        seat.spec.name, handler, agent=AgentSide(kind), before=gate(seat), conclude=conclusion(seat),
+        effects=(), config=seat.spec.config if seat.spec.config is not UNSAID else None,
         metadata=metadata(seat, home, action=action or kind.value), **options,
     )  # fmt: skip
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from detent.engine.beside import Beside
+from detent.dispatch.autonomy import StepType
 from detent.engine.children import Child
 from detent.engine.context import StepContext
-from detent.engine.dispatch import PATH, STEPS
+from detent.engine.offloaded import Beside
 from detent.engine.step import Step
 from detent.flows.workflow.errors import LoopExhausted, LoopStepExecutionError, WorkflowError
 from detent.flows.workflow.expressions import Prepared, condition
@@ -17,8 +17,8 @@ from detent.flows.workflow.home import Home, Seat
 from detent.flows.workflow.scope import FAILURE, INDEX, ITEM, STEP, TOTAL, handed_down, key_of, scope_of
 from detent.flows.workflow.spec import LoopStep
 from detent.flows.workflow.steps.common import control, own_steps, resolved
-from detent.kernel.autonomy import StepType
 from detent.kernel.plain import to_plain
+from detent.kernel.run_config import PATH, STEPS
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:

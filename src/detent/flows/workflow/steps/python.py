@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from detent.dispatch.agent_side import AgentSide
+from detent.dispatch.config import UNSAID
 from detent.engine.calls import call
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
@@ -20,7 +22,6 @@ from detent.flows.workflow.spec import PythonStep
 from detent.flows.workflow.steps.common import conclusion, gate, metadata, resolved
 from detent.flows.workflow.steps.contracts import declared
 from detent.kernel.plain import to_plain
-from detent.kernel.step_config import UNSAID
 
 
 def bound(action: Action, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,6 +116,7 @@ def action_step(
     inputs: Callable[[StepContext], Mapping[str, Any]],
     *,
     tools: Mapping[str, Tool] | None = None,
+    lands: tuple[str, ...] = (),
     **options: Any,
 ) -> Step:
     """A step that performs an action on what `inputs` gives.
@@ -136,6 +138,8 @@ def action_step(
         # What waits for a person or the clock cannot be an agent's to answer.
         intent="" if action.holds else action.intent,
         timeout=action.timeout, effects=action.effects, queries=action.queries or None, inputs=inputs,
-        returns=returns_of(action.handler), validator=action.validator, compare=action.compare,
-        max_autonomy=action.max_autonomy, opaque=action.opaque, repeatable=action.repeatable, **options,
+        agent=AgentSide(returns=returns_of(action.handler), lands=lands), validator=action.validator,
+        compare=action.compare, max_autonomy=action.max_autonomy, opaque=action.opaque,
+        repeatable=action.repeatable,
+        **options,
     )  # fmt: skip

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from detent.engine.beside import set_aside
+from detent.dispatch.autonomy import StepType
 from detent.engine.context import StepContext
-from detent.engine.dispatch import FORCE, PATH, STEPS
+from detent.engine.offloaded import set_aside
 from detent.engine.step import Step
 from detent.flows.workflow.errors import SubworkflowError
 from detent.flows.workflow.expressions import prepared
@@ -16,8 +16,8 @@ from detent.flows.workflow.scope import FAILURE, INPUTS, RESULT, SECRETS
 from detent.flows.workflow.secrets import marked, marks_for
 from detent.flows.workflow.spec import SubworkflowStep
 from detent.flows.workflow.steps.common import control, own_steps, resolved
-from detent.kernel.autonomy import StepType
 from detent.kernel.plain import to_plain
+from detent.kernel.run_config import FORCE, PATH, STEPS
 
 
 def subworkflow_step(seat: Seat, home: Home, names: frozenset[str]) -> Step:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from detent.dispatch.autonomy import StepType
 from detent.engine.context import StepContext
-from detent.engine.dispatch import PATH, STEPS
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.step import Step
 from detent.flows.workflow.errors import ValidationFailed, WorkflowError
@@ -16,8 +16,8 @@ from detent.flows.workflow.scope import FAILURE, SECRETS, finished, handed_down,
 from detent.flows.workflow.secrets import hidden
 from detent.flows.workflow.spec import ValidateStep
 from detent.flows.workflow.steps.common import control, own_steps, resolved
-from detent.kernel.autonomy import StepType
 from detent.kernel.policy import RetryPolicy
+from detent.kernel.run_config import PATH, STEPS
 
 if TYPE_CHECKING:
     from detent.flows.workflow.bodies import Body

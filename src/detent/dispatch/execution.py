@@ -10,56 +10,58 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from detent.engine import deciding, gate
-from detent.engine.asking import Asked, Asking, Failure
-from detent.engine.calls import TimeLimit
-from detent.engine.concluding import concluded
-from detent.engine.context import BesideContext, CannotCheck, StepContext
-from detent.engine.dispatch import Plan, check_price, facts_of, no_agent_side
-from detent.engine.executor import (
-    Availability,
-    DispatchError,
-    ExecutorResult,
-    OutputSchemaValidationError,
-    StepExecutor,
-)
-from detent.engine.gate import Judgement, Side
-from detent.engine.outcome import Effect, Outcome, Receipt
+from detent.dispatch import gate
+from detent.dispatch.agent import Asked, Asking, Failure
+from detent.dispatch.agent_side import agent_side, highest_level, is_straight
+from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
+from detent.dispatch.equivalence import Discrepancy
+from detent.dispatch.evidence import DEMOTIONS, Demotion
+from detent.dispatch.executor import Availability, ExecutorResult, StepExecutor
+from detent.dispatch.executor_errors import DispatchError, OutputSchemaValidationError
+from detent.dispatch.gate import Judgement, Side
+from detent.dispatch.plan import Plan, check_price, facts_of, no_agent_side
+from detent.dispatch.result import AgentFailure, DispatchResult
+from detent.engine import moves
+from detent.engine.context import CannotCheck, StepContext, TrialContext
+from detent.engine.outcome import Outcome
+from detent.engine.performer import called, called_through_ledger, concluded
 from detent.engine.step import WAITS, Proposal, StepFailed
-from detent.engine.tools import CALL
 from detent.kernel import log
-from detent.kernel.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
-from detent.kernel.dispatch import AgentFailure, DispatchResult
 from detent.kernel.entries import Body
-from detent.kernel.equivalence import Discrepancy
 from detent.kernel.errors import BudgetExceededError, DetentError, InvalidTransitionError, name_of
-from detent.kernel.evidence import DEMOTIONS, Demotion
 from detent.kernel.patterns import PatternTimeout
-from detent.kernel.plain import digest, to_plain
+from detent.kernel.plain import digest
 
 if TYPE_CHECKING:
+    from detent.dispatch.evidence_log import EvidenceLog
+    from detent.dispatch.planner import Planner
     from detent.engine.driver import Driver
+    from detent.kernel.run import Run
 
 ASKED = ("agent/", "turn/")
 """Begin the keys under which a visit keeps what an agent said."""
 
 
 @dataclass(slots=True)
-class Performed:
+class Answer:
     """A step's outcome, and what is left to do once it is committed."""
 
     outcome: Outcome
     result: DispatchResult
     side: Side
     """The side that counts."""
-    said: tuple[Body, ...] = ()
+    remarks: tuple[Body, ...] = ()
     """Remarks of a handler that was run for comparison and counts after all."""
 
 
 class Execution:
     """The dispatch of one step, once."""
 
-    def __init__(self, driver: Driver, plan: Plan, ctx: StepContext) -> None:
+    def __init__(
+        self, planner: Planner, evidence: EvidenceLog, driver: Driver, plan: Plan, ctx: StepContext
+    ) -> None:
+        self.planner = planner
+        self.evidence = evidence
         self.driver = driver
         self.plan = plan
         self.step = plan.step
@@ -71,8 +73,17 @@ class Execution:
         self._handler_seconds: float | None = None
         self.agent_side: Side | None = None
         self._said: tuple[Body, ...] = ()
-        self.run = driver.run
+
+    @property
+    def run(self) -> Run:
         """The run as the step sees it."""
+        return self.ctx.run
+
+    def then(self, run: Run) -> Execution:
+        """The same dispatch on the run as it was, with what it worked on and the answers it got."""
+        execution = Execution(self.planner, self.evidence, self.driver, self.plan, self.ctx.then(run))
+        execution.level, execution._inputs = self.level, self._inputs
+        return execution
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -87,7 +98,7 @@ class Execution:
 
     # -- the order of checks --------------------------------------------------------------------------------
 
-    async def perform(self) -> Performed:
+    async def perform(self) -> Answer:
         """Have the step performed by whoever should, and give the outcome that counts."""
         plan, config = self.plan, self.plan.config
         if plan.alone:
@@ -101,14 +112,14 @@ class Execution:
         )  # fmt: skip
         if not plan.agent:
             return await self._plain()
-        kind = self.step.step_type
+        kind = agent_side(self.step).step_type
         self._mode_ignored()
         if plan.control:
             no_agent_side(plan, self.run, self.driver.clock.now())
             return await self._plain()
         before = self._before()
         if before is not None:
-            return before if isinstance(before, Performed) else await before
+            return before if isinstance(before, Answer) else await before
         if self.level is AutonomyLevel.OPERATOR:
             hint = demoted or "operator requires deterministic mode; raise autonomy to let the agent answer"
             self.say(log.warning, "dispatch.operator_fallback", autonomy=self.level.value, hint=hint)
@@ -148,10 +159,10 @@ class Execution:
 
     def _mode_ignored(self) -> None:
         if self.plan.ignored:
-            kind = self.step.metadata.get("type", self.step.step_type.value)
+            kind = self.step.metadata.get("type", agent_side(self.step).step_type.value)
             self.say(log.debug, "dispatch.mode_ignored", step_type=kind)
 
-    def _before(self) -> Performed | Awaitable[Performed] | None:
+    def _before(self) -> Answer | Awaitable[Answer] | None:
         """What an earlier attempt of this visit already settled."""
         failure = self.driver.run.failure
         if failure is None:
@@ -173,7 +184,7 @@ class Execution:
             return self._again(DispatchResult.from_plain(detail))
         return None
 
-    async def _again(self, earlier: DispatchResult) -> Performed:
+    async def _again(self, earlier: DispatchResult) -> Answer:
         """The handler decides anew, after an effect of its own failed; nothing else has changed."""
         side = await self._timed(self.handle(self.ctx))
         assert earlier.fallback_reason is not None
@@ -181,7 +192,7 @@ class Execution:
 
     # -- the handler ----------------------------------------------------------------------------------------
 
-    async def _plain(self) -> Performed:
+    async def _plain(self) -> Answer:
         shadow = bool(self.plan.config.shadow) and self._sampled()
         if shadow:
             await self.gather()
@@ -198,32 +209,15 @@ class Execution:
         step = self.step
         if step.opaque:
             await self.gather()
-            return await self._calling(ctx)
-        if self.plan.timeout is None:
-            value = await step.call(ctx)
-        else:
-            async with TimeLimit(self.plan.timeout):
-                value = await step.call(ctx)
+            outcome, receipt = await called_through_ledger(step, ctx, self.inputs)
+            return Side(outcome, receipt, None, tuple(outcome.effects))
+        value = await called(step, ctx, self.plan.timeout)
         outcome = await concluded(step, ctx, value)
         return self._side(value, outcome, ctx)
 
-    async def _calling(self, ctx: StepContext) -> Side:
-        """An opaque handler's outcome: that it be called, once, and its receipt be the output."""
-        effect = Effect(f"{CALL}{self.step.name}", to_plain(self.inputs))
-        key = effect.identity(self.step.name)
-        if (failure := ctx.failure) is not None and failure["key"] == key:
-            raise StepFailed(f"{failure['code']}: {failure['message']}")
-        receipt = Receipt(key)
-        if self.step.conclude is not None:
-            outcome = await concluded(self.step, ctx, receipt)
-        else:
-            assert self.step.into is not None
-            outcome = Outcome(set={self.step.into: receipt})
-        return Side(outcome._replace(effects=(effect,)), receipt, None, (effect,))
-
     def _side(self, value: Any, outcome: Outcome, ctx: StepContext) -> Side:
         effects = (*ctx.proposed, *outcome.effects)
-        to = deciding.destination(self.plan.flow, self.run, outcome)
+        to = moves.destination(self.plan.flow, self.run, outcome)
         return Side.of(self.step, value, outcome, to, effects)
 
     async def _timed(self, work: Awaitable[Side]) -> Side:
@@ -236,10 +230,10 @@ class Execution:
     # -- the agent ------------------------------------------------------------------------------------------
 
     def executor(self) -> StepExecutor | str:
-        dispatcher, tape = self.driver.engine.dispatcher, self.driver.engine.tape
+        tape = self.driver.engine.tape
         if tape is not None and tape.plays:
             return _Played()
-        executor = dispatcher.executor(self.plan.config.provider, self.driver.executors)
+        executor = self.planner.executor(self.plan.config.provider, self.driver.family)
         if isinstance(executor, str):
             return executor
         try:
@@ -249,7 +243,7 @@ class Execution:
         return executor if available.ok else available.why_not or "it says it is not available"
 
     def _default_provider(self) -> str | None:
-        source = self.driver.engine.dispatcher.settings.executors
+        source = self.planner.settings.executors
         return source.default if source is not None else None
 
     async def ask(self, executor: StepExecutor, *, durable: bool = True) -> Asked:
@@ -261,16 +255,19 @@ class Execution:
                 self._inputs = dict(await prepare(self.plan, self.ctx, self.inputs))
             except PatternTimeout as error:  # an attempt that failed before the question was ready
                 return Asked(attempts=1, failure=Failure.of(error))
-        asking = Asking(self.driver, self.plan, self.ctx, self.inputs, executor, self.facts, durable=durable)
-        self.driver.cap = self.plan.config.budget
+        asking = Asking(
+            self.driver, self.plan, self.ctx, self.inputs, executor, self.facts, self.planner.settings,
+            durable=durable,
+        )  # fmt: skip
+        self.ctx.cap = self.plan.config.budget
         try:
             return await asking.ask(self._kept)
         finally:
-            self.driver.cap = None
+            self.ctx.cap = None
 
     async def _kept(self, proposal: Proposal) -> None:
         """Hold a proposal against what only the run knows: the table's conditions, the ledger."""
-        ctx = BesideContext(self.ctx)
+        ctx = TrialContext(self.ctx)
         broken = self.plan.contract.broken
         try:
             outcome = await concluded(self.step, ctx, proposal.output)
@@ -278,7 +275,7 @@ class Execution:
             raise
         except Exception as error:
             raise broken([f"/: nothing can be concluded from it ({type(error).__name__})"]) from error
-        if self.step.straight:
+        if is_straight(self.step):
             # As plain values, or as answered where receipts are still to come into it.
             answered = proposal.output if isinstance(proposal.output, Mapping) else proposal.plain
             outcome = Outcome(set=answered or {})
@@ -296,22 +293,22 @@ class Execution:
         effects = (*proposal.effects, *ctx.proposed, *outcome.effects)
         outcome = outcome._replace(effects=effects, by="agent")
         try:
-            deciding.decided(self.plan.flow, self.run, self.step, self.ctx, outcome, 0.0, dry=True)
-            to = deciding.destination(self.plan.flow, self.run, outcome)
+            moves.decided(self.plan.flow, self.run, self.step, self.ctx, outcome, 0.0, dry=True)
+            to = moves.destination(self.plan.flow, self.run, outcome)
         except InvalidTransitionError as error:
             raise broken(["/next_state: the conditions on the table do not allow it"]) from error
         except (DetentError, TypeError, ValueError, KeyError) as error:
             raise broken([f"/: cannot be carried out ({type(error).__name__})"]) from error
-        moves = to is not None and outcome.end is None
-        if declared is not None and moves and to not in declared:
+        is_move = to is not None and outcome.end is None
+        if declared is not None and is_move and to not in declared:
             raise broken(["/next_state: the facts lead to a state the step does not declare"])
-        if proposal.next is not None and moves and to != proposal.next:
+        if proposal.next is not None and is_move and to != proposal.next:
             # Nobody asked: the conditions on the table choose, and an answer cannot choose past them.
             raise broken(["/next_state: the conditions on the table lead elsewhere"])
         self.agent_side = Side.of(self.step, proposal.output, outcome, to, effects)
         self._said = tuple(ctx.said)
 
-    async def _by_agent(self, executor: StepExecutor) -> Performed:
+    async def _by_agent(self, executor: StepExecutor) -> Answer:
         asked = await self.ask(executor)
         if asked.failure is not None:
             error = AgentFailure(asked.failure.type, asked.failure.message)
@@ -319,7 +316,7 @@ class Execution:
         assert asked.proposal is not None
         assert self.agent_side is not None
         agent = self.agent_side
-        beside = BesideContext(self.ctx)
+        beside = TrialContext(self.ctx)
         try:
             judgement = await gate.judge(
                 self.level, self.step, self.plan.contract, self.inputs, asked.proposal, agent,
@@ -349,7 +346,7 @@ class Execution:
         )  # fmt: skip
         return self._done(agent, result, asked, judgement, self._said)
 
-    async def _agent_alone(self) -> Performed:
+    async def _agent_alone(self) -> Answer:
         """A step that only an agent can perform: its failure is the step's."""
         executor = self.executor()
         if isinstance(executor, str):
@@ -380,9 +377,9 @@ class Execution:
         error: AgentFailure | None = None,
         failure: Failure | None = None,
         judgement: Judgement | None = None,
-        beside: BesideContext | None = None,
+        beside: TrialContext | None = None,
         earlier: DispatchResult | None = None,
-    ) -> Performed:
+    ) -> Answer:
         """The handler's outcome, computed once: where it was already run for the check, that one."""
         attempts = asked.attempts if asked is not None else earlier.attempts if earlier is not None else 0
         said: tuple[Body, ...] = ()
@@ -452,7 +449,7 @@ class Execution:
         asked: Asked | None = None,
         judgement: Judgement | None = None,
         said: tuple[Body, ...] = (),
-    ) -> Performed:
+    ) -> Answer:
         """The outcome as the journal will have it."""
         agent = result.mode_used is StepMode.AGENT
         detail = self._detail(result, asked, judgement)
@@ -462,7 +459,7 @@ class Execution:
                 effects=side.effects, by="agent" if agent else outcome.by, detail={**outcome.detail, **detail}
             )
             self.ctx.proposed = ()
-        return Performed(outcome, result, side, said)
+        return Answer(outcome, result, side, said)
 
     def _detail(
         self, result: DispatchResult, asked: Asked | None, judgement: Judgement | None
@@ -474,8 +471,8 @@ class Execution:
             detail["series"] = self.series(model_id)
         if self.plan.agent:
             detail |= self.plan.resolved.to_plain()
-            if self.step.cap is not None:
-                detail["max_autonomy"] = self.step.cap.value
+            if (highest := highest_level(self.step)) is not None:
+                detail["max_autonomy"] = highest.value
         if asked is not None and asked.cuts:
             detail["cuts"] = list(asked.cuts)
         if judgement is not None and judgement.reasons:

@@ -10,18 +10,20 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from detent.dispatch.agent_side import agent_side
+from detent.dispatch.autonomy import AutonomyLevel, Check, StepMode, StepType
+from detent.dispatch.dispatcher import Dispatcher, dispatcher_of
+from detent.dispatch.execution import Answer, Execution
+from detent.dispatch.gate import Side
+from detent.dispatch.plan import Plan
+from detent.dispatch.result import DispatchResult
+from detent.dispatch.shadow import Shadow
 from detent.engine import recovery
-from detent.engine.afterwards import Afterwards
-from detent.engine.beside import looked_beside
-from detent.engine.context import BesideContext, CannotCheck, StepContext, brief
-from detent.engine.dispatch import Plan
-from detent.engine.execution import Execution, Performed
-from detent.engine.gate import Side
+from detent.engine.context import CannotCheck, StepContext, TrialContext, brief
 from detent.engine.journals import read
+from detent.engine.offloaded import looked_beside
 from detent.engine.outcome import Effect, Outcome
-from detent.kernel.autonomy import AutonomyLevel, Check, StepMode, StepType
 from detent.kernel.budget import NOTHING, Spend
-from detent.kernel.dispatch import DispatchResult
 from detent.kernel.entries import Ended, Entry, Moved, Noted, Proposed
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import canonical, copied, decode, to_plain
@@ -52,14 +54,17 @@ async def replay(
         for visit in visits
         for note in visit.notes
     }  # fmt: skip
+    dispatcher = dispatcher_of(engine)
     async with recovery.taken(engine, run_id) as driver:
         for visit in visits:
             if visit.state not in flow.steps:
                 continue  # a state of an older definition
-            plan = engine.dispatcher.plan_for(flow, flow.steps[visit.state])
-            if (step is not None and plan.step.name != step) or plan.step.step_type is not StepType.PYTHON:
+            plan = dispatcher.plan_for(flow, flow.steps[visit.state])
+            if (step is not None and plan.step.name != step) or agent_side(
+                plan.step
+            ).step_type is not StepType.PYTHON:
                 continue
-            again = _Again(driver, plan, visit)
+            again = _Again(dispatcher, driver, plan, visit)
             if (visit.entry.seq, canonical(again.series())) in known:
                 continue
             note, spend = await again.compare()
@@ -116,7 +121,7 @@ async def _visits(engine: Engine, run_id: str) -> AsyncIterator[_Visit]:
         yield visit
 
 
-class _Past(BesideContext):
+class _Past(TrialContext):
     """A step's context as it was: answers of queries come from the journal."""
 
     def __init__(self, home: StepContext, looked: Sequence[Mapping[str, Any]], at: float) -> None:
@@ -165,13 +170,12 @@ class _Past(BesideContext):
 class _Again:
     """The other side of one past visit."""
 
-    def __init__(self, driver: Driver, plan: Plan, visit: _Visit) -> None:
+    def __init__(self, dispatcher: Dispatcher, driver: Driver, plan: Plan, visit: _Visit) -> None:
         self.driver = driver
         self.visit = visit
-        home = StepContext(driver, plan.step, visit.body.attempt)
-        home._run = visit.before
-        self.execution = Execution(driver, plan, _Past(home, visit.body.looked, visit.entry.at))
-        self.execution.run = visit.before
+        home = StepContext(driver, plan.step, visit.body.attempt, visit.before)
+        past = _Past(home, visit.body.looked, visit.entry.at)
+        self.execution = Execution(dispatcher, dispatcher.evidence, driver, plan, past)
         self.by_agent = visit.body.by == "agent"
 
     def series(self) -> dict[str, Any]:
@@ -195,9 +199,8 @@ class _Again:
                 if self.by_agent
                 else DispatchResult.plain()
             )
-            left = Afterwards(execution, Performed(then.outcome, result, then), 0)
-            left.whole = True
-            note, spend = await (left.by_handler() if self.by_agent else left.by_agent(self.driver))
+            left = Shadow(execution, Answer(then.outcome, result, then), whole=True)
+            note, spend = await (left.by_handler(execution) if self.by_agent else left.by_agent(execution))
         except CannotCheck as error:
             note = {"outcome": "impossible", "error": str(error)}
         mode = StepMode.AGENT if self.by_agent else StepMode.DETERMINISTIC

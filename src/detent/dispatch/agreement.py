@@ -14,12 +14,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from detent.kernel.autonomy import AutonomyLevel, FallbackReason
-from detent.kernel.entries import Ended, Entry, Forked, Migrated, Moved, Noted, Proposed, Started
-from detent.kernel.evidence import (
+from detent.dispatch.autonomy import AutonomyLevel, FallbackReason
+from detent.dispatch.evidence import (
     HARD_REASONS,
     LAST,
-    REPLAYED,
     Demotion,
     EvidenceRules,
     Tally,
@@ -28,6 +26,8 @@ from detent.kernel.evidence import (
     verdict_of_shadow,
     wilson,
 )
+from detent.kernel.entries import Ended, Entry, Forked, Migrated, Moved, Noted, Proposed, Started
+from detent.kernel.run_config import REPLAYED
 
 SHADOW = "shadow"
 """Topic of the remark that holds the outcome of running the other side beside a step."""

@@ -23,8 +23,9 @@ from pathlib import PurePath
 from typing import Any, Literal, TypeAlias, get_args
 from uuid import UUID
 
+from detent.dispatch.schema_places import SchemasAt, path_of
 from detent.kernel.errors import ConfigurationError, nearest
-from detent.kernel.schema_places import SchemasAt, path_of
+from detent.kernel.plain import pointer_part
 
 Kind: TypeAlias = Literal["type", "value", "missing", "extra", "length"]
 TextRule: TypeAlias = Literal["exact", "whitespace"]
@@ -111,15 +112,6 @@ EXACT = CompareRules()
 """Nothing may differ."""
 
 
-def pointer_to(parts: Iterable[str | int]) -> str:
-    """The RFC 6901 pointer of a path of keys and indexes."""
-    return "".join(f"/{_escaped(part)}" for part in parts)
-
-
-def _escaped(part: str | int) -> str:
-    return part.replace("~", "~0").replace("/", "~1") if isinstance(part, str) else str(part)
-
-
 # -- canonical values ---------------------------------------------------------------------------------------
 
 _AS_IT_IS = frozenset({str, int, bool, float, type(None)})
@@ -138,7 +130,7 @@ def canonical_value(value: Any, pointer: str = "") -> Any:
     if kind is dict:
         return {
             (name := _key(key, pointer)): (
-                item if type(item) in _AS_IT_IS else canonical_value(item, f"{pointer}/{_escaped(name)}")
+                item if type(item) in _AS_IT_IS else canonical_value(item, f"{pointer}/{pointer_part(name)}")
             )
             for key, item in value.items()
         }
@@ -261,7 +253,7 @@ class _Place:
     def under(self, part: str | int) -> _Place:
         """The place of a key or index below."""
         return _Place(
-            f"{self.pointer}/{_escaped(part)}",
+            f"{self.pointer}/{pointer_part(part)}",
             self.rules,
             _below(self.ignored, str(part)),
             _below(self.unordered, str(part)),
@@ -307,9 +299,9 @@ def _mappings(left: dict[str, Any], right: dict[str, Any], place: _Place) -> Ite
         if place.leaves_out(key):
             continue
         if key not in right:
-            yield Discrepancy(f"{place.pointer}/{_escaped(key)}", "missing")
+            yield Discrepancy(f"{place.pointer}/{pointer_part(key)}", "missing")
         elif key not in left:
-            yield Discrepancy(f"{place.pointer}/{_escaped(key)}", "extra")
+            yield Discrepancy(f"{place.pointer}/{pointer_part(key)}", "extra")
         else:
             yield from _differing(left[key], right[key], place.under(key))
 

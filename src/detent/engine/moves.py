@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine.outcome import Effect, Outcome, additions
-from detent.engine.receipts import written
+from detent.engine.placeholders import written
 from detent.engine.step import Step
 from detent.engine.tools import CALL
 from detent.kernel import checks
@@ -23,8 +23,8 @@ from detent.kernel.errors import (
     InvalidValue,
     name_of,
 )
+from detent.kernel.placeholders import fill, receipts_in
 from detent.kernel.plain import encode, to_plain, writable
-from detent.kernel.receipts import fill, receipts_in
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 
@@ -75,7 +75,6 @@ def decided(
     for effect in wanted:
         item = Effect.of(effect)
         own = step.opaque and item.tool == f"{CALL}{step.name}"
-        own = own or item.tool in step.reserve
         if step.effects is not None and item.tool not in step.effects and not own:
             raise ConfigurationError(
                 f"Step '{step.name}' may not propose '{item.tool}'. "

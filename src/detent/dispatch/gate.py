@@ -11,16 +11,16 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from detent.dispatch.autonomy import AutonomyLevel, Check
+from detent.dispatch.equivalence import CompareRules, Discrepancy, canonical_value, differences
 from detent.engine.calls import call, over
 from detent.engine.outcome import Effect, Outcome, additions
 from detent.engine.step import Proposal, Step, Verdict
-from detent.kernel.autonomy import AutonomyLevel, Check
-from detent.kernel.equivalence import CompareRules, Discrepancy, canonical_value, differences
 from detent.kernel.errors import name_of
 from detent.kernel.plain import to_plain
 
 if TYPE_CHECKING:
-    from detent.engine.contract import Contract
+    from detent.dispatch.contract import Contract
 
 MOST_KEPT = 50
 _NAME = re.compile(r"[A-Za-z0-9_.*-]{0,40}")

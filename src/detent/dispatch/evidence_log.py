@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from detent.dispatch.autonomy import AutonomyLevel
+from detent.dispatch.evidence import DEMOTIONS, Demotion, EvidenceRules, Tally, Verdict, below
 from detent.kernel import log
 from detent.kernel.entries import Noted
 from detent.kernel.errors import Fenced, StoreError
-from detent.kernel.evidence import DEMOTIONS, Demotion, Tally, Verdict, below
 from detent.kernel.plain import digest
 
 if TYPE_CHECKING:
     from detent.engine.driver import Driver
-    from detent.engine.execution import Execution
 
 EVIDENCE = "evidence/"
 """Prefix of the marks that hold a step's tally."""
@@ -32,15 +33,22 @@ class Counted:
     """One verdict, and whom to tell what follows from it."""
 
     verdict: Verdict
-    driver: Driver
-    execution: Execution
+    step: str
+    """Qualified name."""
+    level: AutonomyLevel
+    by_agent: bool
+    """An agent performs the step, so that it may go down a level."""
     series: dict[str, Any]
+    driver: Driver
+    log: Callable[..., None]
+    """Logs an event about the step."""
 
 
-class Tallies:
+class EvidenceLog:
     """The tallies of every series under way in this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: EvidenceRules) -> None:
+        self._rules = rules
         self._waiting: dict[str, list[Counted]] = {}
         self._writers: dict[str, asyncio.Task[None]] = {}
         self._clean: set[str] = set()
@@ -48,7 +56,7 @@ class Tallies:
 
     async def count(self, counted: Counted) -> None:
         """Add a verdict to its tally."""
-        key = f"{EVIDENCE}{counted.execution.plan.qualified}/{digest(counted.series, 12)}"
+        key = f"{EVIDENCE}{counted.step}/{digest(counted.series, 12)}"
         self._waiting.setdefault(key, []).append(counted)
         if key not in self._writers:
             self._writers[key] = asyncio.create_task(self._write(key))
@@ -73,8 +81,7 @@ class Tallies:
             del self._writers[key]
 
     async def _add(self, key: str, several: list[Counted]) -> None:
-        engine = several[0].driver.engine
-        rules, store = engine.dispatcher.settings.evidence, engine.store
+        rules, store = self._rules, several[0].driver.engine.store
         for attempt in range(TRIES):
             said, version = await store.mark(key)
             tally = before = Tally.from_plain(said)
@@ -84,8 +91,8 @@ class Tallies:
                 earlier, tally = tally, tally.after(one.verdict, rules.keep)
                 if tally.drifts(rules) and not earlier.drifts(rules):
                     drifted.append((one, tally))
-                why = tally.demotion(rules) if one.execution.plan.agent else None
-                if why is not None and below(one.execution.level, rules) is not None:
+                why = tally.demotion(rules) if one.by_agent else None
+                if why is not None and below(one.level, rules) is not None:
                     lowered.append((one, why))
                     tally = Tally()
             if tally == before and not lowered:
@@ -98,28 +105,27 @@ class Tallies:
             return
         (self._clean.discard if {"d", "h"} & set(tally.recent) else self._clean.add)(key)
         for one, there in drifted:
-            one.execution.say(log.warning, "agreement.drift", n=there.n, agreed=there.agreed)
+            one.log(log.warning, "agreement.drift", n=there.n, agreed=there.agreed)
         for one, why in lowered:
             await self._lower(one, why)
 
     async def _lower(self, one: Counted, why: str) -> None:
         """Hold the step at the next level down, and say so: to the store, the log and the journal."""
-        execution, driver = one.execution, one.driver
-        rules, store = driver.engine.dispatcher.settings.evidence, driver.engine.store
-        lower = below(execution.level, rules)
-        name = execution.plan.qualified
+        driver, name = one.driver, one.step
+        rules, store = self._rules, driver.engine.store
+        lower = below(one.level, rules)
         if lower is None:
             return
         said, version = await store.mark(f"{DEMOTIONS}{name}")
         there = Demotion.from_plain(said)
         if there is not None and there.level <= lower:
             return
-        demotion = Demotion(lower, execution.level, why, driver.clock.now(), "engine", one.series)
+        demotion = Demotion(lower, one.level, why, driver.clock.now(), "engine", one.series)
         if not await store.set_mark(f"{DEMOTIONS}{name}", demotion.to_plain(), version):
             return  # somebody else has just said something about it
-        execution.say(
-            log.warning, "autonomy.demoted", autonomy=lower.value, was=execution.level.value, why=why,
+        one.log(
+            log.warning, "autonomy.demoted", autonomy=lower.value, was=one.level.value, why=why,
             hint=f"look at `detent autonomy report`; `detent autonomy restore {name}` puts it back",
         )  # fmt: skip
-        note = {"step": name, "level": lower.value, "was": execution.level.value, "why": why}
+        note = {"step": name, "level": lower.value, "was": one.level.value, "why": why}
         await driver.commit_whole(Noted("autonomy.demoted", note, aside=True))

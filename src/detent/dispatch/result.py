@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
-from detent.kernel.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
+from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
+from detent.dispatch.equivalence import MOST_KEPT, Discrepancy
 from detent.kernel.budget import NOTHING, Spend
-from detent.kernel.equivalence import MOST_KEPT, Discrepancy
 
 Shape: TypeAlias = Literal["plain", "accepted", "fallback"]
 

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from detent.dispatch.agent_side import agent_side, is_straight
+from detent.dispatch.equivalence import Discrepancy
+from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.engine import schemas
-from detent.engine.executor import OutputSchemaValidationError
 from detent.engine.outcome import Effect, Hold, Outcome, Receipt
 from detent.engine.step import Proposal, Step
-from detent.kernel.equivalence import Discrepancy, pointer_to
 from detent.kernel.errors import ConfigurationError
-from detent.kernel.plain import to_plain
-from detent.kernel.receipts import STAND_IN
+from detent.kernel.placeholders import STAND_IN
+from detent.kernel.plain import pointer_to, to_plain
 
 if TYPE_CHECKING:
     from detent.engine.flow import Flow
@@ -55,6 +56,7 @@ class Contract:
         machine = flow.machine
         here = machine.state(flow.state_of(step))
         there = tuple(machine.named(state) for state in machine.allowed(here))
+        side = agent_side(step)
         chosen = step.next if step.next is not None else there
         moves = [move for move in machine.moves.get(here, ()) if machine.named(move.to) in chosen]
         decided = all(move.when is not None for move in moves[:-1])
@@ -63,8 +65,8 @@ class Contract:
             step.output_schema,
             _told(step),
             chosen,
-            step.names_next
-            if step.names_next is not None
+            side.names_next
+            if side.names_next is not None
             else len(chosen) > 1 and not decided and step.conclude is None,
             {name: tool for name, tool in tools.items() if tool.kind == "effect"},
             step.conclude is None and step.into is None,
@@ -116,13 +118,6 @@ class Contract:
     def _closed(self) -> Mapping[str, Any]:
         """The soft contract, with no room for keys it does not name."""
         return schemas.strictly(schemas.schema_of(self.soft))
-
-    @cached_property
-    def told(self) -> tuple[str, str | None]:
-        """What an agent is told of it: its shape, and what is allowed."""
-        from detent.engine import prompting
-
-        return prompting.contract_block(self), prompting.allowed_block(self)
 
     def read(self, answer: Any, proposed: Iterable[Effect] = ()) -> Proposal:
         """A parsed answer as a proposal; `OutputSchemaValidationError` when it breaks the hard contract.
@@ -238,13 +233,13 @@ class Contract:
 
 def _told(step: Step) -> Any:
     """What is said of the handler's output, where that says something an agent could be told."""
-    hint = step.returns if step.returns is not None else schemas.returns_of(step.handler)
+    hint = returns if (returns := agent_side(step).returns) is not None else schemas.returns_of(step.handler)
     if isinstance(hint, Mapping):
         return hint
     if hint is None or (not isinstance(hint, type) and typing.get_origin(hint) is None):
         return None
     parts = typing.get_args(hint) or (hint,)
-    if any(part in (Outcome, Hold) for part in (hint, *parts)) or (hint is str and step.straight):
+    if any(part in (Outcome, Hold) for part in (hint, *parts)) or (hint is str and is_straight(step)):
         return None
     try:
         schemas.schema_of(hint)

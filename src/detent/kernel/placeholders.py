@@ -1,6 +1,6 @@
 """Stand-ins for receipts as proposals hold them: which receipts a value refers to, and filling them in.
 
-How a value with `Receipt` objects is written down is the engine's business (`engine.receipts`).
+How a value with `Receipt` objects is written down is the engine's business (`engine.placeholders`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a project says about who performs its steps: handed to the engine once, looked up per step."""
+"""The layers of configuration below a step's own: what a project says about who performs its steps."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from detent.engine.executor import ExecutorSource
-from detent.kernel.evidence import EvidenceRules
-from detent.kernel.step_config import StepConfig
+from detent.dispatch.config import StepConfig
+from detent.dispatch.evidence import EvidenceRules
+from detent.dispatch.executor import ExecutorSource
 
 
 @dataclass(frozen=True, slots=True)
-class DispatchSettings:
+class Layers:
     """The layers below a step's own configuration, and where executors come from."""
 
     steps: Mapping[str, StepConfig] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from detent.kernel.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.kernel.budget import Budget
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.policy import RetryPolicy

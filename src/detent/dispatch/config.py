@@ -14,12 +14,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.config_values import READERS, RETRY_PARTS, Refused, Trouble
 from detent.kernel import log
-from detent.kernel.autonomy import AutonomyLevel, StepMode
 from detent.kernel.budget import Budget
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.policy import RetryPolicy
-from detent.kernel.step_values import READERS, RETRY_PARTS, Refused, Trouble
 
 PROMPT_BYTES = 64 * 1024
 """Size a prompt file may have."""

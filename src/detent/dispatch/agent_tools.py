@@ -6,20 +6,21 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from detent.dispatch.agent_side import agent_side, offered
+from detent.dispatch.executor_errors import OutputSchemaValidationError
+from detent.dispatch.prompt import masked, one_line
 from detent.engine.calls import over
 from detent.engine.context import CannotCheck
-from detent.engine.executor import OutputSchemaValidationError
 from detent.engine.outcome import Effect
 from detent.engine.ports import TapeError
-from detent.engine.prompting import masked, one_line
 from detent.engine.tools import ToolError
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.errors import BudgetExceededError, Fenced, StoreUnavailable
 from detent.kernel.plain import decode, digest, encode, to_plain
 
 if TYPE_CHECKING:
+    from detent.dispatch.usage import UsageMetadata
     from detent.engine.context import StepContext
-    from detent.engine.executor import UsageMetadata
     from detent.engine.step import Step
     from detent.engine.tools import Kind, Tool, Toolbox
 
@@ -132,7 +133,7 @@ class AgentTools:
         with self._stopping():
             if not self._durable:
                 value = to_plain(await work())
-            elif not self._ctx.step.private:
+            elif not agent_side(self._ctx.step).private:
                 value = await self._ctx.once(key, ask, spend=lambda said: _spend(usage(said)))
             else:
                 record = await self._ctx.once(key, apart, spend=_spend_said)
@@ -156,7 +157,7 @@ class AgentTools:
 
 
 def _spend_said(record: Mapping[str, Any]) -> Spend:
-    from detent.engine.executor import UsageMetadata
+    from detent.dispatch.usage import UsageMetadata
 
     return _spend(UsageMetadata.from_plain(record["usage"]))
 
@@ -167,9 +168,11 @@ def _spend(usage: UsageMetadata | None) -> Spend:
 
 def declared_tools(step: Step, tools: Toolbox, allowed: tuple[str, ...] | None) -> dict[str, Tool]:
     """The tools a step declares, narrowed to those that agents may use and its configuration allows."""
-    names = dict.fromkeys([*(step.queries or ()), *(step.effects or ())])
+    queries, effects = offered(step)
+    offers = agent_side(step).offers
+    names = dict.fromkeys([*(queries or ()), *(effects or ())])
     return {
-        name: step.offers.get(name, tools[name])
+        name: offers.get(name, tools[name])
         for name in names
         if tools[name].for_agents and (allowed is None or name in allowed)
     }

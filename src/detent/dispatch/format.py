@@ -8,44 +8,17 @@ and is held to the same contract, gate and table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from detent.engine import prompting
-from detent.engine.executor import SchemaHint
+from detent.dispatch import prompt
+from detent.dispatch.executor import SchemaHint
 from detent.kernel.plain import digest
 
 if TYPE_CHECKING:
-    from detent.engine.dispatch import Plan
+    from detent.dispatch.plan import Plan
+    from detent.dispatch.prompt import Prompt
     from detent.engine.outcome import Effect
-    from detent.engine.prompting import Prompt
     from detent.engine.step import Proposal
-
-
-class Dialect(Protocol):
-    """Asks and understands.
-
-    One that has to look something up before it can ask also has `async prepare(plan, ctx, inputs) -> inputs`;
-    one whose answers look different for other inputs, `schema_for(plan, inputs) -> schema`.
-    """
-
-    def fingerprint(self, plan: Plan) -> str:
-        """Changes with anything an agent is told, inputs aside."""
-
-    def build(
-        self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str], problems: Sequence[str]
-    ) -> Prompt:
-        """What an agent is told; `problems` are those of its last answer."""
-
-    def schema(self, plan: Plan) -> Mapping[str, Any] | None:
-        """JSON Schema of the answer; None for an answer in prose."""
-
-    def read(
-        self, plan: Plan, answer: Any, proposed: Iterable[Effect], inputs: Mapping[str, Any]
-    ) -> Proposal:
-        """The proposal an answer amounts to; `OutputSchemaValidationError` where it breaks the contract.
-
-        `proposed` are the effects asked for through the toolbox, in call order.
-        """
 
 
 class JsonDialect:
@@ -53,14 +26,14 @@ class JsonDialect:
 
     def fingerprint(self, plan: Plan) -> str:
         """Instructions, contract and what is allowed."""
-        allowed = prompting.allowed_block(plan.contract)
-        return digest([plan.instructions, prompting.contract_block(plan.contract), allowed], 12)
+        allowed = prompt.allowed_block(plan.contract)
+        return digest([plan.instructions, prompt.contract_block(plan.contract), allowed], 12)
 
     def build(
         self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str], problems: Sequence[str]
     ) -> Prompt:
         """Fixed instructions, then labelled blocks."""
-        return prompting.build(plan.instructions, inputs, plan.contract, secrets=secrets, problems=problems)
+        return prompt.build(plan.instructions, inputs, plan.contract, secrets=secrets, problems=problems)
 
     def schema(self, plan: Plan) -> Mapping[str, Any] | None:
         """To judge by where the step declares one, else only to decode under."""
@@ -73,7 +46,7 @@ class JsonDialect:
         self, plan: Plan, answer: Any, proposed: Iterable[Effect], inputs: Mapping[str, Any]
     ) -> Proposal:
         """Parse what came as text, and hold it to the contract."""
-        from detent.engine.answers import parse_answer
+        from detent.dispatch.answer_text import parse_answer
 
         contract = plan.contract
         if isinstance(answer, str):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from detent.kernel.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
+from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
 from detent.kernel.errors import ConfigurationError
 
 Z95 = 1.959963984540054
@@ -239,8 +239,6 @@ def below(level: AutonomyLevel, rules: EvidenceRules) -> AutonomyLevel | None:
     return None if lower is None or lower < rules.floor else lower
 
 
-REPLAYED = "replayed"
-"""Key of a run's own configuration that says its answers came from a tape: no evidence about anybody."""
 DEMOTIONS = "autonomy/"
 """Prefix of the marks that hold a step below its configured level; the step's qualified name follows."""
 

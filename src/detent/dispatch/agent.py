@@ -11,34 +11,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from detent.engine import prompting
-from detent.engine.agent_tools import FATAL, AgentTools, declared_tools
-from detent.engine.answers import too_deep
+from detent.dispatch.agent_side import agent_side
+from detent.dispatch.agent_tools import FATAL, AgentTools, declared_tools
+from detent.dispatch.answer_text import too_deep
+from detent.dispatch.autonomy import FallbackReason
+from detent.dispatch.config import AGENT_TIMEOUT
+from detent.dispatch.executor import AgentStreamChunk, StepExecutor
+from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError, OutputSchemaValidationError
+from detent.dispatch.format import answer_schema
+from detent.dispatch.layers import Layers
+from detent.dispatch.prompt import Prompt
+from detent.dispatch.usage import UsageMetadata
 from detent.engine.calls import over
-from detent.engine.dialect import answer_schema
-from detent.engine.executor import (
-    AgentStreamChunk,
-    ExecutorError,
-    ExecutorTimeoutError,
-    OutputSchemaValidationError,
-    StepExecutor,
-    UsageMetadata,
-)
 from detent.engine.outcome import Effect
 from detent.engine.ports import TapeCall
 from detent.engine.raised import PutDown
 from detent.engine.step import Proposal, StepFailed
 from detent.kernel import log
-from detent.kernel.autonomy import FallbackReason
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Recorded
 from detent.kernel.errors import BudgetExceededError
 from detent.kernel.plain import decode, digest, encode, to_plain, writable
-from detent.kernel.step_config import AGENT_TIMEOUT
 
 if TYPE_CHECKING:
+    from detent.dispatch.plan import Plan
     from detent.engine.context import StepContext
-    from detent.engine.dispatch import Plan
     from detent.engine.driver import Driver
 
 LONGEST_ERROR = 500
@@ -128,6 +125,7 @@ class Asking:
         inputs: Mapping[str, Any],
         executor: StepExecutor,
         facts: Mapping[str, Any],
+        settings: Layers,
         *,
         durable: bool = True,
     ) -> None:
@@ -137,6 +135,7 @@ class Asking:
         self.inputs = inputs
         self.executor = executor
         self.facts = facts
+        self.settings = settings
         self.durable = durable
         """Attempts are kept in the journal of the visit. Else there is one, and whoever asks keeps it."""
 
@@ -170,7 +169,7 @@ class Asking:
                 return asked
             asked.attempts += 1
             try:
-                secrets = self.driver.engine.dispatcher.settings.secrets
+                secrets = self.settings.secrets
                 prompt = plan.dialect.build(plan, self.inputs, secrets=secrets, problems=problems)
             except (TypeError, ValueError) as error:  # inputs that cannot be written down
                 record, fresh = {"error": Failure.of(error).to_plain()}, True
@@ -218,12 +217,12 @@ class Asking:
 
     # -- one attempt ----------------------------------------------------------------------------------------
 
-    async def _attempt(self, number: int, prompt: prompting.Prompt) -> tuple[dict[str, Any], bool]:
+    async def _attempt(self, number: int, prompt: Prompt) -> tuple[dict[str, Any], bool]:
         """What an attempt gave, as the journal keeps it, and whether it was made just now."""
         plan, config, ctx = self.plan, self.plan.config, self.ctx
         tools = AgentTools(
             ctx, declared_tools(plan.step, ctx.tools, plan.allowed), durable=self.durable,
-            secrets=self.driver.engine.dispatcher.settings.secrets,
+            secrets=self.settings.secrets,
         )  # fmt: skip
         request = {
             "agent": self.plan.agent_name,
@@ -282,7 +281,7 @@ class Asking:
             if not self.durable:
                 return await work(), True
             record = await ctx.once(
-                f"agent/{number}/{name}", apart if plan.step.private else work,
+                f"agent/{number}/{name}", apart if agent_side(plan.step).private else work,
                 spend=lambda said: _usage(said, "usage").spend,
             )  # fmt: skip
         except BudgetExceededError as error:
@@ -295,9 +294,7 @@ class Asking:
             ctx.looked = [*ctx.looked, *record.get("looked", ())]
         return dict(record), fresh
 
-    async def _execute(
-        self, prompt: prompting.Prompt, tools: AgentTools, name: str, number: int
-    ) -> dict[str, Any]:
+    async def _execute(self, prompt: Prompt, tools: AgentTools, name: str, number: int) -> dict[str, Any]:
         """Call the executor once; whatever goes wrong is part of what is kept."""
         plan, config, clock = self.plan, self.plan.config, self.driver.clock
         began = clock.elapsed()
@@ -313,7 +310,7 @@ class Asking:
                     prompt=prompt.text,
                     instructions=prompt.instructions,
                     allowed_tools=[tool.name for tool in tools.list()],
-                    cwd=self.driver.engine.dispatcher.settings.cwd,
+                    cwd=self.settings.cwd,
                     output_schema=answer_schema(plan, self.inputs),
                     config=config,
                     event_callback=self._stream,

@@ -8,80 +8,68 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from detent.engine import gate
-from detent.engine.context import BesideContext, CannotCheck, StepContext
-from detent.engine.execution import Execution, Performed
+from detent.dispatch import gate
+from detent.dispatch.autonomy import FallbackReason, StepMode
+from detent.dispatch.config import AGENT_TIMEOUT
+from detent.dispatch.evidence import Verdict, verdict_of, verdict_of_shadow
+from detent.dispatch.evidence_log import Counted
+from detent.dispatch.execution import Answer, Execution
+from detent.dispatch.result import DispatchResult
+from detent.engine.context import CannotCheck, TrialContext
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
-from detent.engine.tallies import Counted
 from detent.kernel import log
-from detent.kernel.autonomy import FallbackReason, StepMode
 from detent.kernel.budget import NOTHING, Spend
-from detent.kernel.dispatch import DispatchResult
 from detent.kernel.entries import Noted
 from detent.kernel.errors import Fenced, StoreUnavailable
-from detent.kernel.evidence import (
-    REPLAYED,
-    Verdict,
-    verdict_of,
-    verdict_of_shadow,
-)
 from detent.kernel.plain import copied
 from detent.kernel.run import Run
-from detent.kernel.step_config import AGENT_TIMEOUT
-
-if TYPE_CHECKING:
-    from detent.engine.driver import Driver
+from detent.kernel.run_config import REPLAYED
 
 
 @dataclass(slots=True)
-class Afterwards:
+class Shadow:
     """What is left to do for one execution."""
 
     execution: Execution
-    performed: Performed
-    steps: int
-    """Moves the run had made when the step was performed."""
+    answer: Answer
     before: Run | None = None
     """The run as it was then, where a shadow needs it."""
     whole: bool = False
     """Of the side that counted only the outcome is known, so outcomes are compared, not the facts before."""
 
     @classmethod
-    def of(cls, driver: Driver, execution: Execution, performed: Performed) -> Afterwards | None:
+    def of(cls, execution: Execution, answer: Answer) -> Shadow | None:
         """What is left to do, if anything."""
-        shadow = performed.result.shadow
+        shadow = answer.result.shadow
         if not shadow and not execution.plan.agent:
             return None
-        before = Run.from_plain(_whole(driver.run)) if shadow else None
-        return cls(execution, performed, driver.run.steps, before)
+        before = Run.from_plain(copied(execution.run.to_plain())) if shadow else None
+        return cls(execution, answer, before)
 
     @classmethod
-    def of_failure(cls, driver: Driver, execution: Execution, detail: Mapping[str, Any]) -> Afterwards:
+    def of_failure(cls, execution: Execution, detail: Mapping[str, Any]) -> Shadow:
         """Both sides failed: the agent's failure is evidence all the same."""
         outcome = Outcome(detail=detail)
-        failed = Performed(outcome, DispatchResult.plain(), gate.Side(outcome, None, None, ()))
-        return cls(execution, failed, driver.run.steps)
+        failed = Answer(outcome, DispatchResult.plain(), gate.Side(outcome, None, None, ()))
+        return cls(execution, failed)
 
-    def due(self, run: Run) -> bool:
-        """True once the step's move is committed."""
-        return run.steps > self.steps or run.status.is_end
-
-    async def carry_out(self, driver: Driver) -> None:
+    async def carry_out(self) -> None:
         """Compare and count."""
+        driver = self.execution.driver
         try:
-            detail = self.performed.outcome.detail
+            detail = self.answer.outcome.detail
             found = verdict_of(detail)
             if found is not None:
-                await self._count(driver, found, dict(detail.get("series") or {}))
+                await self._count(found, dict(detail.get("series") or {}))
             if self.before is not None and not driver.engine.stopping:
-                note, spend = await self._shadow(driver, self.before)
+                note, spend = await self._shadow(self.before)
                 await driver.commit_whole(Noted("shadow", note, spend, aside=True))
                 found = verdict_of_shadow(note)
                 if found is not None:
-                    await self._count(driver, found, note["series"])
+                    await self._count(found, note["series"])
         except (Fenced, StoreUnavailable):
             raise
         except Exception as error:
@@ -89,18 +77,15 @@ class Afterwards:
 
     # -- the other side -------------------------------------------------------------------------------------
 
-    async def _shadow(self, driver: Driver, before: Run) -> tuple[dict[str, Any], Spend]:
+    async def _shadow(self, before: Run) -> tuple[dict[str, Any], Spend]:
         """Run the side that did not count, on what the step saw, and say how it compares."""
-        agent = self.performed.result.mode_used is not StepMode.AGENT
-        execution, clock = self.execution, driver.clock
-        ctx = StepContext(driver, execution.step, execution.ctx.attempt)
-        ctx._run = before
-        ctx._memo = execution.ctx._memo
-        execution.run, execution.ctx = before, ctx
+        agent = self.answer.result.mode_used is not StepMode.AGENT
+        execution = self.execution.then(before)
+        clock = execution.driver.clock
         side = "agent" if agent else "handler"
         began = clock.elapsed()
-        note, spend = await (self.by_agent(driver) if agent else self.by_handler())
-        result, level, model_id = self.performed.result, execution.level, execution.plan.config.model_id
+        note, spend = await (self.by_agent(execution) if agent else self.by_handler(execution))
+        result, level, model_id = self.answer.result, execution.level, execution.plan.config.model_id
         note = {
             "step": execution.plan.qualified,
             "side": side,
@@ -108,7 +93,7 @@ class Afterwards:
             "other_ms": result.handler_duration_ms if agent else result.agent_duration_ms,
             "autonomy_level": level.value,
             # That of the side that counted: it knows which model answered.
-            "series": dict(self.performed.outcome.detail.get("series") or execution.series(model_id)),
+            "series": dict(self.answer.outcome.detail.get("series") or execution.series(model_id)),
             **note,
         }
         execution.say(
@@ -118,13 +103,12 @@ class Afterwards:
         )  # fmt: skip
         return note, spend
 
-    async def by_agent(self, driver: Driver) -> tuple[dict[str, Any], Spend]:
+    async def by_agent(self, execution: Execution) -> tuple[dict[str, Any], Spend]:
         """Ask the agent, and compare."""
-        execution = self.execution
         executor = execution.executor()
         if isinstance(executor, str):
             return {"outcome": "failed", "reason": FallbackReason.NO_EXECUTOR.value}, NOTHING
-        if driver.short_of(execution.plan.config.budget) is not None:
+        if execution.driver.short_of(execution.plan.config.budget) is not None:
             return {"outcome": "failed", "reason": FallbackReason.BUDGET.value}, NOTHING
         asked = await execution.ask(executor, durable=False)
         more: dict[str, Any] = {}
@@ -136,15 +120,14 @@ class Afterwards:
             failed = {"outcome": "failed", "reason": asked.failure.reason.value, "error": asked.failure.type}
             return {**failed, **more}, asked.spend
         assert execution.agent_side is not None
-        return {**self._compared(self.performed.side, execution.agent_side), **more}, asked.spend
+        return {**self._compared(self.answer.side, execution.agent_side), **more}, asked.spend
 
-    async def by_handler(self) -> tuple[dict[str, Any], Spend]:
+    async def by_handler(self, execution: Execution) -> tuple[dict[str, Any], Spend]:
         """Run the handler, and compare."""
-        execution = self.execution
         try:
             async with asyncio.timeout(execution.plan.timeout or AGENT_TIMEOUT):
-                beside = execution.ctx if isinstance(execution.ctx, BesideContext) else None
-                handler = await execution.handle(beside or BesideContext(execution.ctx))
+                beside = execution.ctx if isinstance(execution.ctx, TrialContext) else None
+                handler = await execution.handle(beside or TrialContext(execution.ctx))
         except (Fenced, StoreUnavailable):
             raise
         except CannotCheck:
@@ -153,7 +136,7 @@ class Afterwards:
             return {"outcome": "failed", "error": CannotCheck.__name__}, NOTHING
         except Exception as error:
             return {"outcome": "failed", "error": type(error).__name__}, NOTHING
-        return self._compared(handler, self.performed.side), NOTHING
+        return self._compared(handler, self.answer.side), NOTHING
 
     def _compared(self, handler: gate.Side, agent: gate.Side) -> dict[str, Any]:
         execution = self.execution
@@ -164,18 +147,20 @@ class Afterwards:
             return {"outcome": "agreed"}
         return {"outcome": "differed", "pointers": [one.pointer for one in details], "count": count}
 
-    async def _count(self, driver: Driver, verdict: Verdict, series: dict[str, Any]) -> None:
-        """Have a verdict counted; answers from a tape are no evidence."""
-        if not driver.run.config.get(REPLAYED):
-            await driver.engine.tallies.count(Counted(verdict, driver, self.execution, series))
+    async def _count(self, verdict: Verdict, series: dict[str, Any]) -> None:
+        """Have a verdict counted; answers from a recording are no evidence."""
+        execution = self.execution
+        if not execution.driver.run.config.get(REPLAYED):
+            plan = execution.plan
+            await execution.evidence.count(
+                Counted(
+                    verdict, plan.qualified, execution.level, plan.agent, series, execution.driver,
+                    execution.say,
+                )
+            )  # fmt: skip
 
 
 def _bare(step: Step, side: gate.Side) -> gate.Side:
     """A side as far as a journal knows it: its outcome, and its effects without the keys they were given."""
     effects = tuple(Effect(one.tool, one.args) for one in side.effects)
     return gate.Side.of(step, side.outcome, side.outcome, side.to, effects)
-
-
-def _whole(run: Run) -> dict[str, Any]:
-    plain: dict[str, Any] = copied(run.to_plain())
-    return plain

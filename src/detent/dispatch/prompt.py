@@ -15,7 +15,7 @@ from unicodedata import category
 from detent.kernel.plain import to_plain
 
 if TYPE_CHECKING:
-    from detent.engine.contract import Contract
+    from detent.dispatch.contract import Contract
     from detent.engine.step import Example
 
 LEAD_IN = (
@@ -89,7 +89,7 @@ def build(
 ) -> Prompt:
     """The whole prompt of one attempt."""
     shown, cuts = cut(masked(inputs, secrets))
-    shape, allowed = contract.told
+    shape, allowed = contract_block(contract), allowed_block(contract)
     blocks = ["INPUTS\n" + _json(shown), shape]
     if allowed is not None:
         blocks.append(allowed)

@@ -11,8 +11,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from detent.engine.outcome import Receipt, Text
+from detent.kernel.placeholders import LITERAL, MARKS
 from detent.kernel.plain import DEEPEST, to_plain
-from detent.kernel.receipts import LITERAL, MARKS
 
 
 def written(value: Any, path: str = "", depth: int = 0) -> Any:

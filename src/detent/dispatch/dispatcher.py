@@ -1,0 +1,113 @@
+"""The dispatcher: decides who performs each step of each flow. The engine's port `Performer`, with agents.
+
+Most plans are plain: the driver calls the handler itself. `execution` carries out the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from detent.dispatch.agent_side import agent_side
+from detent.dispatch.evidence_log import EvidenceLog
+from detent.dispatch.executor_errors import DispatchError, OutputSchemaValidationError
+from detent.dispatch.layers import Layers
+from detent.dispatch.plan import Plan, facts_of, no_agent_side
+from detent.dispatch.planner import Planner
+from detent.engine.calls import over
+from detent.engine.performer import Assignment, Performed
+from detent.engine.schemas import misfits
+from detent.kernel import log
+from detent.kernel.run_config import FORCE
+
+if TYPE_CHECKING:
+    from detent.engine.context import StepContext
+    from detent.engine.driver import Driver
+    from detent.engine.engine import Engine
+    from detent.engine.step import Step
+    from detent.kernel.run import Run
+
+
+class Dispatcher(Planner):
+    """Decides who performs each step of an engine's flows, under one project's settings."""
+
+    def __init__(self, settings: Layers | None = None) -> None:
+        super().__init__(settings)
+        self.evidence = EvidenceLog(self.settings.evidence)
+        """Verdicts about agents on their way into the store."""
+
+    # -- the engine's port ----------------------------------------------------------------------------------
+
+    def run_config(self) -> Mapping[str, Any]:
+        """Agents may be switched off for every run."""
+        return {FORCE: True} if self.settings.force_deterministic else {}
+
+    def replaced(self, assignment: Assignment, run: Run, now: float) -> None:
+        """A step of control flow cannot be an agent's, whatever its configuration says."""
+        assert isinstance(assignment, Plan)
+        if assignment.agent and assignment.control:
+            no_agent_side(assignment, run, now)
+
+    def started(self, assignment: Assignment, run: Run, now: float) -> None:
+        """Log that a step is performed by its handler as a matter of course."""
+        assert isinstance(assignment, Plan)
+        log.info(
+            "dispatch.mode_selected", **facts_of(assignment, run), timestamp=now, mode="deterministic",
+            autonomy="operator", forced=False, source=assignment.resolved.sources.get("mode", "default"),
+            shadow=False,
+        )  # fmt: skip
+
+    def completed(self, assignment: Assignment, run: Run, now: float, seconds: float) -> None:
+        """Log that it was."""
+        assert isinstance(assignment, Plan)
+        log.info(
+            "dispatch.deterministic_completed", **facts_of(assignment, run), timestamp=now,
+            duration_ms=round(seconds * 1000, 3), fallback=False,
+        )  # fmt: skip
+
+    async def perform(self, driver: Driver, assignment: Assignment, ctx: StepContext) -> Performed:
+        """Have the step performed by whoever should, and say what is left to do once it is committed."""
+        from detent.dispatch.execution import Execution
+        from detent.dispatch.shadow import Shadow
+
+        assert isinstance(assignment, Plan)
+        execution = Execution(self, self.evidence, driver, assignment, ctx)
+        try:
+            answer = await execution.perform()
+        except DispatchError as error:
+            error.after = Shadow.of_failure(execution, error.detail).carry_out
+            raise
+        if answer.remarks:
+            await driver.commit_whole(*answer.remarks)
+        left = Shadow.of(execution, answer)
+        return Performed(answer.outcome, None if left is None else left.carry_out)
+
+    async def check_filled(self, step: Step, changes: Mapping[str, Any]) -> None:
+        """Hold an agent's output to the step's contract once more, receipts filled in."""
+        way = agent_side(step).lands or ((step.into,) if step.into is not None else ())
+        if step.output_schema is None or (step.conclude is not None and not way):
+            return
+        output: Any = changes
+        for part in way:
+            output = output[part]
+        if problems := await over(output, misfits, output, step.output_schema):
+            raise OutputSchemaValidationError(step.name, "its contract, receipts filled in", problems)
+
+    async def close(self) -> None:
+        """Write down what evidence is left, and let go of the executors."""
+        await self.evidence.settle()
+        if self.settings.executors is not None:
+            await self.settings.executors.close()
+
+
+class DispatchSettings(Layers):
+    """What an engine is given so that agents may perform steps."""
+
+    def performer(self) -> Dispatcher:
+        """A dispatcher under these settings."""
+        return Dispatcher(self)
+
+
+def dispatcher_of(engine: Engine) -> Dispatcher:
+    """The dispatcher of an engine; one that only calls handlers has none, so it gets a view of its own."""
+    return engine.performer if isinstance(engine.performer, Dispatcher) else Dispatcher()

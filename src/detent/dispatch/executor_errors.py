@@ -1,0 +1,122 @@
+"""How asking an agent fails."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from detent.dispatch.autonomy import FallbackReason
+from detent.dispatch.usage import UsageMetadata
+from detent.kernel.errors import DetentError
+
+
+class ExecutorError(DetentError):
+    """An execution failed."""
+
+    reason = FallbackReason.EXCEPTION
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        step_name: str = "",
+        attempt: int = 1,
+        transient: bool = False,
+        retry_after: float | None = None,
+        usage: UsageMetadata | None = None,
+    ) -> None:
+        self.step_name = step_name
+        self.attempt = attempt
+        self.transient = transient
+        """Trying again may help: a lost connection, a rate limit."""
+        self.retry_after = retry_after
+        """Seconds to wait at least, when the other side said so."""
+        self.usage = usage
+        """What the failed execution had used up by then."""
+        super().__init__(message)
+
+
+class ExecutorTimeoutError(ExecutorError):
+    """An attempt took too long."""
+
+    reason = FallbackReason.TIMEOUT
+
+    def __init__(
+        self, step_name: str, timeout: float, attempt: int = 1, usage: UsageMetadata | None = None
+    ) -> None:
+        self.timeout = timeout
+        super().__init__(
+            f"'{step_name}' was not answered within {timeout:g} s (attempt {attempt}).",
+            step_name=step_name, attempt=attempt, transient=True, usage=usage,
+        )  # fmt: skip
+
+
+class OutputSchemaValidationError(ExecutorError):
+    """The answer breaks the step's hard contract. Asked once more, with the violations told."""
+
+    reason = FallbackReason.SCHEMA_VIOLATION
+
+    def __init__(
+        self,
+        step_name: str,
+        schema_type: str,
+        validation_errors: Sequence[str],
+        *,
+        attempt: int = 1,
+        usage: UsageMetadata | None = None,
+    ) -> None:
+        self.schema_type = schema_type
+        self.validation_errors = tuple(validation_errors)
+        """Each names a place and what was expected there, never the value that stood there."""
+        super().__init__(
+            f"The answer for '{step_name}' does not fit {schema_type}: {'; '.join(self.validation_errors)}",
+            step_name=step_name, attempt=attempt, usage=usage,
+        )  # fmt: skip
+
+
+class ReferenceResolutionError(ExecutorError):
+    """An execution referred to something that is not there."""
+
+    def __init__(
+        self, reference_type: str, reference_name: str, available_names: Sequence[str], *, step_name: str = ""
+    ) -> None:
+        self.reference_type = reference_type
+        self.reference_name = reference_name
+        self.available_names = tuple(available_names)
+        known = ", ".join(self.available_names) or "none"
+        super().__init__(
+            f"There is no {reference_type} '{reference_name}'. There is: {known}.", step_name=step_name
+        )
+
+
+class BudgetExhaustedError(ExecutorError):
+    """No budget is left for an attempt."""
+
+    reason = FallbackReason.BUDGET
+
+    def __init__(self, limit: str, spent: float, of: float, *, step_name: str = "") -> None:
+        self.limit = limit
+        self.spent = spent
+        self.of = of
+        super().__init__(f"The {limit} budget is used up: {spent:g} of {of:g}.", step_name=step_name)
+
+
+class DispatchError(DetentError):
+    """The agent failed and so did the handler it fell back on."""
+
+    def __init__(
+        self, step_name: str, reason: FallbackReason, agent_error: str, handler_error: BaseException
+    ) -> None:
+        self.step_name = step_name
+        self.reason = reason
+        self.agent_error = agent_error
+        self.handler_error = handler_error
+        self.detail: dict[str, Any] = {}
+        """What the journal keeps about the dispatch."""
+        self.after: Callable[[], Awaitable[None]] | None = None
+        """Called once the failure is committed."""
+        super().__init__(
+            f"Step '{step_name}' failed twice. Agent ({reason.value}): {agent_error}. "
+            f"Handler: {type(handler_error).__name__}: {handler_error}"
+        )
+        self.__cause__ = handler_error

@@ -1,0 +1,205 @@
+"""A plan: what configuration makes of one step, and what an agent is told about it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+from detent.dispatch import prompt
+from detent.dispatch.agent_side import agent_side, is_straight
+from detent.dispatch.autonomy import AutonomyLevel, StepMode, StepType
+from detent.dispatch.config import Resolved, StepConfig
+from detent.dispatch.executor import DISPATCH_AGENT
+from detent.engine.step import Example
+from detent.kernel import log
+from detent.kernel.errors import ConfigurationError
+from detent.kernel.plain import digest
+from detent.kernel.policy import RetryPolicy
+from detent.kernel.run_config import PATH
+
+if TYPE_CHECKING:
+    from detent.dispatch.contract import Contract
+    from detent.dispatch.executor import StepExecutor
+    from detent.dispatch.prompt import Prompt
+    from detent.engine.flow import Flow
+    from detent.engine.outcome import Effect
+    from detent.engine.step import Proposal, Step
+    from detent.kernel.run import Run
+
+CONTROL = frozenset(
+    {StepType.VALIDATE, StepType.SUBWORKFLOW, StepType.BRANCH, StepType.LOOP, StepType.CHECKPOINT}
+)
+"""Kinds of steps that have no intent, so none an agent could be told."""
+
+
+class Dialect(Protocol):
+    """Asks and understands.
+
+    One that has to look something up before it can ask also has `async prepare(plan, ctx, inputs) -> inputs`;
+    one whose answers look different for other inputs, `schema_for(plan, inputs) -> schema`.
+    """
+
+    def fingerprint(self, plan: Plan) -> str:
+        """Changes with anything an agent is told, inputs aside."""
+
+    def build(
+        self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str], problems: Sequence[str]
+    ) -> Prompt:
+        """What an agent is told; `problems` are those of its last answer."""
+
+    def schema(self, plan: Plan) -> Mapping[str, Any] | None:
+        """JSON Schema of the answer; None for an answer in prose."""
+
+    def read(
+        self, plan: Plan, answer: Any, proposed: Iterable[Effect], inputs: Mapping[str, Any]
+    ) -> Proposal:
+        """The proposal an answer amounts to; `OutputSchemaValidationError` where it breaks the contract.
+
+        `proposed` are the effects asked for through the toolbox, in call order.
+        """
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What configuration makes of one step."""
+
+    flow: Flow
+    step: Step
+    resolved: Resolved
+    plain: bool
+    """The handler performs it and nothing else is asked for."""
+    retry: RetryPolicy
+    """Attempts at transient failures of the handler."""
+    timeout: float | None
+    """Seconds for one call of the handler."""
+    dialect: Dialect
+    """How an agent is asked and understood."""
+    ignored: bool = False
+    """A mode is said for a step that is an agent's by nature, where it means nothing."""
+
+    @property
+    def config(self) -> StepConfig:
+        """The resolved configuration."""
+        return self.resolved.config
+
+    @property
+    def agent(self) -> bool:
+        """An agent performs it, where it may; a step that only agents can perform is another matter."""
+        return self.resolved.config.mode is StepMode.AGENT and not self.alone
+
+    @property
+    def control(self) -> bool:
+        """It is a step of control flow: code alone, whatever its mode."""
+        return agent_side(self.step).step_type in CONTROL
+
+    @property
+    def alone(self) -> bool:
+        """Only an agent can perform it: there is no handler."""
+        return agent_side(self.step).step_type is StepType.AGENT
+
+    @property
+    def agent_name(self) -> str:
+        """Who performs it when an agent does: the general one, or the one the step names."""
+        name: str = self.step.metadata.get("agent", DISPATCH_AGENT)
+        return name
+
+    @cached_property
+    def qualified(self) -> str:
+        """The name settings and reports know the step by."""
+        return self.flow.qualified(self.step)
+
+    @cached_property
+    def contract(self) -> Contract:
+        """What an agent's answer must look like."""
+        from detent.dispatch.agent_tools import declared_tools
+        from detent.dispatch.contract import Contract  # reading answers is for those who ask agents
+
+        return Contract.of(self.step, self.flow, declared_tools(self.step, self.flow.tools, self.allowed))
+
+    @property
+    def allowed(self) -> tuple[str, ...] | None:
+        """Tools an agent may use, of those the step declares."""
+        return self.resolved.config.allowed_tools
+
+    @cached_property
+    def instructions(self) -> str:
+        """What an agent is told whatever the inputs are."""
+        return prompt.instructions(
+            self.step.intent, self.config.prompt_extra, [Example(*one) for one in self.step.examples]
+        )
+
+    @cached_property
+    def prompt_fingerprint(self) -> str:
+        """Changes with anything an agent is told, inputs aside."""
+        return self.dialect.fingerprint(self)
+
+    @cached_property
+    def handler_fingerprint(self) -> str:
+        """Changes with the handler's code."""
+        handler = inspect.unwrap(self.step.handler)
+        try:
+            return digest(inspect.getsource(handler), 12)
+        except (OSError, TypeError):
+            return digest(f"{type(handler).__module__}.{getattr(handler, '__qualname__', handler)}", 12)
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What every event about this step says, in a run that is nobody's child."""
+        metadata = self.step.metadata
+        return {
+            "flow": metadata.get("flow", self.flow.name),
+            "definition": metadata.get("definition", self.flow.machine.name),
+            "step_name": self.step.name,
+            "step_path": metadata.get("path", self.step.name),
+            "action": metadata.get("action", getattr(self.step.handler, "__name__", self.step.name)),
+        }
+
+
+def facts_of(plan: Plan, run: Run) -> dict[str, Any]:
+    """What every event about a step of a run says."""
+    facts = {"run_id": run.id, **plan.facts}
+    if run.config and (path := run.config.get(PATH)):
+        facts["step_path"] = f"{path}/{facts['step_path']}"
+    return facts
+
+
+def no_agent_side(plan: Plan, run: Run, now: float) -> None:
+    """Warn that a step of control flow is told to be an agent's, which it cannot be: it runs as usual."""
+    kind = agent_side(plan.step).step_type.value
+    log.warning(
+        "dispatch.no_intent", **facts_of(plan, run), timestamp=now,
+        autonomy=(plan.config.autonomy or AutonomyLevel.OPERATOR).value, step_type=kind,
+        hint=f"a {kind} step has no agent side",
+    )  # fmt: skip
+
+
+def point_out(plan: Plan) -> None:
+    """Say what is doubtful about a step's configuration."""
+    doubts = list(plan.resolved.warnings)
+    level = plan.config.autonomy or AutonomyLevel.OPERATOR
+    if (
+        plan.agent
+        and level > AutonomyLevel.COLLABORATOR
+        and is_straight(plan.step)
+        and not plan.contract.output
+    ):
+        doubts.append(
+            ("W007", "the step declares no output, so an agent may set any key; give it an output_schema")
+        )
+    for code, hint in doubts:
+        log.warning("config.doubtful", flow=plan.flow.name, step_name=plan.step.name, code=code, hint=hint)
+
+
+def check_price(plan: Plan, executor: StepExecutor) -> None:
+    """Raise when money is limited and nobody knows what asking costs."""
+    model_id = plan.config.model_id
+    priced = getattr(executor, "priced", None)
+    if priced is None or not priced(model_id):
+        name = f"model '{model_id}'" if model_id else "the default model"
+        raise ConfigurationError(
+            f"Step '{plan.qualified}' has a money budget, but the price of {name} is not known. "
+            f"Give it under `prices` in the settings, or leave out cost_usd."
+        )

@@ -1,0 +1,12 @@
+"""Keys of a run's own configuration that the engine itself reads; flows may add keys of their own."""
+
+ORIGIN = "origin"
+"""In a fork and all below it: the root of the runs it came from."""
+FORCE = "force_deterministic"
+"""Keeps agents out of the run and of its children."""
+STEPS = "steps"
+"""How its steps are performed, by name; stronger than the settings, and not for its children."""
+PATH = "path"
+"""In a child run: where in its root it stands, as `load/[0]`."""
+REPLAYED = "replayed"
+"""The answers came from a recording: no evidence about any agent."""

@@ -12,7 +12,8 @@ from detent.engine.outcome import Outcome
 from detent.engine.step_failures import Transient
 from detent.flows.playbook.flow import playbook_flow
 from detent.flows.playbook.functions import look_up
-from detent.flows.playbook.history import function_calls, step_history, visits
+from detent.flows.playbook.history import step_history
+from detent.insight.visits import function_calls, visits
 from detent.kernel.errors import DefinitionChanged, StoreUnavailable
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
@@ -374,8 +375,7 @@ def _agents():
 class TestHints:
     async def test_hints_are_weaker_than_settings(self, tmp_path, world):
         """3.2: mode, autonomy, timeout_s, max_attempts."""
-        from detent.dispatch.dispatcher import DispatchSettings
-        from detent.dispatch.dispatcher import Dispatcher
+        from detent.dispatch.dispatcher import Dispatcher, DispatchSettings
 
         hinted = FILES["03-ask"].replace(
             "version: 1.0.0",
@@ -394,8 +394,7 @@ class TestHints:
         assert (plan.timeout, plan.retry.max_attempts, plan.resolved.dropped) == (1, 5, ("autonomy",))
 
     async def test_a_level_waits_until_somebody_gives_the_step_to_an_agent(self, tmp_path, world):
-        from detent.dispatch.dispatcher import DispatchSettings
-        from detent.dispatch.dispatcher import Dispatcher
+        from detent.dispatch.dispatcher import Dispatcher, DispatchSettings
 
         hinted = FILES["03-ask"].replace("version: 1.0.0", "version: 1.0.0\nautonomy: approver")
         flow = repairs(tmp_path, world, {"03-ask": hinted})

@@ -42,7 +42,7 @@ def run_worker(param: Param) -> Result:
 
     async def everything() -> None:
         async with Engine(store(param), flows(param)) as engine:
-            await engine.register()
+            await engine.active.register()
             print(READY, flush=True)
             await asyncio.to_thread(sys.stdin.readline)
             serving = asyncio.ensure_future(engine.serve())

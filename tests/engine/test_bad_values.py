@@ -132,7 +132,7 @@ async def beside(bench, *flows, **options):
         for run_id in ids:
             with contextlib.suppress(Exception):  # of a driver that failed, told to those who wait
                 await engine.finish(run_id, patience=1)
-            await until(lambda run_id=run_id: engine.driver_of(run_id) is None)
+            await until(lambda run_id=run_id: engine.active.driver_of(run_id) is None)
             runs.append(await engine.get(run_id))
             assert runs[-1].status is not Status.RUNNING
             assert (await engine.store.row(run_id)).owner is None

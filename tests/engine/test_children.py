@@ -293,7 +293,7 @@ class TestDepth:
         )
         runs = await asyncio.gather(*(engine.run("parent") for _ in range(3)))
         assert [run.data["got"] for run in runs] == [[1, 2, 3]] * 3
-        assert engine.slots.free == 1  # every slot that was lent came back, and none twice
+        assert engine.active.slots.free == 1  # every slot that was lent came back, and none twice
 
     async def test_a_wait_three_levels_down_reaches_the_top_and_back(self, bench):
         engine = await bench.engine(*self.flows(), asking_child())

@@ -96,7 +96,7 @@ class TestResuming:
         second = await bench.engine(again)
         with pytest.raises(RunBusy) as caught:
             await second.resume(run_id)
-        assert caught.value.owner == first.leases.me.id
+        assert caught.value.owner == first.active.leases.me.id
         assert await second.resume_all() == []
 
     async def test_resuming_what_is_under_way_here_changes_nothing(self, quick):
@@ -173,21 +173,21 @@ class TestRoom:
         """Claimed with others while another task of this process had just laid hands on it."""
         engine = await bench.engine(one_step(lambda ctx: None))
         serving = asyncio.ensure_future(engine.serve(poll=0.01))
-        await until(lambda: engine.serving is not None)
+        await until(lambda: engine.active.serving is not None)
         take, busy = engine.store.take, []
 
         async def taken_meanwhile(*args, **options):
             taken = await take(*args, **options)
             if taken and not busy:
                 busy.append(taken[0].lease.run_id)
-                engine.taking.add(busy[0])
+                engine.active.taking.add(busy[0])
             return taken
 
         engine.store.take = taken_meanwhile
         run_id = await engine.start("flow", drive=False)
         await until(lambda: busy)
         await until(lambda: _owner(engine, run_id, None))
-        engine.taking.discard(run_id)
+        engine.active.taking.discard(run_id)
         await until(lambda: _status(engine, run_id, Status.SUCCEEDED))
         serving.cancel()
 
@@ -209,7 +209,7 @@ class TestRoom:
         await first.start("flow", run_id="short", drive=False)
         await failed.wait()
         await first.start("flow", run_id="long", drive=False)
-        await until(lambda: first.under_way("long") is not None)
+        await until(lambda: first.active.under_way("long") is not None)
         await until(lambda: _owner(first, "short", None))
         second = await bench.engine(flow)
         assert await second.resume_all() == ["short"]
@@ -255,7 +255,7 @@ class TestTakeOver:
         claimed = next(
             entry.body for entry in await journal(second, run_id) if isinstance(entry.body, Claimed)
         )
-        assert claimed.lost == first.leases.me.id
+        assert claimed.lost == first.active.leases.me.id
         assert (await kinds(second, run_id)).count("moved") == 1
 
     async def test_a_killed_process_is_noticed_at_once(self, tmp_path, durable):
@@ -278,8 +278,8 @@ class TestTakeOver:
             engine = await durable.engine(flow, worker_id=f"w{number}", host=f"h{number}", takeover_limit=3)
             if run_id is None:
                 run_id = await engine.start("flow", drive=False)
-            await engine.register()
-            await engine.store.claim(run_id, f"w{number}", await engine.leases.dead())
+            await engine.active.register()
+            await engine.store.claim(run_id, f"w{number}", await engine.active.leases.dead())
             await _claimed(engine, run_id, f"w{number - 1}")
             durable.let_leases_run_out()
         last = await durable.engine(flow, takeover_limit=3)
@@ -470,5 +470,5 @@ async def _claimed(engine, run_id, lost):
 
     row = await engine.store.row(run_id)
     lease = await engine.store.claim(run_id, row.owner)
-    driver = Driver(engine, engine.flow("flow"), await engine.get(run_id), lease)
+    driver = Driver(engine.active, engine.flow("flow"), await engine.get(run_id), lease)
     await driver.commit(Claimed(row.owner, lost))

@@ -95,7 +95,7 @@ async def test_two_tags_written_in_one_commit_are_both_listed(bench):
     """An agent's path writes everything a step said in one commit."""
     engine = await bench.engine(one_step(lambda ctx: None))
     run_id = await engine.start("flow", drive=False)
-    async with claims.claimed(engine, run_id) as driver:
+    async with claims.claimed(engine.active, run_id) as driver:
         await driver.commit(Tagged(["first"], []), Tagged(["second"], []))
     assert (await engine.store.row(run_id)).tags == ("first", "second")
     assert (await engine.get(run_id)).tags == ["first", "second"]

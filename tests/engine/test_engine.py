@@ -61,8 +61,8 @@ class TestStarting:
         task.cancel()
         await asyncio.wait({task})
         await engine.run("flow")
-        assert {helper.get_name() for helper in engine._helpers} >= {"heed"}
-        assert [worker.id for worker in await engine.store.workers()] == [engine.leases.me.id]
+        assert {helper.get_name() for helper in engine.active._helpers} >= {"heed"}
+        assert [worker.id for worker in await engine.store.workers()] == [engine.active.leases.me.id]
 
 
 class TestFinishing:
@@ -277,7 +277,7 @@ class TestMany:
         for run_id in runs[3:]:
             assert (await engine.finish(run_id)).status is Status.FAILED
         assert (await engine.run("other")).status is Status.SUCCEEDED
-        assert engine.slots.free == 2
+        assert engine.active.slots.free == 2
 
     async def test_two_thousand_runs_on_sqlite_all_end(self, durable):
         async def work(ctx):

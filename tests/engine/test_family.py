@@ -26,7 +26,7 @@ def family(many):
 async def test_parents_come_before_their_children_with_the_moves_each_has_made(bench):
     engine = await bench.engine(*family(3))
     run = await engine.run("root")
-    found = [past async for past in family_of(engine, run.id)]
+    found = [past async for past in family_of(engine.store, engine.flow, run.id)]
     assert [past.run.id for past in found[:2]] == [run.id, f"{run.id}.middle"]
     assert {past.run.id for past in found[2:]} == {f"{run.id}.middle.leaf[{n}]" for n in range(3)}
     assert [len(past.moves) for past in found] == [1] * 5

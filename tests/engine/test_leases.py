@@ -300,10 +300,10 @@ class TestIdentity:
             return run.status, known
 
         asyncio.run(go(False))
-        heartbeat = engine.leases._heartbeat
+        heartbeat = engine.active.leases._heartbeat
         while heartbeat is not None and heartbeat.alive:
             time.sleep(0.02)
-        assert asyncio.run(go(True)) == (Status.SUCCEEDED, [engine.leases.me.id])
+        assert asyncio.run(go(True)) == (Status.SUCCEEDED, [engine.active.leases.me.id])
 
     async def test_a_worker_id_that_a_living_process_has_is_refused(self, tmp_path, durable):
         process = worker.spawn(tmp_path, "serve", "slow", "s", "15")
@@ -366,7 +366,7 @@ class TestCutOff:
         clock, done = WrongClock(0.0), []
         async with Engine(Overtaken(), [booking(lambda: done.append(1))], clock=clock) as engine:
             run_id = await engine.start("flow")
-            await until(lambda: engine.under_way(run_id) is None)
+            await until(lambda: engine.active.under_way(run_id) is None)
             assert (await engine.store.row(run_id)).owner == "another"
         assert done == []
 
@@ -376,8 +376,8 @@ class TestStrays:
         """The store calls the run ours; nobody here drives it, and nobody else may."""
         first = await bench.engine(one_step(lambda ctx: None), lease=SHORT)
         run_id = await first.start("flow", drive=False)
-        await first.register()
-        await first.store.claim(run_id, first.leases.me.id)
+        await first.active.register()
+        await first.store.claim(run_id, first.active.leases.me.id)
         second = await bench.engine(one_step(lambda ctx: None))
         with pytest.raises(RunBusy):
             await second.resume(run_id)

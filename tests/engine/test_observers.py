@@ -186,4 +186,4 @@ class TestShipped:
 
     async def test_a_flow_without_observers_tells_nobody(self, quick):
         engine = await quick.engine(one_step(lambda ctx: None))
-        assert not engine.observers
+        assert not engine.active.observers

@@ -137,7 +137,7 @@ async def test_a_worker_that_slept_past_its_lease_performs_nothing_and_pays_for_
                 clock.slept = 3600.0
                 await self.claim(commit.lease.run_id, "another", await self.workers())
                 if beats:  # back awake, the beat comes first
-                    await engine.leases.beat()
+                    await engine.active.leases.beat()
             return size
 
     clock, done = Clock(), []
@@ -155,6 +155,6 @@ async def test_a_worker_that_slept_past_its_lease_performs_nothing_and_pays_for_
     )
     async with Engine(Overtaken(), [flow], clock=clock) as engine:
         run_id = await engine.start("flow")
-        await until(lambda: engine.under_way(run_id) is None)
+        await until(lambda: engine.active.under_way(run_id) is None)
         assert done == []
         assert (await engine.store.row(run_id)).owner == "another"

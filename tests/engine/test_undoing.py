@@ -90,7 +90,7 @@ class TestCancel:
         await here.cancel(run_id, undo=True)
         assert (await here.finish(run_id)).status is Status.CANCELLED
         assert log == ["undone"]
-        assert elsewhere.runs_under_way() == []
+        assert elsewhere.active.runs_under_way() == []
 
     async def test_what_is_below_it_is_cancelled_first_and_not_undone_by_itself(self, bench):
         log = []
@@ -408,7 +408,7 @@ class TestEffectsUnderWayBelow:
         run_id = await elsewhere.start("flow")
         await shop.asked.wait()
         await here.cancel(run_id, undo=True)
-        await until(lambda: getattr(elsewhere.driver_of(f"{run_id}.middle.leaf"), "halting", None))
+        await until(lambda: getattr(elsewhere.active.driver_of(f"{run_id}.middle.leaf"), "halting", None))
         shop.door.set()
         assert (await here.finish(run_id)).status is Status.CANCELLED
         assert (shop.orders, log) == ([1], [{"number": 1}])
@@ -473,7 +473,7 @@ class TestHalting:
         engine = await bench.engine(*siblings(good))
         run_id = await engine.start("root")
         await until(lambda: ended(engine, f"{run_id}.bad"))
-        await until(lambda: getattr(engine.driver_of(f"{run_id}.good"), "halting", None))
+        await until(lambda: getattr(engine.active.driver_of(f"{run_id}.good"), "halting", None))
         failed.set()
         run = await engine.finish(run_id)
         assert run.data["ended"][1] == ["good", "cancelled", HALTED]

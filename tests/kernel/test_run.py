@@ -172,7 +172,7 @@ class Watched(MemoryStore):
 
     async def append(self, commit: Any) -> int:
         size = await super().append(commit)
-        driver = self.engine.driver_of(commit.lease.run_id) if self.engine else None
+        driver = self.engine.active.driver_of(commit.lease.run_id) if self.engine else None
         if driver is not None and driver.lease.epoch == commit.lease.epoch:
             self.folds.append((driver.run.id, driver.run.seq, encode(driver.run.to_plain())))
         return size

@@ -83,9 +83,9 @@ async def test_telemetry_is_told_when_it_is_asked_for(monkeypatch):
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
     settings = Settings(Path.cwd(), values={"store": "memory:", "telemetry": {"enabled": True}})
     async with engine_for(settings) as engine:
-        assert engine.observers
+        assert engine.active.observers
     async with engine_for(Settings(Path.cwd(), values={"store": "memory:"})) as engine:
-        assert not engine.observers
+        assert not engine.active.observers
 
 
 async def test_an_engine_goes_with_the_settings():

@@ -63,7 +63,7 @@ async def drive(
     with graceful(lambda: f"Go on with: {again()}") as stop, lines if shown else nullcontext():
         target[:] = [await begin()]
         if not detach:
-            await until_stopped(engine, stop, _finished(engine, target[0]), engine.runs_under_way)
+            await until_stopped(engine, stop, _finished(engine, target[0]), engine.active.runs_under_way)
     result = own = await engine.get(target[0])
     while result.status.is_end and result.parent is not None and not detach:
         result = await engine.get(result.parent)
@@ -103,12 +103,12 @@ def _lines(engine: Engine, kind: Kind | None, flow: str, run_id: str | None) -> 
 
 async def _finished(engine: Engine, run_id: str) -> None:
     """Drive a run to its end or wait, then those that have waited for it."""
-    while (await engine.finish(run_id, patience=PATIENCE)).status.is_end and not engine.stopping:
+    while (await engine.finish(run_id, patience=PATIENCE)).status.is_end and not engine.active.stopping:
         row = await engine.store.row(run_id)
         if row.parent is None:
             return
         above = await engine.store.row(row.parent)
-        if above.now.status is not Status.WAITING and engine.under_way(above.id) is None:
+        if above.now.status is not Status.WAITING and engine.active.under_way(above.id) is None:
             return  # it does not wait, and is nobody's here
         run_id = above.id
 

@@ -206,7 +206,7 @@ async def _serve(workspace: Workspace, poll: float, concurrency: int | None, det
             missing = await _recall_open(workspace, engine)
             known = ", ".join(sorted(engine.flows)) or "none yet"
             place = shown_url(store_url(workspace.settings))
-            say(f"Serving {place} as worker {engine.leases.me.id}. Flows: {known}.")
+            say(f"Serving {place} as worker {engine.active.leases.me.id}. Flows: {known}.")
             for name, number in missing.items():
                 say(f"Left alone: {number} of flow '{name}', which is not known here.")
             serving = asyncio.ensure_future(engine.serve(poll=poll))
@@ -236,4 +236,4 @@ async def _keep_learning(workspace: Workspace, engine: Engine, poll: float) -> N
         try:
             await _recall_open(workspace, engine)
         except DetentError as error:
-            engine.tell_once("flow.not_loaded", str(error), error=str(error))
+            engine.active.tell_once("flow.not_loaded", str(error), error=str(error))

@@ -249,7 +249,7 @@ class _Job:
         """Make every run durable; gives those to be driven here."""
         digits = len(str(len(self.items)))
         for number, item in enumerate(self.items, 1):
-            if engine.stopping:
+            if engine.active.stopping:
                 return
             run_id = await self._start(
                 engine, item, f"{self.run_id}-{number:0{digits}d}" if self.run_id else None

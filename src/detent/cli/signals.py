@@ -75,10 +75,10 @@ async def until_stopped(
     if await done_first(working, stop):
         return working.result()
     warn("Stopping after the steps under way; once more stops at once.")
-    engine.stopping = True
+    engine.active.stopping = True
     # Tasks end as soon as their step does: drivers look at `stopping` between steps.
     busy = []
-    for driver, task in filter(None, map(engine.under_way, runs())):
+    for driver, task in filter(None, map(engine.active.under_way, runs())):
         busy.append(task)
         if driver.run.retry_at is not None and driver.run.retry_at > engine.clock.now():
             task.cancel()  # it only waits for its next attempt

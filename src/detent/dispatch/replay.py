@@ -55,7 +55,7 @@ async def replay(
         for note in visit.notes
     }  # fmt: skip
     dispatcher = dispatcher_of(engine)
-    async with claims.claimed(engine, run_id) as driver:
+    async with claims.claimed(engine.active, run_id) as driver:
         for visit in visits:
             if visit.state not in flow.steps:
                 continue  # a state of an older definition

@@ -7,23 +7,25 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from detent.engine import commands, worker
 from detent.engine.child import Child
 from detent.engine.family import child_of, children
+from detent.engine.flow import Flow
 from detent.engine.moves import UNDOES, undoing_now
 from detent.engine.offloaded import NOTHING, Beside
 from detent.engine.raised import ChildrenWaiting
 from detent.kernel.budget import Budget
 from detent.kernel.entries import ChildEnded
-from detent.kernel.errors import ConfigurationError, Fenced, RunBusy, RunStateError
-from detent.kernel.ids import child_ids
+from detent.kernel.errors import ConfigurationError, Fenced, RunBusy, RunExists, RunStateError
+from detent.kernel.ids import check_key, child_ids
 from detent.kernel.run import Run
 from detent.kernel.run_config import STEPS
 from detent.kernel.status import Status
 from detent.kernel.view import View
 
 if TYPE_CHECKING:
+    from detent.engine.active_runs import ActiveRuns
     from detent.engine.driver import Driver
-    from detent.engine.engine import Engine
 
 
 HALTED = "another one failed"
@@ -31,7 +33,7 @@ HALTED = "another one failed"
 
 
 async def run_children(
-    engine: Engine,
+    active: ActiveRuns,
     driver: Driver,
     flow: str,
     items: Sequence[tuple[str, Any] | tuple[str, Any, str]],
@@ -66,7 +68,7 @@ async def run_children(
         """Have those under way end after their current step."""
         for key in keys:
             for child_id in () if key in results else ids[key]:
-                if (other := engine.driver_of(child_id)) is not None and other.run.parent == driver.run.id:
+                if (other := active.driver_of(child_id)) is not None and other.run.parent == driver.run.id:
                     other.halting = HALTED
 
     async def one(key: str, data: Any, own: str = flow) -> None:
@@ -75,12 +77,12 @@ async def run_children(
             await gate.acquire()
         try:
             ended = any(child_id in done for child_id in ids[key])
-            if stop_on_failure and failed and not ended and not await _halt(engine, driver, ids[key]):
+            if stop_on_failure and failed and not ended and not await _halt(active, driver, ids[key]):
                 return
             told = config(key) if callable(config) else config
             settled = inherited | dict(told or {})
             apart = beside if isinstance(beside, Beside) else beside.get(key, NOTHING)
-            run, counted = await engine.child_run(driver, key, own, data, tags, budget, settled, apart)
+            run, counted = await child_run(active, driver, key, own, data, tags, budget, settled, apart)
             if not run.status.is_end:
                 waiting[key] = run
                 return
@@ -97,12 +99,12 @@ async def run_children(
                     driver.spending.count_out(used)
                 elif driver.parent is not None:
                     driver.parent.spending.count_in(used)  # ancestors have not heard of it yet
-            results[key] = _child(key, run)
+            results[key] = _ended(key, run)
         finally:
             if gate is not None:
                 gate.release()
 
-    async with engine.slots.released(driver):
+    async with active.slots.released(driver):
         if len(items) == 1:
             await one(*items[0])
         else:
@@ -115,7 +117,7 @@ async def run_children(
                 await asyncio.gather(*tasks, return_exceptions=True)
                 raise
         if waiting and stop_on_failure and failed:  # nobody need answer them any more
-            left = {key for key, run in waiting.items() if not await _in_doubt(engine, run)}
+            left = {key for key, run in waiting.items() if not await _in_doubt(active, run)}
             for key in left:
                 del waiting[key]
             for item in items:
@@ -126,44 +128,42 @@ async def run_children(
     return [results[key] for key in keys if key in results]
 
 
-async def _halt(engine: Engine, driver: Driver, ids: Sequence[str]) -> bool:
+async def _halt(active: ActiveRuns, driver: Driver, ids: Sequence[str]) -> bool:
     """Keep a child, whichever of the ids it has, from beginning another step; False when there is none."""
-    from detent.engine import worker
-
-    child_id = await child_of(engine.store, driver.run.id, ids)
+    child_id = await child_of(active.store, driver.run.id, ids)
     if child_id is None:
         return False
-    run = await engine.get(child_id)
-    if run.status.is_end or await _in_doubt(engine, run):
+    run = await active.get(child_id)
+    if run.status.is_end or await _in_doubt(active, run):
         return True
-    if run.status is Status.RUNNING and await _under_way(engine, run):
+    if run.status is Status.RUNNING and await _under_way(active, run):
         with contextlib.suppress(RunBusy, RunStateError, Fenced):  # begun before a crash, finished now
-            await worker.resume(engine, child_id, parent=driver)
-        if (other := engine.driver_of(child_id)) is not None:
+            await worker.resume(active, child_id, parent=driver)
+        if (other := active.driver_of(child_id)) is not None:
             other.halting = HALTED
         return True
     with contextlib.suppress(RunStateError):  # it has ended since
-        await engine.cancel(child_id, reason=HALTED, by="engine")
+        await commands.cancel(active, child_id, HALTED, "engine", False, True)
     return True
 
 
-async def _under_way(engine: Engine, run: Run) -> bool:
+async def _under_way(active: ActiveRuns, run: Run) -> bool:
     """Whether its step has begun something that must be known to be through."""
     if run.proposal is not None:
         return True
-    async for row in children(engine.store, run.id):
+    async for row in children(active.store, run.id):
         if not row.now.status.is_end:
             return True
     return False
 
 
-async def _in_doubt(engine: Engine, run: Run) -> bool:
+async def _in_doubt(active: ActiveRuns, run: Run) -> bool:
     """Whether it, or a run below it, waits to be told whether something happened."""
     for name, hold in run.holds.items():
         if name.startswith("effect:"):
             return True
         for below in hold.about.get("runs", ()) if hold.why == "children" else ():
-            if await _in_doubt(engine, await engine.get(below)):
+            if await _in_doubt(active, await active.get(below)):
                 return True
     return False
 
@@ -171,5 +171,75 @@ async def _in_doubt(engine: Engine, run: Run) -> bool:
 _OK = Status.SUCCEEDED.value
 
 
-def _child(key: str, run: Run) -> Child:
+def _ended(key: str, run: Run) -> Child:
     return Child(key, run.id, run.status, run.state, View(run.data), run.reason, run.error)
+
+
+async def child_run(
+    active: ActiveRuns,
+    parent: Driver,
+    key: str,
+    flow: str,
+    data: Any,
+    tags: Sequence[str],
+    budget: Budget | None,
+    config: Mapping[str, Any],
+    beside: Beside,
+) -> tuple[Run, bool]:
+    """A child run as far as it can be taken now, and whether its use was counted while under way."""
+    ids = child_ids(parent.run.id, key)
+    known = (child_id for child_id in ids if _has(active, parent, child_id))
+    child_id = next(known, None) or await _child(
+        active, parent, ids, key, active.flow(flow), data, tags, budget, config, beside
+    )
+    driver = active.driver_of(child_id)
+    run = await driver.put_down() if driver is not None else None
+    if driver is None or run is None:
+        return await active.get(child_id), False
+    return run, driver.parent is parent
+
+
+def _has(active: ActiveRuns, parent: Driver, child_id: str) -> bool:
+    """Whether a run is a child that has ended, or is under way here."""
+    driver = active.driver_of(child_id)
+    return child_id in parent.run.children or (driver is not None and driver.run.parent == parent.run.id)
+
+
+async def _child(
+    active: ActiveRuns,
+    parent: Driver,
+    ids: tuple[str, ...],
+    key: str,
+    flow: Flow,
+    data: Any,
+    tags: Sequence[str],
+    budget: Budget | None,
+    config: Mapping[str, Any],
+    beside: Beside,
+) -> str:
+    """The id of a child that is under way from now on: a new one, or the one there is of this key."""
+    usual, spare, *earlier = ids
+    there = await child_of(active.store, parent.run.id, earlier)
+    if there is None:
+        try:
+            check_key(key)
+        except ConfigurationError:  # an earlier version may have begun it
+            if (there := await child_of(active.store, parent.run.id, ids)) is None:
+                raise
+    for child_id in (usual, spare) if there is None else ():
+        try:
+            made = await active.create(flow, data, child_id, parent, tags, budget, config, beside=beside)
+        except RunExists:
+            if (await active.store.row(child_id)).parent == parent.run.id:
+                there = child_id
+                break
+        else:
+            active.launch(made)
+            return child_id
+    if there is None:
+        raise RunExists(spare)
+    if (await active.store.row(there)).now.status is Status.RUNNING:
+        # Somebody else has it, or it has just come to an end: its own affair, not its parent's.
+        with contextlib.suppress(RunBusy, RunStateError, Fenced):
+            await worker.resume(active, there, parent=parent)
+    return there

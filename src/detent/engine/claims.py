@@ -29,50 +29,50 @@ from detent.kernel.run import Run
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
-    from detent.engine.engine import Engine
+    from detent.engine.active_runs import ActiveRuns
 
 UNDONE_WITH = "what it is part of is being undone"
 """Why a run ended whose root undoes what it did."""
 
 
 @contextlib.asynccontextmanager
-async def claimed(engine: Engine, run_id: str, parent: Driver | None = None) -> AsyncIterator[Driver]:
+async def claimed(active: ActiveRuns, run_id: str, parent: Driver | None = None) -> AsyncIterator[Driver]:
     """A run claimed for the length of a block; it is launched in there, or let go afterwards.
 
     `RunBusy` while somebody else has it, in this process or another: the store lets a worker claim its own
     run again, so two tasks of one process must not try at once.
     """
-    if run_id in engine.taking or engine.under_way(run_id) is not None:
-        raise RunBusy(run_id, engine.leases.me.id)
-    engine.taking.add(run_id)
+    if run_id in active.taking or active.under_way(run_id) is not None:
+        raise RunBusy(run_id, active.leases.me.id)
+    active.taking.add(run_id)
     try:
-        driver = await _claim(engine, run_id, parent)
+        driver = await _claim(active, run_id, parent)
         try:
             yield driver
         finally:
-            if engine.under_way(run_id) is None:
-                await engine.let_go(driver)
+            if active.under_way(run_id) is None:
+                await active.let_go(driver)
     finally:
-        engine.taking.discard(run_id)
+        active.taking.discard(run_id)
 
 
-async def _claim(engine: Engine, run_id: str, parent: Driver | None = None) -> Driver:
+async def _claim(active: ActiveRuns, run_id: str, parent: Driver | None = None) -> Driver:
     """Claim a run and stand where its journal stands; nothing is driven yet.
 
     `RunBusy` while another process has it; `DefinitionChanged` when it cannot go on under the definition at
     hand.
     """
-    row = await engine.store.row(run_id)
-    flow = engine.flow(row.flow)
+    row = await active.store.row(run_id)
+    flow = active.flow(row.flow)
     if flow.needs and not row.now.status.is_end:
-        await engine.prepare(flow)  # before it is claimed: nobody else should wait for that
-    await engine.register()
-    lease = await engine.store.claim(run_id, engine.leases.me.id, await engine.leases.dead())
-    return await _standing(engine, row.flow, lease, load(engine.store, run_id), parent)
+        await active.prepare(flow)  # before it is claimed: nobody else should wait for that
+    await active.register()
+    lease = await active.store.claim(run_id, active.leases.me.id, await active.leases.dead())
+    return await _standing(active, row.flow, lease, load(active.store, run_id), parent)
 
 
 async def _standing(
-    engine: Engine,
+    active: ActiveRuns,
     flow_name: str,
     lease: Lease,
     reading: Awaitable[Run],
@@ -82,47 +82,47 @@ async def _standing(
     """A driver that stands where the journal of a claimed run stands; the run is put down if it cannot."""
     try:
         run = await reading
-        flow = engine.flow(flow_name)
+        flow = active.flow(flow_name)
         if flow.needs and not run.status.is_end:
-            await engine.prepare(flow)
+            await active.prepare(flow)
         if run.seq != lease.seq:
             raise Fenced(run.id, lease.epoch, lease.seq)
         if adopted and run.parent is not None and run.status is Status.RUNNING:
-            parent = engine.driver_of(run.parent)  # so that its budget covers the child as before
-        carried = await migration(engine, run, flow)
-        driver = Driver(engine, flow, run, lease, parent)
+            parent = active.driver_of(run.parent)  # so that its budget covers the child as before
+        carried = await migration(active, run, flow)
+        driver = Driver(active, flow, run, lease, parent)
         if carried is not None:
             await driver.commit(carried)
         if run.parent is not None and not run.status.is_end:
-            driver.halting = await _undone_with(engine, run)
+            driver.halting = await _undone_with(active, run)
     except BaseException:
-        await engine.store.park(lease)
+        await active.store.park(lease)
         raise
     return driver
 
 
-async def _undone_with(engine: Engine, run: Run) -> str | None:
+async def _undone_with(active: ActiveRuns, run: Run) -> str | None:
     """Why a run below another may only finish what it has begun: what it is part of is being undone."""
     above = None if run.config.get(moves.UNDOES) else run.parent
     while above is not None:
         try:
-            row = await engine.store.row(above)
+            row = await active.store.row(above)
         except RunNotFound:
             return None
         above = row.parent
-        flow = engine.flows.get(row.flow)
+        flow = active.flows.get(row.flow)
         if above is None and flow is not None and flow.undoing is not None:
             return UNDONE_WITH if row.now.state == flow.machine.named(flow.undoing) else None
     return None
 
 
-async def migration(engine: Engine, run: Run, flow: Flow) -> Migrated | None:
+async def migration(active: ActiveRuns, run: Run, flow: Flow) -> Migrated | None:
     """How the run is carried over to the definition at hand; None when it is the one it was started under."""
     if run.fingerprint == flow.fingerprint or run.status.is_end:
         return None
     migrate = flow.migrations.get(run.fingerprint) or flow.migrations.get(run.version)
     if migrate is None:
-        old = await engine.store.definition(run.fingerprint) or {}
+        old = await active.store.definition(run.fingerprint) or {}
         lines = flow.difference(old) or [f"fingerprint: {run.fingerprint} → {flow.fingerprint}"]
         raise DefinitionChanged(run.id, flow.name, lines, run.fingerprint)
     machine = flow.machine
@@ -143,22 +143,22 @@ async def migration(engine: Engine, run: Run, flow: Flow) -> Migrated | None:
     return Migrated(machine.version, flow.fingerprint, state, changes, reason, machine.name)
 
 
-async def launch(engine: Engine, driver: Driver) -> None:
+async def launch(active: ActiveRuns, driver: Driver) -> None:
     """Have a claimed run driven, if it can go on."""
     # It may have come to a wait or an end since its row was read.
     if driver.run.status is Status.RUNNING and driver.lease.lost is not None:
-        await _taken_over(engine, driver, driver.lease)
+        await _taken_over(active, driver, driver.lease)
     if driver.run.status is Status.RUNNING:
         if driver.parent is not None:
             driver.parent.spending.count_in(driver.run.used())
-        engine.launch(driver)
+        active.launch(driver)
 
 
-async def _taken_over(engine: Engine, driver: Driver, lease: Lease) -> None:
+async def _taken_over(active: ActiveRuns, driver: Driver, lease: Lease) -> None:
     """Write the take-over down; a run that keeps killing its workers asks for attention instead."""
     log.warning("run.taken_over", run_id=driver.run.id, lost=lease.lost, times=driver.run.takeovers + 1)
-    claimed = Claimed(engine.leases.me.id, lease.lost)
-    if driver.run.takeovers + 1 < engine.takeover_limit:
+    claimed = Claimed(active.leases.me.id, lease.lost)
+    if driver.run.takeovers + 1 < active.takeover_limit:
         await driver.commit(claimed)
         return
     await driver.commit(
@@ -173,38 +173,38 @@ async def _taken_over(engine: Engine, driver: Driver, lease: Lease) -> None:
     )
 
 
-async def go_on(engine: Engine, taken: Taken) -> Exception | None:
+async def go_on(active: ActiveRuns, taken: Taken) -> Exception | None:
     """Go on with a claimed run; gives why that cannot be. It is logged, not fatal to the others."""
     try:
-        await _resume(engine, taken)
+        await _resume(active, taken)
     except BaseException as raised:  # what a flow needs open, say, may raise anything
         error = failure(raised)
         if error is None:
             raise
         if isinstance(error, RunDamaged) or not isinstance(error, RunStateError | StoreError):
             run_id = taken.lease.run_id
-            engine.tell_once("run.not_resumed", run_id, run_id=run_id, error=message_of(error))
+            active.tell_once("run.not_resumed", run_id, run_id=run_id, error=message_of(error))
         return error
     return None
 
 
-async def _resume(engine: Engine, taken: Taken) -> None:
+async def _resume(active: ActiveRuns, taken: Taken) -> None:
     """Have a run driven that was claimed with others; the clock's answer is given to what it waited for."""
     run_id, lease = taken.lease.run_id, taken.lease
-    if run_id in engine.taking or engine.under_way(run_id) is not None:
-        await engine.store.park(lease)
-        raise RunBusy(run_id, engine.leases.me.id)
-    engine.taking.add(run_id)
+    if run_id in active.taking or active.under_way(run_id) is not None:
+        await active.store.park(lease)
+        raise RunBusy(run_id, active.leases.me.id)
+    active.taking.add(run_id)
     try:
-        driver = await _standing(engine, taken.flow, lease, load_taken(engine.store, taken), adopted=True)
+        driver = await _standing(active, taken.flow, lease, load_taken(active.store, taken), adopted=True)
         try:
-            now, run = engine.clock.now(), driver.run
+            now, run = active.clock.now(), driver.run
             due = [hold for hold in run.holds.values() if hold.wake_at is not None and hold.wake_at <= now]
             if due:
                 await driver.commit(*(Released(hold.name, hold.default, "clock") for hold in due))
-            await launch(engine, driver)
+            await launch(active, driver)
         finally:
-            if engine.under_way(run_id) is None:
-                await engine.let_go(driver)
+            if active.under_way(run_id) is None:
+                await active.let_go(driver)
     finally:
-        engine.taking.discard(run_id)
+        active.taking.discard(run_id)

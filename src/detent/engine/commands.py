@@ -44,7 +44,7 @@ from detent.kernel.run import Run
 from detent.kernel.status import REOPENABLE, Status
 
 if TYPE_CHECKING:
-    from detent.engine.engine import Engine
+    from detent.engine.active_runs import ActiveRuns
 
 UNSAID: Any = object()
 """A receipt nobody has said anything about."""
@@ -53,52 +53,52 @@ PATIENCE = 15.0
 
 
 @asynccontextmanager
-async def _taken(engine: Engine, run_id: str) -> AsyncIterator[Driver]:
+async def _taken(active: ActiveRuns, run_id: str) -> AsyncIterator[Driver]:
     """Claim a run, waiting a little for whoever is letting it go; let go again unless launched."""
-    deadline = engine.clock.elapsed() + PATIENCE
+    deadline = active.clock.elapsed() + PATIENCE
     async with AsyncExitStack() as stack:
         while True:
             try:
-                driver = await stack.enter_async_context(claims.claimed(engine, run_id))
+                driver = await stack.enter_async_context(claims.claimed(active, run_id))
                 break
             except RunBusy:
-                if engine.clock.elapsed() > deadline:
+                if active.clock.elapsed() > deadline:
                     raise
                 await asyncio.sleep(0.05)
         yield driver
 
 
-def _go_on(engine: Engine, driver: Driver, drive: bool) -> None:
+def _go_on(active: ActiveRuns, driver: Driver, drive: bool) -> None:
     """Drive the run from here, or leave it for whoever takes it up."""
     if drive and driver.run.status is Status.RUNNING:
-        engine.launch(driver)
+        active.launch(driver)
 
 
 @asynccontextmanager
 async def _answering(
-    engine: Engine, run_id: str, hold: str | None, doubt: bool = False
+    active: ActiveRuns, run_id: str, hold: str | None, doubt: bool = False
 ) -> AsyncIterator[tuple[Driver, Held]]:
     """Claim a run for answering one of its holds; `doubt` for one that asks about an effect in doubt.
 
     Raises `HoldNotOpen` unless `hold` is the token of a question that is open now.
     """
     hold = "" if hold is None else str(hold)
-    deadline = engine.clock.elapsed() + PATIENCE
+    deadline = active.clock.elapsed() + PATIENCE
     async with AsyncExitStack() as stack:
         while True:
             # Looked at before the claim, too: whoever has the run may have answered already, and drive it.
-            await _open_hold(engine, await load(engine.store, run_id), hold, doubt)
+            await _open_hold(active, await load(active.store, run_id), hold, doubt)
             try:
-                driver = await stack.enter_async_context(claims.claimed(engine, run_id))
+                driver = await stack.enter_async_context(claims.claimed(active, run_id))
                 break
             except (RunBusy, Fenced):
-                if engine.clock.elapsed() > deadline:
+                if active.clock.elapsed() > deadline:
                     raise
                 await asyncio.sleep(0.05)
-        yield driver, await _open_hold(engine, driver.run, hold, doubt)
+        yield driver, await _open_hold(active, driver.run, hold, doubt)
 
 
-async def _open_hold(engine: Engine, run: Run, hold: str, doubt: bool) -> Held:
+async def _open_hold(active: ActiveRuns, run: Run, hold: str, doubt: bool) -> Held:
     """The open hold a token names; `HoldNotOpen` says what became of it and what is open."""
     token = HoldToken.read(hold)
     held = run.holds.get(token.name) if token is not None else None
@@ -110,7 +110,7 @@ async def _open_hold(engine: Engine, run: Run, hold: str, doubt: bool) -> Held:
         if held.why == "children":
             why = f"'{hold}' of run {run.id} waits for other runs: {', '.join(held.about['runs'][:5])}."
     elif token is not None and 0 < token.seq <= run.seq:
-        why = await _fate(engine, run, token)
+        why = await _fate(active, run, token)
     elif not hold:
         why = f"An answer to run {run.id} needs the token of the question it is for."
     elif hold in run.holds:
@@ -124,10 +124,10 @@ def _about_effect(held: Held) -> bool:
     return held.name.startswith("effect:")
 
 
-async def _fate(engine: Engine, run: Run, token: HoldToken) -> str:
+async def _fate(active: ActiveRuns, run: Run, token: HoldToken) -> str:
     """What became of a question that is not open any more."""
     asked = False
-    async for entry in read(engine.store, run.id, token.seq - 1):
+    async for entry in read(active.store, run.id, token.seq - 1):
         body = entry.body
         if entry.seq == token.seq:
             asked = isinstance(body, Held) and body.name == token.name
@@ -146,10 +146,10 @@ async def _fate(engine: Engine, run: Run, token: HoldToken) -> str:
     return f"'{token}' of run {run.id} is open no more; the run has moved on without an answer."
 
 
-async def release(engine: Engine, run_id: str, answer: Any, hold: str, by: str, drive: bool) -> None:
+async def release(active: ActiveRuns, run_id: str, answer: Any, hold: str, by: str, drive: bool) -> None:
     """Answer a hold."""
     plain = to_plain(answer)
-    async with _answering(engine, run_id, hold) as (driver, held):
+    async with _answering(active, run_id, hold) as (driver, held):
         if held.choices and plain not in held.choices:
             raise ConfigurationError(
                 f"Hold '{held.name}' of run {run_id} takes one of: {', '.join(held.choices)}."
@@ -160,11 +160,11 @@ async def release(engine: Engine, run_id: str, answer: Any, hold: str, by: str, 
             why = "its workers kept dying" if held.name == "takeovers" else "it could not be driven"
             bodies.append(Ended(Status.CANCELLED, why, by=by))
         await driver.commit(*bodies)
-        _go_on(engine, driver, drive)
+        _go_on(active, driver, drive)
 
 
 async def resolve(
-    engine: Engine, run_id: str, how: str, hold: str, receipt: Any, by: str, drive: bool
+    active: ActiveRuns, run_id: str, how: str, hold: str, receipt: Any, by: str, drive: bool
 ) -> None:
     """Settle an effect in doubt."""
     if how not in (HAPPENED, AGAIN, SKIP):
@@ -173,7 +173,7 @@ async def resolve(
             f"{nearest(how, (HAPPENED, AGAIN, SKIP))}"
         )
     plain = None if receipt is UNSAID else to_plain(receipt)
-    async with _answering(engine, run_id, hold, doubt=True) as (driver, held):
+    async with _answering(active, run_id, hold, doubt=True) as (driver, held):
         key, tool = held.about["effect"], held.about["tool"]
         body: Body
         if how == HAPPENED and receipt is UNSAID and uses_receipt(driver.run.proposal, key):
@@ -186,76 +186,76 @@ async def resolve(
         elif how == SKIP:
             body = EffectSkipped(key, tool, by)
         else:
-            now = engine.clock.now()
+            now = active.clock.now()
             body = EffectFailed(key, tool, "told", f"{by} said it did not happen", 0, now)
         await driver.commit(Released(held.name, how, by), body)
-        _go_on(engine, driver, drive)
+        _go_on(active, driver, drive)
 
 
 async def cancel(
-    engine: Engine, run_id: str, reason: str, by: str, undo: bool = False, drive: bool = True
+    active: ActiveRuns, run_id: str, reason: str, by: str, undo: bool = False, drive: bool = True
 ) -> None:
     """End a run and everything below it; with `undo`, what it did is undone first."""
     reason, by = checks.text("reason", reason), checks.name("by", by)
-    row = await engine.store.row(run_id)
+    row = await active.store.row(run_id)
     if row.now.status.is_end:
         raise RunStateError(f"Run {run_id} has already ended ({row.now.status.value}).")
     if undo:
-        flow = engine.flow(row.flow)
+        flow = active.flow(row.flow)
         if flow.undoing is None:
             raise ConfigurationError(f"Runs of '{flow.name}' cannot undo what they did. Cancel without it.")
         if row.parent is not None:
             raise ConfigurationError(
                 f"Run {run_id} is part of {row.parent}; what it did is undone with that."
             )
-    await _stop(engine, run_id, reason, by, undo)
-    await _cancel_children(engine, run_id, reason, by, undo)
+    await _stop(active, run_id, reason, by, undo)
+    await _cancel_children(active, run_id, reason, by, undo)
     if not undo:
         return
-    status = (await engine.store.row(run_id)).now.status
+    status = (await active.store.row(run_id)).now.status
     if status.is_end and status is not Status.CANCELLED:
         raise RunStateError(f"Run {run_id} has ended meanwhile ({status.value}); nothing was undone.")
     if drive:
         # Another may be just finishing what it has begun, or a person has to say whether it happened.
         with contextlib.suppress(RunBusy, RunStateError):
-            await engine.resume(run_id)
+            await active.resume(run_id)
 
 
-async def _stop(engine: Engine, run_id: str, reason: str, by: str, undo: bool = False) -> None:
+async def _stop(active: ActiveRuns, run_id: str, reason: str, by: str, undo: bool = False) -> None:
     """End one run, wherever it is under way."""
-    if engine.under_way(run_id) is not None:
-        await stop_here(engine, run_id, reason, by, undo)
+    if active.under_way(run_id) is not None:
+        await stop_here(active, run_id, reason, by, undo)
         return
-    deadline = engine.clock.elapsed() + PATIENCE
+    deadline = active.clock.elapsed() + PATIENCE
     while True:
         try:
-            await end(engine, run_id, reason, by, undo)
+            await end(active, run_id, reason, by, undo)
             return
         except RunBusy:
-            if undo and await _called_off(engine, run_id):
+            if undo and await _called_off(active, run_id):
                 return  # whoever has it finishes what it has begun, and then undoes it
-            await engine.store.ask(run_id, Request(reason, by, undo))
-            if engine.clock.elapsed() > deadline:
+            await active.store.ask(run_id, Request(reason, by, undo))
+            if active.clock.elapsed() > deadline:
                 raise
             await asyncio.sleep(0.1)
 
 
-async def stop_here(engine: Engine, run_id: str, reason: str, by: str, undo: bool = False) -> None:
+async def stop_here(active: ActiveRuns, run_id: str, reason: str, by: str, undo: bool = False) -> None:
     """Stop the task that drives a run in this process; it ends the run before it goes.
 
     With `undo`, a task that performs effects is left to finish them, and the run goes on from there to what
     is asked: to undo what it did, or to end where another run undoes it.
     """
-    under_way = engine.under_way(run_id)
+    under_way = active.under_way(run_id)
     if under_way is None or (undo and await _finishes(under_way[0], reason, by)):
         return
     driver, task = under_way
     driver.cancelling = (reason, by, undo)
     task.cancel()
     await asyncio.wait({task})
-    if engine.under_way(run_id) == under_way:  # cancelled before it had begun
-        await end(engine, run_id, reason, by, undo)
-        engine.forget(driver)
+    if active.under_way(run_id) == under_way:  # cancelled before it had begun
+        await end(active, run_id, reason, by, undo)
+        active.forget(driver)
 
 
 async def _finishes(driver: Driver, reason: str, by: str) -> bool:
@@ -275,7 +275,7 @@ async def _finishes(driver: Driver, reason: str, by: str) -> bool:
 
 
 async def end(
-    engine: Engine, run_id: str, reason: str, by: str, undo: bool = False, stopped: bool = False
+    active: ActiveRuns, run_id: str, reason: str, by: str, undo: bool = False, stopped: bool = False
 ) -> bool:
     """Claim an open run and end it as cancelled; False when it had ended.
 
@@ -284,46 +284,46 @@ async def end(
     `stopped` says that the call of an effect in doubt is known to be over: the journal says so, too, so that
     nobody who reopens the run elsewhere waits for it.
     """
-    driver = await take_ended(engine, run_id)
+    driver = await take_ended(active, run_id)
     if driver is None:
         return False
     flow, run = driver.flow, driver.run
     itself = undo and run.parent is None and flow.machine is not None and flow.undoing is not None
     if itself and moves.undoing_now(flow, run):
-        await engine.store.park(driver.lease)  # on its way already
+        await active.store.park(driver.lease)  # on its way already
         return True
     if undo and moves.unsettled(flow, run):
         if itself:
             await driver.log.call_off(reason, by)
-        await engine.store.park(driver.lease)
+        await active.store.park(driver.lease)
         return True
     over: list[Body] = []
     if stopped and run.begun is not None:
-        line = await engine.store.effect(run_id, run.begun)
+        line = await active.store.effect(run_id, run.begun)
         over = [EffectBegun(line.key, line.tool)] if line is not None else []
     await driver.commit(*over, moves.cancelled(flow, run, reason, by, undo=itself))
     if itself:
-        await engine.store.park(driver.lease)
+        await active.store.park(driver.lease)
     return True
 
 
-async def take_ended(engine: Engine, run_id: str) -> Driver | None:
+async def take_ended(active: ActiveRuns, run_id: str) -> Driver | None:
     """Claim a run whatever its definition, for ending it; None when it has ended."""
-    row = await engine.store.row(run_id)
+    row = await active.store.row(run_id)
     if row.now.status.is_end:
         return None
-    flow = engine.flows.get(row.flow)
-    await engine.register()
-    lease = await engine.store.claim(run_id, engine.leases.me.id, await engine.leases.dead())
+    flow = active.flows.get(row.flow)
+    await active.register()
+    lease = await active.store.claim(run_id, active.leases.me.id, await active.leases.dead())
     try:
-        run = await load(engine.store, run_id)
+        run = await load(active.store, run_id)
     except BaseException:
-        await engine.store.park(lease)
+        await active.store.park(lease)
         raise
     if run.status.is_end:
-        await engine.store.park(lease)
+        await active.store.park(lease)
         return None
-    return Driver(engine, flow if flow is not None else _Unknown(row.flow), run, lease)  # type: ignore[arg-type]
+    return Driver(active, flow if flow is not None else _Unknown(row.flow), run, lease)  # type: ignore[arg-type]
 
 
 class _Unknown:
@@ -337,95 +337,95 @@ class _Unknown:
         self.name = name
 
 
-async def _called_off(engine: Engine, run_id: str) -> bool:
-    run = await engine.get(run_id)
-    return run.called_off is not None or moves.undoing_now(engine.flow(run.flow), run)
+async def _called_off(active: ActiveRuns, run_id: str) -> bool:
+    run = await active.get(run_id)
+    return run.called_off is not None or moves.undoing_now(active.flow(run.flow), run)
 
 
-async def _halt(engine: Engine, run_id: str, reason: str, by: str) -> None:
+async def _halt(active: ActiveRuns, run_id: str, reason: str, by: str) -> None:
     """Have a run end once what its step has begun is settled, without waiting for that."""
-    if (await engine.get(run_id)).config.get(moves.UNDOES):
+    if (await active.get(run_id)).config.get(moves.UNDOES):
         return  # it undoes
-    if engine.under_way(run_id) is not None:
-        await stop_here(engine, run_id, reason, by, True)
+    if active.under_way(run_id) is not None:
+        await stop_here(active, run_id, reason, by, True)
         return
     try:
-        await end(engine, run_id, reason, by, True)
+        await end(active, run_id, reason, by, True)
     except RunBusy:
-        await engine.store.ask(run_id, Request(reason, by, undo=True))
+        await active.store.ask(run_id, Request(reason, by, undo=True))
 
 
-async def wind_up(engine: Engine, driver: Driver, runs: Sequence[str], reason: str) -> None:
+async def wind_up(active: ActiveRuns, driver: Driver, runs: Sequence[str], reason: str) -> None:
     """Have runs below another end, each once what its step has begun is settled, and wait for that.
 
     Raises `ChildrenWaiting` for those that wait for somebody who settles it.
     """
-    async with engine.slots.released(driver):
+    async with active.slots.released(driver):
         for run_id in runs:
-            await _halt(engine, run_id, reason, "engine")
-        waiting = [run_id for run_id in runs if not await _wound_up(engine, run_id, reason)]
+            await _halt(active, run_id, reason, "engine")
+        waiting = [run_id for run_id in runs if not await _wound_up(active, run_id, reason)]
     if waiting:
         raise ChildrenWaiting(waiting)
 
 
-async def _wound_up(engine: Engine, run_id: str, reason: str) -> bool:
+async def _wound_up(active: ActiveRuns, run_id: str, reason: str) -> bool:
     """True once a run has ended; False when it cannot be settled for now."""
-    while not engine.stopping:
-        run = await engine.get(run_id)
+    while not active.stopping:
+        run = await active.get(run_id)
         if run.status.is_end:
             return True
         try:
-            if (under_way := engine.driver_of(run_id)) is not None:
-                await stop_here(engine, run_id, reason, "engine", True)
-                if engine.driver_of(run_id) is under_way:
+            if (under_way := active.driver_of(run_id)) is not None:
+                await stop_here(active, run_id, reason, "engine", True)
+                if active.driver_of(run_id) is under_way:
                     await asyncio.wait({under_way.put_down()})
-            elif not moves.unsettled(engine.flow(run.flow), run):
-                await end(engine, run_id, reason, "engine", True)
+            elif not moves.unsettled(active.flow(run.flow), run):
+                await end(active, run_id, reason, "engine", True)
             elif run.status is Status.WAITING:
                 return False
             else:
-                await engine.resume(run_id)
+                await active.resume(run_id)
         except RunBusy:
-            await engine.store.ask(run_id, Request(reason, "engine", undo=True))
+            await active.store.ask(run_id, Request(reason, "engine", undo=True))
             await asyncio.sleep(0.05)
         except (Fenced, RunStateError):  # somebody else was quicker
             continue
         except StoreError:
             raise
         except DetentError as error:  # nobody here can go on with it; a person may
-            engine.tell_once("run.not_wound_up", run_id, run_id=run_id, error=type(error).__name__)
+            active.tell_once("run.not_wound_up", run_id, run_id=run_id, error=type(error).__name__)
             return False
     return False
 
 
-async def _cancel_children(engine: Engine, run_id: str, reason: str, by: str, undo: bool = False) -> None:
+async def _cancel_children(active: ActiveRuns, run_id: str, reason: str, by: str, undo: bool = False) -> None:
     cursor: int | None = None
     while True:
-        page = await engine.store.rows(RunQuery(parent=run_id, before=cursor, limit=200))
+        page = await active.store.rows(RunQuery(parent=run_id, before=cursor, limit=200))
         for row in page.rows:
             if not row.now.status.is_end:
-                await (_halt if undo else _stop)(engine, row.id, reason, by)
-            await _cancel_children(engine, row.id, reason, by, undo)
+                await (_halt if undo else _stop)(active, row.id, reason, by)
+            await _cancel_children(active, row.id, reason, by, undo)
         if page.next is None:
             return
         cursor = page.next
 
 
 async def reopen(
-    engine: Engine, run_id: str, budget: Budget | None, reason: str, by: str, drive: bool
+    active: ActiveRuns, run_id: str, budget: Budget | None, reason: str, by: str, drive: bool
 ) -> None:
     """Send an ended run on, from the working state it was last in."""
     reason, by = checks.text("reason", reason), checks.name("by", by)
-    row = await engine.store.row(run_id)
+    row = await active.store.row(run_id)
     if row.now.status not in REOPENABLE:
         raise RunStateError(f"Run {run_id} is {row.now.status.value} and cannot be reopened.")
-    async with _taken(engine, run_id) as driver:
+    async with _taken(active, run_id) as driver:
         run, machine = driver.run, driver.flow.machine
         if run.fingerprint != driver.flow.fingerprint:
             raise RunStateError(f"Run {run_id} ended under another definition; fork it instead.")
         state = run.state
         if machine.is_end(machine.state(state)):
-            state = await _last_working(engine, run_id, state)
+            state = await _last_working(active, run_id, state)
         if driver.flow.undoing is not None and state == machine.named(driver.flow.undoing):
             raise RunStateError(
                 f"Run {run_id} has undone what it did and cannot be reopened. Start a new one, or fork it."
@@ -436,13 +436,13 @@ async def reopen(
                 f"give it a larger one."
             )
         await driver.commit(Reopened(state, by, reason, budget.to_plain() if budget else None))
-        _go_on(engine, driver, drive)
+        _go_on(active, driver, drive)
 
 
-async def _last_working(engine: Engine, run_id: str, end: str) -> str:
+async def _last_working(active: ActiveRuns, run_id: str, end: str) -> str:
     """The state the run was in before it moved into an end."""
     last = ""
-    async for entry in read(engine.store, run_id):
+    async for entry in read(active.store, run_id):
         if entry.kind == "moved" and entry.body.to == end:  # type: ignore[union-attr]
             last = entry.body.frm  # type: ignore[union-attr]
     return last

@@ -42,7 +42,7 @@ from detent.kernel.run import Run
 from detent.kernel.run_config import ORIGIN
 
 if TYPE_CHECKING:
-    from detent.engine.engine import Engine
+    from detent.engine.active_runs import ActiveRuns
 
 UNDONE = "undone"
 """Key of the data of a fork: paths of steps it counts as done that the run it came from has undone since."""
@@ -59,7 +59,7 @@ class _Copy(NamedTuple):
 
 
 async def fork_run(
-    engine: Engine,
+    active: ActiveRuns,
     run_id: str,
     at: int | None,
     changes: Mapping[str, Any],
@@ -70,13 +70,13 @@ async def fork_run(
     drive: bool,
 ) -> str:
     """A new run from the first `at` entries of another, with what was below it by then."""
-    row = await engine.store.row(run_id)
+    row = await active.store.row(run_id)
     if at is not None and not 1 <= at <= row.seq:
         raise ConfigurationError(f"Run {run_id} has entries 1 to {row.seq}; it cannot be forked at {at}.")
     run = Run(new_id)
-    flow = engine.flow(row.flow)
+    flow = active.flow(row.flow)
     keep = 0
-    async for entry in read(engine.store, run_id):
+    async for entry in read(active.store, run_id):
         if entry.seq > (at or row.seq):
             break
         run.apply(entry)
@@ -88,15 +88,15 @@ async def fork_run(
             f"Run {run_id} has ended at entry {at}; it can be forked at {keep}, or earlier."
         )
     await fork_family(
-        engine, run_id, (run_id, keep), new_id, by=by, changes=changes, config=config, budget=budget
+        active, run_id, (run_id, keep), new_id, by=by, changes=changes, config=config, budget=budget
     )
     if drive:
-        await engine.resume(new_id)
+        await active.resume(new_id)
     return new_id
 
 
 async def fork_family(
-    engine: Engine,
+    active: ActiveRuns,
     root: str,
     at: tuple[str, int],
     new_id: str,
@@ -113,17 +113,17 @@ async def fork_family(
     It is under way nowhere until resumed.
     """
     by = checks.name("by", by)
-    part_of = frozenset([at[0], *await ancestors(engine.store, at[0])])
+    part_of = frozenset([at[0], *await ancestors(active.store, at[0])])
     if root not in part_of:
         raise ConfigurationError(f"Run {at[0]} is no part of {root}.")
-    row = await engine.store.row(root)
-    if new_id in await engine.store.find(new_id):  # before anything is written below it
+    row = await active.store.row(root)
+    if new_id in await active.store.find(new_id):  # before anything is written below it
         raise RunExists(new_id)
-    undone = await _undone(engine, root)
-    family = _Family(engine, root, new_id, at, part_of, await _moment(engine, *at), undone)
+    undone = await _undone(active, root)
+    family = _Family(active, root, new_id, at, part_of, await _moment(active, *at), undone)
     copies = await family.copies(root)
     for copy in copies[1:]:  # of an id that somebody chose
-        if copy.new in await engine.store.find(copy.new, 1):
+        if copy.new in await active.store.find(copy.new, 1):
             raise RunExists(copy.new)
     own = copies[0].entries
     started = own[0].body
@@ -132,7 +132,7 @@ async def fork_family(
     own[0] = own[0]._replace(body=replace(started, parent=None, forked_from=origin))
     if Run.fold(new_id, own).status.is_end:
         raise ConfigurationError(f"Run {root} had come to its end by then; nothing is left to be done.")
-    pasts = [_past(engine, copy) for copy in copies]
+    pasts = [_past(active, copy) for copy in copies]
     gone = list(dict.fromkeys(path for past in pasts for path in past.flow.done_by(past) if path in undone))
     known: dict[str, Any] = {UNDONE: gone} if gone else {}
     if callable(changes):
@@ -143,30 +143,30 @@ async def fork_family(
         budget.to_plain() if budget else None,
         by,
     )
-    own.append(Entry(len(own) + 1, engine.clock.now(), 1, forked))
+    own.append(Entry(len(own) + 1, active.clock.now(), 1, forked))
     run = Run.fold(new_id, own)
-    await claims.migration(engine, run, engine.flow(row.flow))  # refused before anything is written
+    await claims.migration(active, run, active.flow(row.flow))  # refused before anything is written
     for copy in reversed(copies):  # the root last: what it refers to is there before it is
-        await _create(engine, copy, undone)
+        await _create(active, copy, undone)
     return new_id
 
 
-async def _undone(engine: Engine, run_id: str) -> frozenset[str]:
+async def _undone(active: ActiveRuns, run_id: str) -> frozenset[str]:
     """What the run at the top of a family has undone; `RunStateError` while it does so."""
-    row = await engine.store.row(run_id)
+    row = await active.store.row(run_id)
     while row.parent is not None:
-        row = await engine.store.row(row.parent)
-    flow = engine.flows.get(row.flow)
+        row = await active.store.row(row.parent)
+    flow = active.flows.get(row.flow)
     if flow is None:
         return frozenset()
-    top = await engine.get(row.id)
+    top = await active.get(row.id)
     if not top.status.is_end and (top.called_off is not None or undoing_now(flow, top)):
         raise RunStateError(f"Run {top.id} is undoing what it did. Fork it when that has come to its end.")
-    return await flow.undone_by(engine.store, top.id) | frozenset(top.data.get(UNDONE) or ())
+    return await flow.undone_by(active.store, top.id) | frozenset(top.data.get(UNDONE) or ())
 
 
-async def _moment(engine: Engine, run_id: str, seq: int) -> float:
-    page = await engine.store.entries(run_id, after=seq - 1, limit=1)
+async def _moment(active: ActiveRuns, run_id: str, seq: int) -> float:
+    page = await active.store.entries(run_id, after=seq - 1, limit=1)
     if not page or page[0].seq != seq:
         raise ConfigurationError(f"Run {run_id} has no entry {seq}.")
     return page[0].at
@@ -177,7 +177,7 @@ class _Family:
 
     def __init__(
         self,
-        engine: Engine,
+        active: ActiveRuns,
         root: str,
         new_root: str,
         at: tuple[str, int],
@@ -185,7 +185,7 @@ class _Family:
         moment: float,
         undone: frozenset[str],
     ) -> None:
-        self._engine = engine
+        self._active = active
         self._undone = undone
         self._root, self._new_root = root, new_root
         self._at = at
@@ -195,7 +195,7 @@ class _Family:
 
     async def copies(self, run_id: str, whole: bool = False) -> list[_Copy]:
         """A run and its descendants; `whole` where it had come to its end by then."""
-        entries = [entry async for entry in read(self._engine.store, run_id)]
+        entries = [entry async for entry in read(self._active.store, run_id)]
         kept = entries if whole else self._kept(run_id, entries)
         if kept and self._undone and run_id != self._root:
             kept = self._decided_anew(kept)
@@ -203,16 +203,16 @@ class _Family:
             return []
         found = [_Copy(run_id, self._new(run_id), [self._renamed(entry) for entry in kept])]
         here = Run.fold(run_id, kept)
-        undoes = undoing_now(self._engine.flow(here.flow), here)
+        undoes = undoing_now(self._active.flow(here.flow), here)
         ended = {entry.body.run for entry in kept if isinstance(entry.body, ChildEnded)}
-        async for child in children(self._engine.store, run_id):
+        async for child in children(self._active.store, run_id):
             if not (whole or undoes) and await self._undoes(child.id):
                 continue  # whatever the clock says, that was later
             found += await self.copies(child.id, whole or child.id in ended)
         return found
 
     async def _undoes(self, run_id: str) -> bool:
-        (first,) = await self._engine.store.entries(run_id, 0, 1)
+        (first,) = await self._active.store.entries(run_id, 0, 1)
         return isinstance(first.body, Started) and bool(first.body.config.get(UNDOES))
 
     def _kept(self, run_id: str, entries: list[Entry]) -> list[Entry]:
@@ -225,7 +225,7 @@ class _Family:
     def _decided_anew(self, entries: list[Entry]) -> list[Entry]:
         """Entries up to where a step was begun that is done and undone since: it is done once more."""
         run = Run.fold("", entries)
-        if run.proposal is None or _path(self._engine, run) not in self._undone:
+        if run.proposal is None or _path(self._active, run) not in self._undone:
             return entries
         return entries[: max(index for index, one in enumerate(entries) if isinstance(one.body, Proposed))]
 
@@ -281,21 +281,21 @@ def _settled(entries: list[Entry]) -> list[Entry]:
     return entries[: min(begun.values())] if begun else entries
 
 
-def _past(engine: Engine, copy: _Copy) -> Past:
+def _past(active: ActiveRuns, copy: _Copy) -> Past:
     run = Run.fold(copy.new, copy.entries)
     moves = tuple(entry for entry in copy.entries if type(entry.body) is Moved)
-    return Past(run, engine.flow(run.flow), moves)
+    return Past(run, active.flow(run.flow), moves)
 
 
-def _path(engine: Engine, run: Run) -> str:
+def _path(active: ActiveRuns, run: Run) -> str:
     """Where the step stands that has proposed something."""
     assert run.proposal is not None
-    flow = engine.flow(run.flow)
+    flow = active.flow(run.flow)
     own = flow.step_named(run.state, run.proposal.step) if run.state in flow.steps else None
     return step_path(own, run) if own is not None else ""
 
 
-async def _create(engine: Engine, copy: _Copy, undone: frozenset[str]) -> None:
+async def _create(active: ActiveRuns, copy: _Copy, undone: frozenset[str]) -> None:
     run = Run(copy.new)
     ledger: dict[str, LedgerLine] = {}
     for entry in copy.entries:
@@ -304,12 +304,12 @@ async def _create(engine: Engine, copy: _Copy, undone: frozenset[str]) -> None:
         if isinstance(body, EffectDone | EffectSkipped):
             how = "done" if isinstance(body, EffectDone) else "skipped"
             ledger[body.key] = LedgerLine(body.key, body.tool, how, entry.seq)
-            if undone and run.proposal is not None and _path(engine, run) in undone:
+            if undone and run.proposal is not None and _path(active, run) in undone:
                 del ledger[body.key]  # an equal effect is no longer done before
-    definition = await engine.store.definition(run.fingerprint)
-    await engine.store.create(
+    definition = await active.store.definition(run.fingerprint)
+    await active.store.create(
         NewRun(
             copy.new, run.flow, run.machine, run.parent, tuple(copy.entries), row_of(run), tuple(run.tags),
-            None, definition or engine.flow(run.flow).definition, tuple(ledger.values()), blobs_of=copy.old,
+            None, definition or active.flow(run.flow).definition, tuple(ledger.values()), blobs_of=copy.old,
         )
     )  # fmt: skip

@@ -24,7 +24,7 @@ from detent.kernel.errors import (
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
-    from detent.engine.engine import Engine
+    from detent.engine.active_runs import ActiveRuns
 
 BATCH = 64
 """Runs claimed at a time: few enough to leave some to other workers, enough to cost next to nothing each."""
@@ -40,104 +40,104 @@ HEED_EVERY = 0.5
 """Seconds between looks at what other processes ask of runs under way here."""
 
 
-async def resume(engine: Engine, run_id: str, parent: Driver | None = None) -> str:
+async def resume(active: ActiveRuns, run_id: str, parent: Driver | None = None) -> str:
     """Take a run up and have it driven."""
-    row = await engine.store.row(run_id)
+    row = await active.store.row(run_id)
     if row.now.status.is_end:
         raise RunStateError(
             f"Run {run_id} has ended ({row.now.status.value}); there is nothing to resume. "
             f"It can be reopened unless it succeeded, or forked."
         )
     if row.now.status is Status.WAITING:
-        if row.now.wake_at is not None and row.now.wake_at <= engine.clock.now():
-            engine.flow(row.flow)
-            await engine.register()
-            await waking.wake(engine, [run_id])
+        if row.now.wake_at is not None and row.now.wake_at <= active.clock.now():
+            active.flow(row.flow)
+            await active.register()
+            await waking.wake(active, [run_id])
             return run_id
         waits = row.now.waits or ()
         if any(wait["why"] == "children" for wait in waits):
-            await waking.wake_parent(engine, run_id)  # whoever drove the last of them may have gone since
-            if engine.under_way(run_id) is not None:
+            await waking.wake_parent(active, run_id)  # whoever drove the last of them may have gone since
+            if active.under_way(run_id) is not None:
                 return run_id
-            held = (await load(engine.store, run_id)).holds.get("children")
+            held = (await load(active.store, run_id)).holds.get("children")
             below = ", ".join(held.about["runs"][:5]) if held is not None else "its children"
             raise RunStateError(f"Run {run_id} waits for {below}; see to that, or cancel it.")
         verb = "resolve" if any(wait["name"].startswith("effect:") for wait in waits) else "release"
         names = ", ".join(f"{wait['why']} '{wait.get('token', wait['name'])}'" for wait in waits)
         raise RunStateError(f"Run {run_id} waits for {names}; {verb} it, or cancel it.")
-    if engine.under_way(run_id) is not None:
+    if active.under_way(run_id) is not None:
         return run_id
     if parent is None and row.parent is not None:
-        parent = engine.driver_of(row.parent)
-    async with claims.claimed(engine, run_id, parent) as driver:
-        await claims.launch(engine, driver)
+        parent = active.driver_of(row.parent)
+    async with claims.claimed(active, run_id, parent) as driver:
+        await claims.launch(active, driver)
     return run_id
 
 
-async def outlook(engine: Engine, row: RunRow) -> float | None:
+async def outlook(active: ActiveRuns, row: RunRow) -> float | None:
     """When a waiting run may go on by itself: now, at a time, or (None) not before a person answers.
 
     What it waits for is set going on the way: timers are kept, children nobody drives are taken up.
     """
     times: list[float] = []
     if row.now.wake_at is not None:
-        engine.wake_at(row.now.wake_at, row.id)
+        active.wake_at(row.now.wake_at, row.id)
         times.append(row.now.wake_at)
     if any(wait["why"] == "children" for wait in row.now.waits or ()):
-        held = (await load(engine.store, row.id)).holds.get("children")
+        held = (await load(active.store, row.id)).holds.get("children")
         if held is None:
-            return engine.clock.now()  # it has moved on meanwhile
+            return active.clock.now()  # it has moved on meanwhile
         for child in held.about["runs"]:
-            below = await engine.store.row(child)
+            below = await active.store.row(child)
             if below.now.status is Status.WAITING:
-                when = await outlook(engine, below)
+                when = await outlook(active, below)
                 if when is not None:
                     times.append(when)
                 continue
-            times.append(engine.clock.now())
+            times.append(active.clock.now())
             if below.now.status.is_end:
-                await waking.wake_parent(engine, row.id)
-            elif below.flow in engine.flows:
+                await waking.wake_parent(active, row.id)
+            elif below.flow in active.flows:
                 with contextlib.suppress(RunBusy, RunStateError, Fenced):
-                    await resume(engine, child)
+                    await resume(active, child)
     return min(times, default=None)
 
 
-async def resume_all(engine: Engine, flows: Iterable[str] | None = None) -> list[str]:
+async def resume_all(active: ActiveRuns, flows: Iterable[str] | None = None) -> list[str]:
     """Take up what is loose or due and belongs to a known flow, as much as there is room for."""
-    return await _take_up(engine, flows, await _look_around(engine), set())
+    return await _take_up(active, flows, await _look_around(active), set())
 
 
-async def _look_around(engine: Engine) -> list[Worker]:
+async def _look_around(active: ActiveRuns) -> list[Worker]:
     """The workers that are dead; wakes parents that may have missed the end of a child because of it."""
-    await engine.register()
-    dead = await engine.leases.dead()
+    await active.register()
+    dead = await active.leases.dead()
     gone = {worker.id for worker in dead}
-    if engine.swept is None or not gone <= engine.swept:
-        await waking.wake_parents(engine)
-        engine.swept = gone
+    if active.swept is None or not gone <= active.swept:
+        await waking.wake_parents(active)
+        active.swept = gone
     return dead
 
 
 async def _take_up(
-    engine: Engine, flows: Iterable[str] | None, dead: Collection[Worker], refused: set[str]
+    active: ActiveRuns, flows: Iterable[str] | None, dead: Collection[Worker], refused: set[str]
 ) -> list[str]:
     """Claim runs batch by batch while there is room; `refused` comes to hold those that cannot go on here."""
     resumed: list[str] = []
     passed: set[str] = set()
     """Busy for the moment: another task or process was quicker, and may let them go again."""
-    for run_id, lease in [*engine.dropped.items()]:
-        await engine.store.park(lease)
-        del engine.dropped[run_id]
-    while (room := engine.room) > 0:
-        taken = await engine.store.take(
-            engine.leases.me.id, min(room, BATCH), now=engine.clock.now(), dead=dead,
-            flows=engine.flows if flows is None else [*flows],
-            skip=[*refused, *passed, *resumed, *engine.taking],
+    for run_id, lease in [*active.dropped.items()]:
+        await active.store.park(lease)
+        del active.dropped[run_id]
+    while (room := active.room) > 0:
+        taken = await active.store.take(
+            active.leases.me.id, min(room, BATCH), now=active.clock.now(), dead=dead,
+            flows=active.flows if flows is None else [*flows],
+            skip=[*refused, *passed, *resumed, *active.taking],
         )  # fmt: skip
         if not taken:
             break
-        errors = await asyncio.gather(*(claims.go_on(engine, one) for one in taken))
+        errors = await asyncio.gather(*(claims.go_on(active, one) for one in taken))
         for one, error in zip(taken, errors, strict=True):
             if error is None:
                 resumed.append(one.lease.run_id)
@@ -151,40 +151,40 @@ async def _take_up(
     return resumed
 
 
-async def serve(engine: Engine, poll: float) -> None:
+async def serve(active: ActiveRuns, poll: float) -> None:
     """Keep taking up what is left lying or due."""
-    engine.serving = asyncio.Event()
+    active.serving = asyncio.Event()
     refused: set[str] = set()
     dead: Collection[Worker] = ()
     looked = refused_since = float("-inf")
     try:
-        while not engine.stopping:
-            engine.serving.clear()
+        while not active.stopping:
+            active.serving.clear()
             try:
-                now = engine.clock.elapsed()
+                now = active.clock.elapsed()
                 if now - refused_since >= TRIED_AGAIN_AFTER:
                     refused, refused_since = set(), now
                 if now - looked >= poll:
-                    dead, looked = await _look_around(engine), now
-                await _take_up(engine, None, dead, refused)
+                    dead, looked = await _look_around(active), now
+                await _take_up(active, None, dead, refused)
             except StoreLost:
                 raise
             except StoreError as error:  # away for a moment: the runs are still there when it is back
                 log.warning("engine.store_away", error=str(error))
-                await engine.clock.sleep(poll)
+                await active.clock.sleep(poll)
                 continue
-            await _until_work(engine, poll)
+            await _until_work(active, poll)
     finally:
-        engine.serving = None
+        active.serving = None
 
 
-async def _until_work(engine: Engine, poll: float) -> None:
+async def _until_work(active: ActiveRuns, poll: float) -> None:
     """Wait until it is time to look again, or until there may be something to take up, and room for it."""
-    assert engine.serving is not None
-    if engine.room > 0:
-        waits = [engine.clock.sleep(poll), engine.serving.wait(), engine.store.changed()]
+    assert active.serving is not None
+    if active.room > 0:
+        waits = [active.clock.sleep(poll), active.serving.wait(), active.store.changed()]
     else:
-        waits = [engine.clock.sleep(poll), _room(engine)]
+        waits = [active.clock.sleep(poll), _room(active)]
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -194,38 +194,38 @@ async def _until_work(engine: Engine, poll: float) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _room(engine: Engine) -> None:
+async def _room(active: ActiveRuns) -> None:
     """Wait for room: for much of it, or a moment after the first, so that runs are claimed together."""
-    while engine.room <= 0:
-        await engine.slots.slot_released()
-    if engine.room < engine.slots.number // 4:
+    while active.room <= 0:
+        await active.slots.slot_released()
+    if active.room < active.slots.number // 4:
         await asyncio.sleep(GATHERED)
 
 
-async def heed_requests(engine: Engine) -> None:
+async def heed_requests(active: ActiveRuns) -> None:
     """Look now and then whether another process asks to cancel a run under way here."""
     strays: set[tuple[str, int]] = set()
-    looked = engine.clock.elapsed()
+    looked = active.clock.elapsed()
     while True:
-        await engine.clock.sleep(HEED_EVERY)
+        await active.clock.sleep(HEED_EVERY)
         try:
-            if engine.clock.elapsed() - looked >= engine.leases.seconds / 3:
-                strays, looked = await _free_strays(engine, strays), engine.clock.elapsed()
-            if not engine._tasks:
+            if active.clock.elapsed() - looked >= active.leases.seconds / 3:
+                strays, looked = await _free_strays(active, strays), active.clock.elapsed()
+            if not active._tasks:
                 continue
-            asked = await engine.store.asked(engine.leases.me.id)
+            asked = await active.store.asked(active.leases.me.id)
         except StoreError as error:
             log.warning("engine.store_away", error=str(error))
             continue
         for run_id, request in asked:
-            if engine.under_way(run_id) is not None:
+            if active.under_way(run_id) is not None:
                 try:
-                    await commands.stop_here(engine, run_id, *request)
+                    await commands.stop_here(active, run_id, *request)
                 except StoreError as error:  # asked again at the next look
                     log.warning("run.not_cancelled", run_id=run_id, error=str(error))
 
 
-async def _free_strays(engine: Engine, before: set[tuple[str, int]]) -> set[tuple[str, int]]:
+async def _free_strays(active: ActiveRuns, before: set[tuple[str, int]]) -> set[tuple[str, int]]:
     """Give up runs that the store calls ours and nobody here drives; gives those that may be such.
 
     A claim may be lost on its way from the store to a driver. Only what was there at the last look too is
@@ -233,21 +233,21 @@ async def _free_strays(engine: Engine, before: set[tuple[str, int]]) -> set[tupl
     """
     strays = {
         (run_id, epoch)
-        for run_id, epoch in await engine.store.owned(engine.leases.me.id)
-        if engine.under_way(run_id) is None and run_id not in engine.taking and not _unstopped(engine, run_id)
+        for run_id, epoch in await active.store.owned(active.leases.me.id)
+        if active.under_way(run_id) is None and run_id not in active.taking and not _unstopped(active, run_id)
     }
     for run_id, epoch in strays & before:
         with contextlib.suppress(RunBusy, RunNotFound):
-            lease = await engine.store.claim(run_id, engine.leases.me.id)
-            if lease.epoch == epoch + 1 and engine.under_way(run_id) is None:
-                await engine.store.park(lease)
+            lease = await active.store.claim(run_id, active.leases.me.id)
+            if lease.epoch == epoch + 1 and active.under_way(run_id) is None:
+                await active.store.park(lease)
                 log.warning("run.freed", run_id=run_id)
     return strays - before
 
 
-def _unstopped(engine: Engine, run_id: str) -> bool:
-    driver = engine.unstopped.get(run_id)
+def _unstopped(active: ActiveRuns, run_id: str) -> bool:
+    driver = active.unstopped.get(run_id)
     if driver is not None and not driver.unstopped:
-        del engine.unstopped[run_id]
+        del active.unstopped[run_id]
         return False
     return driver is not None

@@ -351,7 +351,7 @@ async def test_a_run_somebody_left_is_finished_and_its_mail_marked(tmp_path):
         class After:
             def on_entry(self, run_id, flow, entry):
                 if entry.kind == "effect_done":
-                    engine.stopping = True
+                    engine.active.stopping = True
                     stopped.set()
 
         engine.add_observer(After())

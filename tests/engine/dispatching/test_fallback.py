@@ -152,7 +152,7 @@ class TestOnce:
 async def executed(bench, flow, dispatch, data=None):
     """One execution of the step `work`, outside of a driver's loop, where its error can be looked at."""
     engine = await bench.engine(flow, dispatch=dispatch)
-    driver = await engine._create(engine.flow(flow.name), data or {}, "alone", None, (), None, {})
+    driver = await engine.active.create(engine.flow(flow.name), data or {}, "alone", None, (), None, {})
     dispatcher = dispatcher_of(engine)
     plan = dispatcher.assign(flow, driver.run)
     return await Execution(

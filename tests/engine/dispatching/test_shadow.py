@@ -94,7 +94,7 @@ class TestAgentBeside:
 
         class Looking(ScriptedStepExecutor):
             async def execute(self, **asked: Any) -> ExecutorResult:
-                (run,) = list(engine._drivers)
+                (run,) = list(engine.active._drivers)
                 seen.append(await kinds(engine, run))
                 return await super().execute(**asked)
 

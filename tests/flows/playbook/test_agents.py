@@ -271,10 +271,9 @@ class TestTrouble:
         flow = repairs(tmp_path, world)
         async with Engine(MemoryStore(), [flow], dispatch=settings, clock=clock) as engine:
             await engine.start(flow.name, mail("A-1"), run_id="r1")
-            for waited in (0.9, 0.2, 1.8, 0.2):
+            for waited, calls in ((0.7, 1), (0.6, 2), (1.4, 2), (1.2, 3)):  # a quarter more or less
                 await clock.turn(waited)
-                calls = len(executor_of(settings).calls)
-                assert calls == {0.9: 1, 1.8: 2}.get(waited, calls)
+                assert len(executor_of(settings).calls) == calls
             run = await engine.finish("r1")
             entries = await engine.store.entries("r1", 0, 1000)
         assert run.status is Status.SUCCEEDED
@@ -349,7 +348,7 @@ class TestTrouble:
         assert visits(entries)[-1].fallback == "operator"
 
     async def test_an_agent_that_hangs_is_given_up_after_the_steps_own_time(self, tmp_path, world):
-        text = FILES["03-ask"].replace("version: 1.0.0", "version: 1.0.0\ntimeout_s: 0.02\nmax_attempts: 1")
+        text = FILES["03-ask"].replace("version: 1.0.0", "version: 1.0.0\ntimeout_s: 0.5\nmax_attempts: 1")
         settings = script({"03-ask": [{"error": "hang"}]})
         async with asyncio.timeout(20):
             _, entries = await drive(

@@ -162,7 +162,7 @@ class MailEvents:
         return self._at.get(run_id) or self._state(run_id)
 
     def _state(self, run_id: str) -> str:
-        driver = self._engine.driver_of(run_id)
+        driver = self._engine.active.driver_of(run_id)
         return driver.run.state if driver is not None else ""
 
 

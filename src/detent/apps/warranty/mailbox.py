@@ -229,7 +229,7 @@ async def opened(
         await source.open()
         stack.push_async_callback(source.close)
         await stack.enter_async_context(engine)
-        await engine.prepare(office.flow)
+        await engine.active.prepare(office.flow)
         records = records_of(office)
         stack.push_async_callback(records.close)
         intake = Intake(office, records, processor.choose)

@@ -36,7 +36,7 @@ class _AfterOne:
     def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
         """Nothing after the first move."""
         if isinstance(entry.body, Moved) and self.engine is not None:
-            self.engine.stopping = True
+            self.engine.active.stopping = True
 
 
 class ResponseGenerator:

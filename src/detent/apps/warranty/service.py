@@ -209,8 +209,8 @@ class Service:
     async def stop(self) -> None:
         """Take in nothing more; let the steps under way finish, for a while, and put the runs down."""
         self.stopping = True
-        self.engine.stopping = True
-        self.engine.slots.wake_sleepers()
+        self.engine.active.stopping = True
+        self.engine.active.slots.wake_sleepers()
         grace = self.office.settings.agent.shutdown_timeout_seconds
         if tasks := list(self._busy.values()):
             await asyncio.wait(tasks, timeout=grace)
@@ -346,7 +346,7 @@ class Service:
         One that waits, is under way elsewhere, or began under other step files is not: the first and the last
         are on the attention list, and none of them keeps the other mails waiting.
         """
-        if self.engine.under_way(row.id) is not None or row.id in self.engine.taking:
+        if self.engine.active.under_way(row.id) is not None or row.id in self.engine.active.taking:
             return True
         try:
             await self.engine.resume(row.id)

@@ -109,7 +109,7 @@ async def set_shown(engine: Engine, run: Run, shown: bool) -> None:
         if mark is None or mark["run"] != run.id or mark.get(SHOWN, True) is not None:
             await engine.store.set_mark(key, {"run": run.id, "at": engine.clock.now(), SHOWN: None}, version)
     elif mark is not None and mark["run"] == run.id:
-        seen = {"host": engine.leases.me.host, "at": engine.clock.now()}
+        seen = {"host": engine.active.leases.me.host, "at": engine.clock.now()}
         await engine.store.set_mark(key, {**mark, SHOWN: seen}, version)
 
 
@@ -117,7 +117,7 @@ def _unseen(mark: Mapping[str, Any], engine: Engine, asked_at: float | None) -> 
     shown = mark.get(SHOWN, {})  # absent in marks of earlier versions
     if shown is None:
         return True
-    same_host = shown.get("host") == engine.leases.me.host
+    same_host = shown.get("host") == engine.active.leases.me.host
     return asked_at is not None and same_host and bool(shown["at"] >= asked_at)
 
 
@@ -219,7 +219,7 @@ class WorkflowRuns:
 
     async def unchanged(self, engine: Engine, row: RunRow) -> None:
         """Raise `DefinitionChanged` when a run was begun under another file, and nothing carries it over."""
-        await claims.migration(engine, await engine.get(row.id), engine.flow(row.flow))
+        await claims.migration(engine.active, await engine.get(row.id), engine.flow(row.flow))
 
     async def unfinished(self, engine: Engine, prepared: Prepared) -> RunRow | None:
         """The latest run of the same workflow and inputs that has not ended."""

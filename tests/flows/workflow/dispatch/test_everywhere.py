@@ -183,7 +183,7 @@ async def test_agents_are_switched_off_for_every_step_of_a_mixed_run_and_its_chi
         assert dispatch["forced"] is True, path
         assert "fallback_used" not in dispatch
     assert ran.heard.named("dispatch.fallback") == []
-    async for past in family_of(ran.engine, ran.run.id):
+    async for past in family_of(ran.engine.store, ran.engine.flow, ran.run.id):
         (entry,) = await ran.engine.store.entries(past.run.id, 0, 1)
         assert isinstance(entry.body, Started)
         assert entry.body.config["force_deterministic"] is True

@@ -549,7 +549,7 @@ async def test_a_stop_during_an_attempt_causes_no_fallback_and_the_run_goes_on_f
         await second.resume("r")
         run = await second.finish("r")
         family = {}
-        async for past in family_of(second, run.id):
+        async for past in family_of(second.store, second.flow, run.id):
             data = {key: value for key, value in past.run.data.items() if key != "inputs_hash"}
             family[past.run.id[1:]] = (past.run.status, past.run.state, data)
     assert Seen(family, list(WORLD.posted)) == expected

@@ -74,7 +74,7 @@ class Legacy:
         self.clerk = Clerk(office.settings, office.desk, ask or usual_ask(engine, self.scenarios, timeout))
         self.flow = legacy_flow(office, self.clerk, self.scenarios)
         # The flow may be known already, from another office that only knows its runs; this one works.
-        engine.flows.pop(NAME, None)
+        engine.active.flows.pop(NAME, None)
         engine.add_flow(self.flow)
 
     async def start(

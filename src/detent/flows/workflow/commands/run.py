@@ -485,7 +485,7 @@ async def _free(engine: Engine, run_id: str) -> None:
 
     deadline = time.monotonic() + LETTING_GO
     while (owner := (await engine.store.row(run_id)).owner) is not None:
-        if any(worker.id == owner for worker in await engine.leases.dead()):
+        if any(worker.id == owner for worker in await engine.active.leases.dead()):
             return
         if time.monotonic() > deadline:
             raise RunBusy(run_id, owner)

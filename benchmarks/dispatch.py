@@ -143,11 +143,11 @@ def run_code(param: Param) -> Result:
 def run_agent(param: Param) -> Result:
     """Have the step performed by an agent that answers after a while: asked, checked, recorded."""
     from detent import Engine
+    from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
     from detent.dispatch.config import StepConfig
     from detent.dispatch.dispatcher import DispatchSettings
     from detent.kernel.entries import Moved
     from detent.stores import MemoryStore, SQLiteStore
-    from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 
     path, runs = database(param), param["runs"]
     durable, level = param.get("store", "sqlite") == "sqlite", param.get("level", "consultant")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import resource
@@ -24,6 +25,7 @@ from detent.adapters.cassette import (
     first_difference,
     read_cassette,
 )
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.dispatch.config import StepConfig
@@ -41,7 +43,6 @@ from detent.kernel.plain import canonical
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import Run
 from detent.kernel.status import Status
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 
 
 def query(args: Any, *, step: str = "check", tool: str = "crm.find", where: str = "") -> TapeCall:
@@ -476,6 +477,27 @@ async def test_a_whole_run_plays_again_with_no_model_and_no_effect(path):
     assert third.status is Status.FAILED
     assert "/prompt, line 3" in str(other.mismatches[0])
     assert sent == ["owner of S1"]
+
+
+async def test_what_an_agent_asked_is_not_given_to_somebody_else_who_asks_the_same(path):
+    """The agent's question failed, the handler's the same question did not: so it goes when played."""
+
+    async def failing() -> Any:
+        raise ToolError("timeout", transient=True)
+
+    with Recorder(path) as recorder:
+
+        async def answering() -> Any:
+            with contextlib.suppress(ToolError):
+                await recorder.through(query(1), failing)
+            return "unknown"
+
+        await recorder.through(agent("say"), answering)
+        await recorder.through(query(1), giving("found"))
+    player = Player(path)
+    assert await player.through(agent("say"), never) == "unknown"
+    assert await player.through(query(1), never) == "found"
+    assert player.unplayed() == []
 
 
 # -- files --------------------------------------------------------------------------------------------------

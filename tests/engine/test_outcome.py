@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from detent.engine.outcome import Effect, Hold, Outcome, Receipt
-from detent.engine.placeholders import fill, receipts_in
+from detent.kernel.placeholders import fill, receipts_in
 from detent.kernel.plain import to_plain
 from detent.kernel.status import Status
 

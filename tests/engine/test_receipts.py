@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detent.engine.outcome import Effect, Outcome, Receipt
-from detent.engine.placeholders import fill, receipts_in, written
+from detent.engine.placeholders import written
 from detent.engine.tools import Tool
+from detent.kernel.placeholders import fill, receipts_in
 from detent.kernel.plain import decode, encode
 from detent.kernel.status import Status
 from tests.engine.conftest import one_step

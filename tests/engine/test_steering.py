@@ -27,6 +27,7 @@ from typing import Any, Literal
 import pytest
 import yaml
 
+from detent.adapters.models.scripted import ScriptedSource
 from detent.adapters.stores.memory import MemoryStore
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.dispatch.config import StepConfig
@@ -46,7 +47,6 @@ from detent.kernel.machine import Machine, Move
 from detent.kernel.plain import to_plain
 from detent.kernel.run import Run
 from detent.kernel.status import Status
-from detent.testing.scripted import ScriptedSource
 from tests.examples import covering
 
 SECRET = "s3cr3t-of-the-environment"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.config import StepConfig, StepConfigError
 from detent.dispatch.dispatcher import DispatchSettings
@@ -16,7 +17,6 @@ from detent.kernel.entries import Moved
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.machine import Machine
 from detent.kernel.status import Status
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 
 MACHINE = Machine("sorting", start="sort", moves={"sort": ["done"]}, ends={"done": Status.SUCCEEDED})
 AGENT = {"steps": {"sort": {"mode": "agent", "autonomy": "approver"}}}

@@ -8,9 +8,10 @@ from detent.adapters.stores.memory import MemoryStore
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.outcome import Outcome, Receipt, Text
-from detent.engine.placeholders import fill, receipts_in, written
+from detent.engine.placeholders import written
 from detent.engine.tools import Tool
 from detent.kernel.machine import Machine
+from detent.kernel.placeholders import fill, receipts_in
 from detent.kernel.status import Status
 
 MACHINE = Machine("desk", start="open", moves={"open": ["done"]}, ends={"done": Status.SUCCEEDED})

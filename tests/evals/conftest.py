@@ -32,4 +32,4 @@ def cases(tmp_path: Path, player: LendingPlayer) -> Callable[..., list[EvalTestC
 
 def found(folder: Path, player: Any) -> Cases:
     """What a folder holds, read for a player."""
-    return read_cases(folder, input_keys=player.input_keys, contracts=player.contracts)
+    return read_cases(folder, player)

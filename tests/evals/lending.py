@@ -21,18 +21,10 @@ from detent.engine.journals import read
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool, ToolError
+from detent.evals.artifacts import Artifacts
 from detent.evals.case import EvalTestCase
-from detent.evals.playing import (
-    Contracts,
-    Intake,
-    Played,
-    PlayedCall,
-    PlayedStep,
-    PlayFailed,
-    PlayOptions,
-    StepContract,
-    StepEdge,
-)
+from detent.evals.contracts import Contracts, StepContract, StepEdge
+from detent.evals.played import Intake, Played, PlayedCall, PlayedStep, PlayFailed, PlayOptions
 from detent.evals.suite import EvalSuite
 from detent.insight.why import fallback_of
 from detent.kernel.budget import Budget
@@ -117,6 +109,13 @@ class LendingPlayer:
     orchestrators = ("step", "legacy")
     arms = ("plain", "agent")
     model = None
+    artifacts = (
+        Artifacts(
+            "letters", "letter", exists="email_sent", contains="response_body_contains",
+            excludes="response_body_excludes",
+        ),
+        Artifacts("slips", "slip", exists="ticket_created", fields="ticket_fields"),
+    )  # fmt: skip
 
     def __init__(
         self, folder: Path | None = None, *, redirect: Mapping[tuple[str, str], str] | None = None
@@ -279,8 +278,10 @@ def _played(entries: list[Any], run: Run, data: Mapping[str, Any]) -> Played:
         tuple(steps), every, run.status.value, "DONE" if run.state == "DONE" else "FAILED", run.reason,
         ("shelf_unknown",) if SORRY in [step.step_name for step in steps] else (),
         copied(run.data), dict(data), Intake("run"),
-        tuple(call.arguments for call in done if call.function_name == "send_letter"),
-        tuple(call.result for call in done if call.function_name == "print_slip"),
+        {
+            "letters": tuple(call.arguments for call in done if call.function_name == "send_letter"),
+            "slips": tuple(call.result for call in done if call.function_name == "print_slip"),
+        },
         f"steps:{steps[-1].step_name}" if steps else None, None, run.total_spend, run.id,
     )  # fmt: skip
 
@@ -305,8 +306,8 @@ async def _all_at_once(request: Mapping[str, Any], tools: list[Tool], asked: lis
     mails.append({"to": "ada@desk.example", "body": body})
     calls.append(PlayedCall("send_letter", mails[-1], {"sent": True}, kind="effect"))
     return Played(
-        calls=tuple(calls), status="succeeded", end="DONE", intake=Intake("run"), emails_sent=tuple(mails),
-        tickets=tuple(tickets), scenario_used="lend-book",
+        calls=tuple(calls), status="succeeded", end="DONE", intake=Intake("run"),
+        artifacts={"letters": tuple(mails), "slips": tuple(tickets)}, scenario_used="lend-book",
     )  # fmt: skip
 
 

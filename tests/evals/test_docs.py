@@ -34,13 +34,14 @@ def test_the_suite_of_the_page_can_be_played(tmp_path, monkeypatch, capsys):
 
 def test_the_case_of_the_page_is_a_case():
     from detent.evals.reading import read_case
+    from tests.evals.lending import LendingPlayer
 
     text = next(
         code
         for code in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
         if "scenario_id" in code
     )
-    case, problems = read_case(text, stem="lend_001")
+    case, problems = read_case(text, LendingPlayer(), stem="lend_001")
     assert problems == []
     assert case is not None
     assert case.path_comment == "path: 01 -> 02 -> 03a"

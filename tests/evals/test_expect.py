@@ -8,7 +8,7 @@ from detent.evals.case import ExpectedFunctionCall, ExpectedStepExecution
 from detent.evals.expect import validate_function_calls, validate_step_sequence
 from detent.evals.likeness import differences
 from detent.evals.paths import short_names
-from detent.evals.playing import PlayedCall, PlayedStep
+from detent.evals.played import PlayedCall, PlayedStep
 
 A, B, C, D = "01-a", "02-b", "03a-c", "05-d"
 

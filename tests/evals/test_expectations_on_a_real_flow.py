@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from detent.evals.case import EvalTestCase
-from detent.evals.playing import PlayOptions
+from detent.evals.played import PlayOptions
 from detent.evals.reading import read_case
 from detent.evals.runner import EvalRunner
 from tests.evals.lending import CHECK, EDGES, LEND, READ, SORRY, WAIT, LendingPlayer
@@ -30,7 +30,7 @@ def case_of(given, expected, name: str = "x") -> EvalTestCase:
         "input": given,
         "expected_output": expected,
     }
-    case, problems = read_case(yaml.safe_dump(said), input_keys=LendingPlayer.input_keys)
+    case, problems = read_case(yaml.safe_dump(said), LendingPlayer())
     assert case is not None
     assert problems == []
     return case

@@ -6,6 +6,7 @@ import pytest
 
 from detent.authoring.problem import DocumentError
 from detent.evals.case import UNSAID, ExpectedStepExecution
+from detent.evals.played import Player
 from detent.evals.reading import find_case_files, read_case, read_cases
 from detent.evals.references import stated_path
 from tests.evals.conftest import found
@@ -14,12 +15,21 @@ from tests.evals.lending import CASES, CHECK, LEND, READ, WAIT, LendingPlayer, w
 HEAD = "scenario_id: x\ndescription: d\ncategory: c\n"
 
 
-def problems(text: str, **options) -> list[tuple[int, str]]:
-    return [(one.place.line, one.message) for one in read_case(text, stem="x", **options)[1]]
+class Understanding(LendingPlayer):
+    """A player that understands some keys of the input."""
+
+    def __init__(self, *keys: str) -> None:
+        super().__init__()
+        self.input_keys = keys  # type: ignore[assignment]
 
 
-def only(text: str, **options) -> tuple[int, str]:
-    (one,) = problems(text, **options)
+def problems(text: str, player: Player | None = None) -> list[tuple[int, str]]:
+    found = read_case(text, player or LendingPlayer(), stem="x")[1]
+    return [(one.place.line, one.message) for one in found]
+
+
+def only(text: str, player: Player | None = None) -> tuple[int, str]:
+    (one,) = problems(text, player)
     return one
 
 
@@ -31,7 +41,7 @@ def test_a_case_is_read_with_everything_it_says(cases):
         "lending",
         "2026-03-02",
     )
-    assert (case.tags, case.required, case.orchestrators) == (("en",), True, ("step", "legacy"))
+    assert (case.tags, case.required, case.orchestrators) == (("en",), True, ())
     assert case.path_comment == "path: 01 -> 02 -> 03a"
     assert [step.step_name for step in case.expected_steps or ()] == [READ, CHECK, LEND]
     first, second, third = case.expected_steps or ()
@@ -155,23 +165,24 @@ def test_forbidding_what_no_step_may_call_is_told_as_it_could_never_fail(tmp_pat
 
 
 def test_steps_that_cannot_be_read_are_a_problem_of_the_case(tmp_path):
-    def broken(case):
-        raise OSError("no such folder")
+    class Broken(LendingPlayer):
+        def contracts(self, case):
+            raise OSError("no such folder")
 
     (tmp_path / "x.yaml").write_text(HEAD + "input: {data: {}}\nexpected_output: {status: a}\n")
-    (problem,) = read_cases(tmp_path, contracts=broken).problems
+    (problem,) = read_cases(tmp_path, Broken()).problems
     assert str(problem) == "x.yaml:4:1: its steps cannot be read: OSError: no such folder"
 
 
 def test_an_input_the_player_does_not_understand_is_an_error():
-    text = HEAD + "input: {email: {from: a}, dta: {}}\nexpected_output: {status: a}"
-    told = problems(text, input_keys=("data", "failures"))
+    text = HEAD + "input: {steps: {}, dta: {}}\nexpected_output: {status: a}"
+    told = problems(text, Understanding("data", "failures"))
     assert told == [
-        (4, "'input.email' means nothing to what plays this suite. It understands: data, failures."),
+        (4, "'input.steps' means nothing to what plays this suite. It understands: data, failures."),
         (4, "unknown key 'input.dta'. Did you mean 'data'?"),
     ]
     assert (
-        problems(HEAD + "input: {whatever: 1}\nexpected_output: {status: a}", input_keys=("whatever",)) == []
+        problems(HEAD + "input: {whatever: 1}\nexpected_output: {status: a}", Understanding("whatever")) == []
     )
 
 
@@ -191,7 +202,7 @@ def test_values_of_the_input_are_carried_as_they_are_written():
         ),
         ("input: [1]", "'input' takes named values."),
         ("input: {data: 1}", "'input.data' takes named values."),
-        ("input: {registry: {}}", "'input.registry' takes a list."),
+        ("input: {data: []}", "'input.data' takes named values."),
         ("orchestrators: [stp]", "there is no orchestrator 'stp'. Did you mean 'step'?"),
         ("orchestrators: []", "'orchestrators' is empty, so the case would never be played."),
         ("required: 1", "'required' takes true or false."),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from detent.evals.compare import arms, compare, newcombe, render_arms
 from detent.evals.compare import render as render_comparison
-from detent.evals.failing import GROUP_OF, HINTS, StepFailure
+from detent.evals.failure import GROUP_OF, HINTS, StepFailure
 from detent.evals.junit import to_junit
 from detent.evals.report import CaseResult, EvalReport, StepRecord, failed_ids, read_report
 from detent.evals.runner import EvalRunner

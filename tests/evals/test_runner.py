@@ -10,18 +10,11 @@ import pytest
 
 from detent.authoring.problem import Place, Problem
 from detent.evals.case import EvalTestCase, ExpectedOutput
-from detent.evals.playing import (
-    Contracts,
-    Played,
-    PlayedCall,
-    PlayedStep,
-    PlayOptions,
-    StepContract,
-    StepEdge,
-)
+from detent.evals.contracts import Contracts, StepContract, StepEdge
+from detent.evals.filter import Filter
+from detent.evals.played import Played, PlayedCall, PlayedStep, PlayOptions
 from detent.evals.reading import BrokenFile
 from detent.evals.runner import EvalRunner
-from detent.evals.selecting import Filter
 from detent.evals.trace import first_difference, trace_of
 from detent.kernel.errors import ConfigurationError
 from tests.evals.lending import CHECK, LendingPlayer
@@ -320,8 +313,8 @@ def test_times_and_ids_are_no_part_of_a_trace(other):
         played(end="DONE"),
         played(calls=(PlayedCall("f"),)),
         played(calls=(PlayedCall("f", {"x": 1}),)),
-        played(emails_sent=({"to": "a", "body": "b"},)),
-        played(tickets=({"ticket_id": "TKT-1"},)),
+        played(artifacts={"letters": ({"to": "a", "body": "b"},)}),
+        played(artifacts={"slips": ({"ticket_id": "TKT-1"},)}),
         played("covered until 2027-05-31"),
         replace(played(), steps=(replace(played().steps[0], reason="why"),)),
         replace(played(), steps=(replace(played().steps[0], fallback="timeout"),)),

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from detent.evals.playing import Contracts, PlayedCall, PlayedStep, StepContract, StepEdge, UnknownStep
+from detent.evals.contracts import Contracts, StepContract, StepEdge, UnknownStep
+from detent.evals.played import PlayedCall, PlayedStep
 from detent.evals.transitions import validate_step_transitions
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.guards import Guard

@@ -93,6 +93,8 @@ class CassetteMismatch(TapeError):
         """Line of the interaction it was compared with."""
         self.difference = difference
         """The first one."""
+        self.what = what
+        """What does not fit, without the place."""
         place = f"{path}, line {line}" if line is not None else str(path)
         super().__init__(f"{place}: {_named(*call[:4])}: {what}")
 
@@ -415,18 +417,19 @@ class _Channel:
     """Interactions that differ in what was asked alone. Taking one costs the same however many there are."""
 
     many: int = 0
-    _by_request: dict[str, deque[Interaction]] = field(default_factory=dict)
+    _by_request: dict[tuple[bool, str], deque[Interaction]] = field(default_factory=dict)
+    """By whether an agent asked while it was answering, and by what was asked."""
     _order: deque[Interaction] = field(default_factory=deque)
     _taken: set[int] = field(default_factory=set)
 
     def add(self, one: Interaction) -> None:
         self.many += 1
         self._order.append(one)
-        self._by_request.setdefault(digest(one.request), deque()).append(one)
+        self._by_request.setdefault((one.inside, digest(one.request)), deque()).append(one)
 
     def take(self, request: str) -> Interaction | None:
-        """The next one not yet taken that was asked for the same."""
-        waiting = self._by_request.get(request)
+        """The next one not yet taken that was asked for the same; an agent's own question goes last."""
+        waiting = self._by_request.get((False, request)) or self._by_request.get((True, request))
         if not waiting:
             return None
         one = waiting.popleft()

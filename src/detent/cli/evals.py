@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from detent.cli.suites import Chosen
     from detent.cli.workspace import Workspace
     from detent.evals.case import EvalTestCase
-    from detent.evals.playing import Player, PlayOptions
+    from detent.evals.filter import Filter
+    from detent.evals.played import Player, PlayOptions
     from detent.evals.reading import BrokenFile
     from detent.evals.report import EvalReport
-    from detent.evals.selecting import Filter
 
 SECTION = "Judge"
 NOT_ENOUGH = 4
@@ -106,8 +106,8 @@ def evaluate(
     if compare is not None:
         return _compare(*compare)
     from detent.cli.workspace import Workspace, run_async
-    from detent.evals.playing import PlayOptions
-    from detent.evals.selecting import Filter
+    from detent.evals.filter import Filter
+    from detent.evals.played import PlayOptions
     from detent.kernel.errors import ConfigurationError
 
     if record is not None and replay is not None:
@@ -166,15 +166,11 @@ class _Call:
         return max(codes)
 
     async def _suite(self, chosen: Chosen) -> int:
-        from detent.evals.playing import close
+        from detent.evals.played import close
+        from detent.runtime.evals import player_for
 
-        player = chosen.suite.player(self.workspace.settings, chosen.folder)
+        player = player_for(chosen.suite, self.workspace.settings, chosen.folder)
         try:
-            take_agents = getattr(player, "take_agents", None)
-            if take_agents is not None:
-                from detent.runtime.dispatching import dispatch_settings
-
-                take_agents(dispatch_settings(self.workspace.settings, (), complete=False))
             return await self._play(chosen, player)
         finally:
             await close(player)
@@ -188,7 +184,7 @@ class _Call:
         suite = chosen.suite
         base = self.workspace.settings.folder
         read = read_cases(
-            chosen.folder, input_keys=player.input_keys, contracts=player.contracts, ignore=suite.ignore,
+            chosen.folder, player, ignore=suite.ignore,
             base=base if chosen.folder.is_relative_to(base) else chosen.folder,
         )  # fmt: skip
         if not self.keep_going:
@@ -222,7 +218,7 @@ class _Call:
         return 0 if report.ok else NOT_ENOUGH
 
     def _mode(self, player: Player) -> str:
-        from detent.evals.playing import orchestrators_of
+        from detent.evals.played import orchestrators_of
         from detent.kernel.errors import ConfigurationError, nearest
 
         known = (*orchestrators_of(player), "both")
@@ -241,11 +237,11 @@ class _Call:
     ) -> tuple[list[EvalTestCase], list[BrokenFile]]:
         from dataclasses import replace
 
-        from detent.evals.playing import orchestrators_of
+        from detent.evals.played import orchestrators_of
         from detent.evals.report import failed_ids
 
         modes = orchestrators_of(player) if mode == "both" else (mode,)
-        cases = [case for case in cases if set(modes) & set(case.orchestrators)]
+        cases = [case for case in cases if any(case.holds_for(mode) for mode in modes)]
         wanted = self.wanted
         if self.failed:
             last = self._last(suite)
@@ -277,7 +273,7 @@ class _Call:
         return f"No case of suite '{chosen.suite.name}' is what was asked for; see the cases in {where}."
 
     def _check_arms(self, player: Player) -> None:
-        from detent.evals.playing import arms_of
+        from detent.evals.played import arms_of
         from detent.kernel.errors import ConfigurationError, nearest
 
         known = arms_of(player) or ()

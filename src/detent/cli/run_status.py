@@ -40,7 +40,7 @@ def summary(run: Run) -> str:
 
 def next_commands(workspace: Workspace, run: Run, *, reopen: bool = True) -> list[str]:
     """Exactly what to type to send an open or reopenable run on."""
-    from detent.engine.placeholders import uses_receipt
+    from detent.kernel.placeholders import uses_receipt
 
     found: list[str] = []
     for name, hold in run.holds.items():

@@ -19,9 +19,9 @@ from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.dispatch.proposal import Proposal
 from detent.engine import schemas
 from detent.engine.outcome import Effect, Hold, Outcome, Receipt
-from detent.engine.placeholders import STAND_IN
 from detent.engine.step import Step
 from detent.kernel.errors import ConfigurationError
+from detent.kernel.placeholders import STAND_IN
 from detent.kernel.plain import pointer_to, to_plain
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from detent.engine import claims, moves
 from detent.engine.driver import Driver
 from detent.engine.effects import AGAIN, HAPPENED, SKIP
 from detent.engine.journals import load, read
-from detent.engine.placeholders import uses_receipt
 from detent.engine.ports import Request, RunQuery
 from detent.engine.raised import ChildrenWaiting
 from detent.kernel import checks
@@ -39,6 +38,7 @@ from detent.kernel.errors import (
     nearest,
 )
 from detent.kernel.hold_token import HoldToken
+from detent.kernel.placeholders import uses_receipt
 from detent.kernel.plain import encode, to_plain
 from detent.kernel.run import Run
 from detent.kernel.status import REOPENABLE, Status

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from detent.engine import moves
 from detent.engine.calls import TimeLimit, call, watched
 from detent.engine.context import StepContext, kept_answer
-from detent.engine.placeholders import fill, receipts_in
 from detent.engine.ports import LedgerLine, TapeCall, TapeError
 from detent.engine.raised import failure, message_of
 from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
@@ -21,6 +20,7 @@ from detent.kernel import log
 from detent.kernel.budget import NOTHING
 from detent.kernel.entries import Body, EffectBegun, EffectDone, EffectFailed, Held, Proposed
 from detent.kernel.errors import ConfigurationError, Fenced, StoreUnavailable
+from detent.kernel.placeholders import fill, receipts_in
 from detent.kernel.plain import brief, decode, writable
 
 if TYPE_CHECKING:

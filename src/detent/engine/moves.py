@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from detent.engine.outcome import Effect, Outcome, additions
-from detent.engine.placeholders import fill, receipts_in, written
+from detent.engine.placeholders import written
 from detent.engine.step import Step
 from detent.engine.tools import CALL
 from detent.kernel import checks
@@ -23,6 +23,7 @@ from detent.kernel.errors import (
     InvalidValue,
     name_of,
 )
+from detent.kernel.placeholders import fill, receipts_in
 from detent.kernel.plain import encode, to_plain, writable
 from detent.kernel.run import Run
 from detent.kernel.status import Status

@@ -1,7 +1,7 @@
 """A case: what goes in, and what is expected to come of it.
 
-Values only. How a case file is read is in `reading`; how expectations are checked is in `expect` and
-`transitions`.
+Values only. How a case file is read is in `reading`; how expectations are checked is in `expect`,
+`transitions`, `outcome` and `artifacts`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import Any, Final
 from detent.authoring.document import above
 from detent.authoring.problem import Place
 
-ORCHESTRATORS = ("step", "legacy")
-"""Ways in which a case can be played."""
-STEP, LEGACY = ORCHESTRATORS
+STEP = "step"
+"""The mode in which a case is played step by step. A player may have further ones, without steps."""
 
 
 class Unsaid:
@@ -98,11 +97,6 @@ class ExpectedOutput:
     scenario_instruction_used: str | None = None
     processing_time_ms: float | None = None
     """Upper bound."""
-    email_sent: bool | None = None
-    response_body_contains: tuple[str, ...] | None = None
-    response_body_excludes: tuple[str, ...] | None = None
-    ticket_created: bool | None = None
-    ticket_fields: Mapping[str, Any] | None = None
     status: str | None = None
     end: str | None = None
     reason: str | None = None
@@ -116,20 +110,23 @@ class ExpectedOutput:
     allow_missing: tuple[str, ...] = ()
     """Keys a step may need and not find; a permission, no expectation."""
     intake: ExpectedIntake | None = None
-    legacy: ExpectedOutput | None = None
-    """What differs in legacy mode."""
+    artifacts: Mapping[str, Any] = field(default_factory=dict)
+    """What is expected of the artifacts, by the keys their application offers."""
+    modes: Mapping[str, ExpectedOutput] = field(default_factory=dict)
+    """What differs in a mode other than `step`."""
 
-    def under(self, orchestrator: str) -> ExpectedOutput:
+    def under(self, mode: str) -> ExpectedOutput:
         """What is expected in a mode."""
-        if orchestrator != LEGACY or self.legacy is None:
+        other = self.modes.get(mode)
+        if other is None:
             return self
-        said = {
+        changes = {
             one.name: value
             for one in fields(ExpectedOutput)
-            if one.name not in ("legacy", "allow_missing")
-            and (value := getattr(self.legacy, one.name)) is not None
+            if one.name not in ("modes", "allow_missing", "artifacts")
+            and (value := getattr(other, one.name)) is not None
         }
-        return replace(self, **said)
+        return replace(self, **changes, artifacts={**self.artifacts, **other.artifacts})
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +141,8 @@ class EvalTestCase:
     expected_output: ExpectedOutput = field(default_factory=ExpectedOutput)
     created: str | None = None
     tags: tuple[str, ...] = ()
-    orchestrators: tuple[str, ...] = ORCHESTRATORS
-    """Modes the case holds for."""
+    orchestrators: tuple[str, ...] = ()
+    """Modes the case holds for; empty: all."""
     required: bool = False
     """Must pass whatever the threshold."""
     deprecated: str | None = None
@@ -171,9 +168,13 @@ class EvalTestCase:
         steps = self.expected_output.expected_steps
         return None if steps is None else list(steps)
 
+    def holds_for(self, mode: str) -> bool:
+        """True when the case is played in a mode."""
+        return not self.orchestrators or mode in self.orchestrators
+
     @property
     def subject(self) -> str:
-        """Subject of the mail in the input, for finding the case."""
-        mail = self.input.get("email")
-        subject = mail.get("subject") if isinstance(mail, Mapping) else None
-        return subject if isinstance(subject, str) else ""
+        """Subject of the message in the input, where there is one, for finding the case."""
+        messages = [value for value in self.input.values() if isinstance(value, Mapping)]
+        found = [message["subject"] for message in messages if isinstance(message.get("subject"), str)]
+        return found[0] if found else ""

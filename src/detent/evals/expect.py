@@ -10,10 +10,11 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from detent.evals.case import ExpectedFunctionCall, ExpectedStepExecution, Unsaid
-from detent.evals.failing import StepFailure
+from detent.evals.contracts import Contracts, StepContract, UnknownStep
+from detent.evals.failure import StepFailure
 from detent.evals.likeness import MISSING, differences, plainly, same_text, stands_in, told
 from detent.evals.paths import beside, short_names
-from detent.evals.playing import Contracts, PlayedCall, PlayedStep, StepContract, UnknownStep
+from detent.evals.played import PlayedCall, PlayedStep
 from detent.kernel.guards import dig
 
 Verdict = tuple[bool, list[StepFailure]]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 from detent.authoring.document import Document, core, path_of
 from detent.authoring.problem import Problem
+from detent.evals.artifacts import Artifacts
 from detent.evals.case import (
-    ORCHESTRATORS,
+    STEP,
     UNSAID,
     ExpectedFallback,
     ExpectedFunctionCall,
@@ -23,9 +24,9 @@ Way = tuple[str | int, ...]
 """Keys and indices that lead to a value."""
 _STEP_KEYS = tuple(one.name for one in fields(ExpectedStepExecution))
 _CALL_KEYS = tuple(one.name for one in fields(ExpectedFunctionCall))
-_KEYS = tuple(one.name for one in fields(ExpectedOutput))
-STEP_ONLY = ("expected_steps", "forbidden_steps", "fallbacks", "allow_missing", "legacy")
-"""Expectations only a path can meet; they have no place under `legacy`."""
+_KEYS = tuple(one.name for one in fields(ExpectedOutput) if one.name not in ("artifacts", "modes"))
+STEP_ONLY = ("expected_steps", "forbidden_steps", "fallbacks", "allow_missing")
+"""Expectations only a path can meet; they have no place under a mode without steps."""
 
 
 class Reader:
@@ -102,16 +103,16 @@ class Reader:
             return None
         return value
 
-    def modes(self, value: Any, way: Way) -> tuple[str, ...]:
-        """Orchestrators; all of them when nothing is said."""
-        said = self.texts(value, way)
-        for index, mode in enumerate(said or ()):
-            if mode not in ORCHESTRATORS:
-                there = f"{nearest(mode, ORCHESTRATORS)} There are: {', '.join(ORCHESTRATORS)}."
-                self.problem((*way, index), f"there is no orchestrator '{mode}'.{there}")
-        if said == ():
+    def modes(self, value: Any, way: Way, known: Sequence[str]) -> tuple[str, ...]:
+        """Modes of the player; empty when nothing is said."""
+        modes = self.texts(value, way)
+        for index, mode in enumerate(modes or ()):
+            if mode not in known:
+                choices = f"{nearest(mode, known)} There are: {', '.join(known)}."
+                self.problem((*way, index), f"there is no orchestrator '{mode}'.{choices}")
+        if modes == ():
             self.problem(way, f"'{path_of(*way)}' is empty, so the case would never be played.")
-        return said or ORCHESTRATORS
+        return modes or ()
 
     def not_bare(self, way: Way, *, bare_value: bool = False) -> bool:
         """Note a name of a step, key or value, that is written as a bare number."""
@@ -146,26 +147,30 @@ class Reader:
         return [(item, (*way, index)) for index, item in enumerate(value)]
 
 
-def read_expected(reader: Reader, value: Any, way: Way, *, legacy: bool = False) -> ExpectedOutput:
-    """What a case expects."""
-    known = [key for key in _KEYS if not (legacy and key in STEP_ONLY)]
-    said = reader.mapping(value, way, known)
+def read_expected(
+    reader: Reader,
+    value: Any,
+    way: Way,
+    *,
+    artifacts: Sequence[Artifacts] = (),
+    modes: Sequence[str] = (STEP,),
+    steps: bool = True,
+) -> ExpectedOutput:
+    """What a case expects: of its run, of the `artifacts`, and what differs in a mode other than `step`."""
+    known = [key for key in _KEYS if steps or key not in STEP_ONLY]
+    known += [key for kind in artifacts for key in kind.keys]
+    others = [mode for mode in modes if mode != STEP] if steps else []
+    said = reader.mapping(value, way, [*known, *others])
 
     def at(key: str) -> tuple[Any, Way]:
         return said.get(key), (*way, key)
 
     intake, below = at("intake")
-    older, there = at("legacy")
     return ExpectedOutput(
         expected_steps=_steps(reader, *at("expected_steps")),
         expected_function_calls=_calls(reader, *at("expected_function_calls")),
         scenario_instruction_used=reader.text(*at("scenario_instruction_used")),
         processing_time_ms=reader.number(*at("processing_time_ms")),
-        email_sent=reader.flag(*at("email_sent")),
-        response_body_contains=reader.texts(*at("response_body_contains")),
-        response_body_excludes=reader.texts(*at("response_body_excludes")),
-        ticket_created=reader.flag(*at("ticket_created")),
-        ticket_fields=reader.any_mapping(*at("ticket_fields")),
         status=reader.text(*at("status")),
         end=reader.text(*at("end")),
         reason=reader.text(*at("reason")),
@@ -176,8 +181,28 @@ def read_expected(reader: Reader, value: Any, way: Way, *, legacy: bool = False)
         forbidden_calls=reader.texts(*at("forbidden_calls")),
         allow_missing=reader.texts(*at("allow_missing")) or (),
         intake=_intake(reader, intake, below),
-        legacy=None if legacy or older is None else read_expected(reader, older, there, legacy=True),
+        artifacts=_artifacts(reader, said, way, artifacts),
+        modes={
+            mode: read_expected(reader, said[mode], (*way, mode), artifacts=artifacts, steps=False)
+            for mode in others
+            if said.get(mode) is not None
+        },
     )
+
+
+def _artifacts(
+    reader: Reader, said: Mapping[str, Any], way: Way, artifacts: Sequence[Artifacts]
+) -> dict[str, Any]:
+    """What is expected of the artifacts, each key with a value of its type."""
+    read: dict[str, Any] = {}
+    for kind in artifacts:
+        for key, take in (
+            (kind.exists, reader.flag), (kind.contains, reader.texts), (kind.excludes, reader.texts),
+            (kind.fields, reader.any_mapping),
+        ):  # fmt: skip
+            if key is not None and (value := take(said.get(key), (*way, key))) is not None:
+                read[key] = value
+    return read
 
 
 def expects_anything(said: Mapping[str, Any]) -> bool:

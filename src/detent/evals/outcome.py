@@ -1,14 +1,17 @@
-"""Checks of what a run came to: status, end, reason, flags, context, intake, mails, tickets, time."""
+"""Checks of what a run came to: status, end, reason, flags, context, intake, artifacts, time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from detent.evals.artifacts import Artifacts
 from detent.evals.case import ExpectedFallback, ExpectedOutput
+from detent.evals.contracts import Contracts, StepContract
 from detent.evals.expect import NONE, Rules, Verdict, resolved
-from detent.evals.failing import StepFailure
-from detent.evals.likeness import differences, plainly, same_text, stands_in, told
-from detent.evals.playing import Contracts, Played, StepContract
+from detent.evals.failure import StepFailure
+from detent.evals.likeness import differences, plainly, same_text, told
+from detent.evals.played import Played
 
 MULTI_STEP = "multi-step"
 """What a case says was used when the steps were."""
@@ -21,8 +24,9 @@ def validate_outcome(
     scenario_id: str = "",
     contracts: Rules | None = None,
     steps: bool = True,
+    artifacts: Iterable[Artifacts] = (),
 ) -> Verdict:
-    """Hold status, end, reason, flags, context, intake, mails, tickets and the rest against a case.
+    """Hold status, end, reason, flags, context, intake, artifacts and the rest against a case.
 
     Without `steps`, what only a path can show (fallbacks, forbidden steps, `multi-step`) is left out.
     """
@@ -49,8 +53,8 @@ def validate_outcome(
         fits = used.startswith("steps:") if scenario == MULTI_STEP else same_text(scenario, used)
         if not (fits or used == scenario):
             failed("scenario", scenario, used)
-    _mails(expected, played, failed)
-    _tickets(expected, played, failed)
+    for kind in artifacts:
+        kind.check(expected.artifacts, played.artifacts, failed)
     return not failures, failures
 
 
@@ -103,37 +107,6 @@ def _on_the_path(expected: ExpectedOutput, played: Played, rules: Contracts | No
 
 def _fallback_text(name: str, one: ExpectedFallback) -> str:
     return f"{name}: {one.reason}" if one.reason is not None else name
-
-
-def _mails(expected: ExpectedOutput, played: Played, failed: Any) -> None:
-    sent = len(played.emails_sent)
-    if expected.email_sent is not None and expected.email_sent != bool(sent):
-        failed("email_sent", "a mail" if expected.email_sent else "no mail", f"{sent} sent" if sent else NONE)
-    bodies = [str(mail.get("body", "")) for mail in played.emails_sent]
-    shown = "\n\n".join(bodies)
-    for text in expected.response_body_contains or ():
-        if not any(stands_in(text, body) for body in bodies):
-            failed("response_body", f"an answer with '{text}'", shown if bodies else "no mail")
-    for text in expected.response_body_excludes or ():
-        if any(stands_in(text, body) for body in bodies):
-            failed("response_body", f"no answer with '{text}'", shown)
-
-
-def _tickets(expected: ExpectedOutput, played: Played, failed: Any) -> None:
-    there = len(played.tickets)
-    if expected.ticket_created is not None and expected.ticket_created != bool(there):
-        failed("ticket_created", "a ticket" if expected.ticket_created else "no ticket", there or NONE)
-    if expected.ticket_fields is None:
-        return
-    if not played.tickets:
-        failed("ticket_fields", told(expected.ticket_fields), "no ticket")
-        return
-    # The ticket that comes nearest is the one to be told about.
-    found = min(
-        (list(differences(expected.ticket_fields, ticket)) for ticket in reversed(played.tickets)), key=len
-    )
-    for where, wanted, actual, hint in found:
-        failed("ticket_fields", f"{where} = {told(wanted)}", told(actual), hint)
 
 
 def validate_time(bound: float | None, ms: float | None, *, scenario_id: str = "") -> Verdict:

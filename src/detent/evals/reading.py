@@ -5,25 +5,26 @@ What a key of `input` means is for the player to know; here it is only seen to t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from detent.authoring.document import DATA_VALUES, decoded, read_document
 from detent.authoring.problem import DocumentError, Place, Problem, in_order
-from detent.evals.case import EvalTestCase
+from detent.evals.case import STEP, EvalTestCase
 from detent.evals.expectations import Reader, expects_anything, read_expected
-from detent.evals.playing import Contracts, StepContract
+from detent.evals.plans import FAULTS, OK
+from detent.evals.played import Player, artifacts_of, orchestrators_of
 from detent.evals.references import resolve_case
 from detent.kernel.errors import nearest
 
-INPUT_KEYS = (
-    "email", "registry", "mock_function_responses", "mock_responses", "failures", "start_step", "data",
-    "steps", "agent_replies", "playbook", "overlays",
-)  # fmt: skip
-"""Keys of `input` whose shape is checked here; a player says which of them, and which others, it uses."""
-FAULTS = ("timeout", "connection", "http_500", "http_400", "ok")
+INPUT_KEYS: Mapping[str, type] = {
+    "data": dict, "start_step": str, "steps": dict, "agent_replies": dict, "mock_function_responses": dict,
+    "failures": dict,
+}  # fmt: skip
+"""Keys of `input` that mean the same everywhere, with their types; a player says which others it takes."""
+ATTEMPTS = (*FAULTS, OK)
 """What one attempt at a function may be planned to come to."""
 _TOP = (
     "scenario_id", "description", "category", "created", "tags", "orchestrators", "required", "deprecated",
@@ -61,9 +62,6 @@ class Cases:
         return self
 
 
-ContractsOf = Callable[[EvalTestCase], Contracts | Mapping[str, StepContract] | None]
-
-
 def find_case_files(folder: Path, ignore: Collection[str] = ()) -> list[Path]:
     """The case files of a folder and those below it, sorted by path.
 
@@ -81,40 +79,28 @@ def find_case_files(folder: Path, ignore: Collection[str] = ()) -> list[Path]:
 
 
 def read_cases(
-    folder: Path,
-    *,
-    input_keys: Collection[str] | None = None,
-    contracts: ContractsOf | None = None,
-    ignore: Collection[str] = (),
-    base: Path | None = None,
+    folder: Path, player: Player | None = None, *, ignore: Collection[str] = (), base: Path | None = None
 ) -> Cases:
-    """Read every case of a folder. `contracts` says which steps a case can name; `base` shortens paths."""
-    return read_files(
-        find_case_files(folder, ignore), input_keys=input_keys, contracts=contracts, base=base or folder
-    )
+    """Read every case of a folder. The player says which keys, modes and steps it knows; `base` shortens
+    paths."""
+    return read_files(find_case_files(folder, ignore), player, base=base or folder)
 
 
-def read_files(
-    files: Iterable[Path],
-    *,
-    input_keys: Collection[str] | None = None,
-    contracts: ContractsOf | None = None,
-    base: Path | None = None,
-) -> Cases:
+def read_files(files: Iterable[Path], player: Player | None = None, *, base: Path | None = None) -> Cases:
     """Read these case files."""
     cases: list[EvalTestCase] = []
     broken: list[BrokenFile] = []
     first: dict[str, str] = {}
     for file in files:
         shown = str(file.relative_to(base)) if base is not None and file.is_relative_to(base) else str(file)
-        case, problems = _read_file(file, shown, input_keys)
+        case, problems = _read_file(file, shown, player)
         if case is not None and case.scenario_id:
             other = first.setdefault(case.scenario_id, shown)
             if other != shown:
                 message = f"'{case.scenario_id}' is already in {other}."
                 problems.append(Problem("", message, case.place("scenario_id"), "scenario_id"))
-        if case is not None and contracts is not None and not problems:
-            case, wrong = resolve_case(case, contracts)
+        if case is not None and player is not None and not problems:
+            case, wrong = resolve_case(case, player.contracts)
             problems += wrong
         if case is None or problems:
             broken.append(BrokenFile(shown, file.stem, tuple(in_order(problems))))
@@ -123,19 +109,17 @@ def read_files(
     return Cases(tuple(cases), tuple(broken))
 
 
-def _read_file(
-    file: Path, shown: str, input_keys: Collection[str] | None
-) -> tuple[EvalTestCase | None, list[Problem]]:
+def _read_file(file: Path, shown: str, player: Player | None) -> tuple[EvalTestCase | None, list[Problem]]:
     try:
         raw = file.read_bytes()
     except OSError as error:
         return None, [Problem("", f"cannot be read: {error.strerror}.", Place(shown, 1))]
-    case, problems = read_case(raw, shown=shown, stem=file.stem, input_keys=input_keys)
+    case, problems = read_case(raw, player, shown=shown, stem=file.stem)
     return case and replace(case, source=file), problems
 
 
 def read_case(
-    raw: bytes | str, *, shown: str = "", stem: str | None = None, input_keys: Collection[str] | None = None
+    raw: bytes | str, player: Player | None = None, *, shown: str = "", stem: str | None = None
 ) -> tuple[EvalTestCase | None, list[Problem]]:
     """The case a file stands for, and its problems; None when it is no case at all."""
     document = read_document(
@@ -156,23 +140,24 @@ def read_case(
     if "expected_output" not in top:
         reader.problem((), "'expected_output' is missing.")
     said = top.get("expected_output")
-    expected = read_expected(reader, said, ("expected_output",))
+    modes = orchestrators_of(player) if player is not None else (STEP,)
+    artifacts = artifacts_of(player) if player is not None else ()
+    expected = read_expected(reader, said, ("expected_output",), artifacts=artifacts, modes=modes)
     if isinstance(said, Mapping) and not expects_anything(said):
         reader.problem(("expected_output",), "a case needs at least one expectation.")
     required = reader.flag(top.get("required", False), ("required",))
     deprecated = reader.text(top.get("deprecated"), ("deprecated",))
     if required and deprecated is not None:
         reader.problem(("deprecated",), "a deprecated case does not count, so it cannot be required.")
-    modes = reader.modes(top.get("orchestrators"), ("orchestrators",))
     case = EvalTestCase(
         scenario_id or stem or "",
         description or "",
         category or "",
-        input=_read_input(reader, top.get("input"), input_keys),
+        input=_read_input(reader, top.get("input"), INPUT_KEYS if player is None else player.input_keys),
         expected_output=expected,
         created=reader.text(top.get("created"), ("created",)),
         tags=reader.texts(top.get("tags"), ("tags",)) or (),
-        orchestrators=modes,
+        orchestrators=reader.modes(top.get("orchestrators"), ("orchestrators",), modes),
         required=bool(required),
         deprecated=deprecated,
         file=shown,
@@ -191,8 +176,7 @@ def _comment(text: str) -> str:
 # -- input --------------------------------------------------------------------------------------------------
 
 
-def _read_input(reader: Reader, value: Any, keys: Collection[str] | None) -> Mapping[str, Any]:
-    known = INPUT_KEYS if keys is None else keys
+def _read_input(reader: Reader, value: Any, known: Collection[str]) -> Mapping[str, Any]:
     way = ("input",)
     if value is None:
         return {}
@@ -208,32 +192,29 @@ def _read_input(reader: Reader, value: Any, keys: Collection[str] | None) -> Map
             reader.problem(here, f"'input.{key}' means nothing to what plays this suite. {there}")
         else:
             reader.problem(here, f"unknown key 'input.{key}'.{nearest(key, known) or ' ' + there}")
-    _input_shapes(reader, value)
+    _input_types(reader, value, {**INPUT_KEYS, **(known if isinstance(known, Mapping) else {})})
     return {key: item for key, item in value.items() if key in known and item is not None}
 
 
-def _input_shapes(reader: Reader, value: Mapping[str, Any]) -> None:
-    for key in ("email", "mock_function_responses", "mock_responses", "data", "steps", "agent_replies"):
-        reader.any_mapping(value.get(key), ("input", key))
+def _input_types(reader: Reader, value: Mapping[str, Any], types: Mapping[str, type]) -> None:
+    for key, kind in types.items():
+        way = ("input", key)
+        if kind is dict:
+            reader.any_mapping(value.get(key), way)
+        elif kind is str:
+            reader.step(value.get(key), way)
+        elif kind is list:
+            reader.items(value.get(key), way)
+        else:
+            reader.texts(value.get(key), way)
     for key in ("steps", "agent_replies"):
         if isinstance(value.get(key), Mapping):
             for step in value[key]:
                 reader.not_bare(("input", key, step))
-    reader.step(value.get("start_step"), ("input", "start_step"))
-    reader.text(value.get("playbook"), ("input", "playbook"))
-    reader.texts(value.get("overlays"), ("input", "overlays"))
-    if value.get("registry") is not None and not isinstance(value["registry"], list):
-        reader.problem(("input", "registry"), "'input.registry' takes a list.")
-    planned = reader.any_mapping(value.get("failures"), ("input", "failures")) or {}
+    planned = value["failures"] if isinstance(value.get("failures"), Mapping) else {}
     for function in planned:
         here = ("input", "failures", function)
         for index, word in enumerate(reader.texts(planned[function], here) or ()):
-            if word not in FAULTS:
-                choices = f"{nearest(word, FAULTS)} It takes: {', '.join(FAULTS)}."
+            if word not in ATTEMPTS:
+                choices = f"{nearest(word, ATTEMPTS)} It takes: {', '.join(ATTEMPTS)}."
                 reader.problem((*here, index), f"there is no fault '{word}'.{choices}")
-
-
-__all__ = [
-    "FAULTS", "INPUT_KEYS", "BrokenFile", "Cases", "find_case_files",
-    "read_case", "read_cases", "read_files",
-]  # fmt: skip

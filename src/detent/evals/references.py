@@ -10,7 +10,7 @@ from typing import Any
 from detent.authoring.document import path_of
 from detent.authoring.problem import Problem
 from detent.evals.case import STEP, EvalTestCase
-from detent.evals.playing import Contracts, StepContract, UnknownStep
+from detent.evals.contracts import Contracts, StepContract, UnknownStep
 from detent.kernel.errors import DetentError, nearest
 
 _PATH = re.compile(r"^\s*path\s*:\s*(.*)$", re.IGNORECASE)
@@ -21,14 +21,14 @@ def resolve_case(
     case: EvalTestCase, contracts: Callable[[EvalTestCase], Contracts | Mapping[str, StepContract] | None]
 ) -> tuple[EvalTestCase, list[Problem]]:
     """The case with the ids of its steps, and the references that mean no step or several."""
-    if STEP not in case.orchestrators:
+    if not case.holds_for(STEP):
         return case, []
     try:
         found = contracts(case)
     except Exception as error:
         said = str(error) if isinstance(error, DetentError) else f"{type(error).__name__}: {error}"
         message = f"its steps cannot be read: {' '.join(said.split())}"
-        return case, [Problem("", message, case.place("input.playbook"))]
+        return case, [Problem("", message, case.place("input"))]
     return (case, []) if found is None else resolve(case, Contracts.of(found))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from detent.evals.failing import StepFailure
+from detent.evals.failure import StepFailure
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import decode
@@ -115,7 +115,7 @@ class EvalReport:
     started_at: str
     """ISO-8601, UTC."""
     orchestrator: str = "step"
-    """step, legacy, or both."""
+    """A mode, or both."""
     model: str | None = None
     threshold: float = THRESHOLD
     cases: tuple[CaseResult, ...] = ()

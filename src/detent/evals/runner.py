@@ -9,16 +9,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from detent.evals.case import LEGACY, STEP, EvalTestCase, ExpectedOutput
+from detent.evals.case import STEP, EvalTestCase, ExpectedOutput
+from detent.evals.contracts import Contracts
 from detent.evals.expect import NONE, validate_function_calls, validate_step_sequence
-from detent.evals.failing import StepFailure
+from detent.evals.failure import StepFailure
 from detent.evals.outcome import MULTI_STEP, validate_outcome, validate_time
-from detent.evals.playing import (
-    Contracts,
+from detent.evals.played import (
     Played,
     Player,
     PlayFailed,
     PlayOptions,
+    artifacts_of,
     model_of,
     orchestrators_of,
 )
@@ -225,8 +226,9 @@ class EvalRunner:
             planned=planned_failures(case), forbidden=expected.forbidden_calls or (),
         )[1]  # fmt: skip
         failures += validate_outcome(
-            expected, played, scenario_id=name, contracts=contracts, steps=orchestrator == STEP
-        )[1]
+            expected, played, scenario_id=name, contracts=contracts, steps=orchestrator == STEP,
+            artifacts=artifacts_of(self.player),
+        )[1]  # fmt: skip
         failures += validate_time(expected.processing_time_ms, played.ms, scenario_id=name)[1]
         return failures
 
@@ -248,7 +250,7 @@ def _ended_unasked(
 
 def cases_in(cases: Iterable[EvalTestCase], mode: str) -> list[EvalTestCase]:
     """The cases that hold for a mode."""
-    return [case for case in cases if mode in case.orchestrators]
+    return [case for case in cases if case.holds_for(mode)]
 
 
 def planned_failures(case: EvalTestCase) -> frozenset[str]:
@@ -296,7 +298,7 @@ def _result(task: _Task, number: int, played: Played, failures: Sequence[StepFai
 
 def _not_applicable(case: EvalTestCase, mode: str) -> tuple[str, ...]:
     """Step checks, where there are no steps."""
-    if mode != LEGACY:
+    if mode == STEP:
         return ()
     expected = case.expected_output.under(mode)
     left = [

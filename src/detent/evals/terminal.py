@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable
 from difflib import unified_diff
 
-from detent.evals.failing import GROUPS, StepFailure
+from detent.evals.failure import GROUPS, StepFailure
 from detent.evals.likeness import told
 from detent.evals.paths import drawn
 from detent.evals.report import CaseResult, EvalReport

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from detent.evals.likeness import plainly
-from detent.evals.playing import Played, PlayedCall
+from detent.evals.played import Played, PlayedCall
 from detent.kernel.plain import canonical
 
 Trace = tuple[tuple[str, str], ...]
@@ -55,10 +55,9 @@ def _lines(played: Played) -> Iterator[tuple[str, str]]:
         yield step.step_name, f"led to {step.next_step}, reason {step.reason}"
     for call in played.calls:
         yield "calls", _call(call)
-    for mail in played.emails_sent:
-        yield "mail", canonical(_kept(plainly(mail)))
-    for ticket in played.tickets:
-        yield "ticket", canonical(_kept(plainly(ticket)))
+    for kind, artifacts in played.artifacts.items():
+        for artifact in artifacts:
+            yield kind, canonical(_kept(plainly(artifact)))
     yield "end", f"{played.status} {played.end} {played.reason} {', '.join(played.flags)}"
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from detent.evals.contracts import Contracts, StepContract, StepEdge
 from detent.evals.expect import NONE, Rules, Verdict
-from detent.evals.failing import StepFailure
+from detent.evals.failure import StepFailure
 from detent.evals.likeness import plainly, told
-from detent.evals.playing import Contracts, PlayedStep, StepContract, StepEdge
+from detent.evals.played import PlayedStep
 from detent.insight.table import condition_text
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.guards import Guard, dig

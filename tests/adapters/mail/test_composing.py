@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from detent.adapters.mail.automatic import ignore_reason
 from detent.adapters.mail.composing import message_id_for, reply, reply_subject
-from detent.adapters.mail.departures import message_id_of
 from detent.adapters.mail.message import read_message
+from detent.adapters.mail.sink import message_id_of
 
 KEY = "0123456789abcdef" * 4
 DATE = datetime(2026, 3, 10, 9, 15, tzinfo=timezone(timedelta(hours=1)))

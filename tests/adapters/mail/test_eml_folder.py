@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from detent.adapters.mail.arrivals import MailGone
 from detent.adapters.mail.eml_folder import PROCESSED, EmlFolder
+from detent.adapters.mail.source import MailGone
 from detent.kernel.errors import ConfigurationError
 from tests.adapters.mail.servers import mail
 

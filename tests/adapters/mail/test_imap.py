@@ -9,9 +9,9 @@ import traceback
 
 import pytest
 
-from detent.adapters.mail.arrivals import MailGone
 from detent.adapters.mail.imap import ImapMailbox, ImapSent
-from detent.adapters.mail.link import MailServer, MailUnavailable
+from detent.adapters.mail.server import MailServer, MailUnavailable
+from detent.adapters.mail.source import MailGone
 from detent.kernel.errors import ConfigurationError, IntegrationMissing
 from tests.adapters.mail.servers import (
     HOST,

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from detent.adapters.mail.departures import MailInDoubt
 from detent.adapters.mail.imap import ImapMailbox, ImapSent
-from detent.adapters.mail.link import MailServer, MailUnavailable
+from detent.adapters.mail.server import MailServer, MailUnavailable
+from detent.adapters.mail.sink import MailInDoubt
 from detent.adapters.mail.smtp import SmtpSender
 from detent.adapters.stores.memory import MemoryStore
 from detent.engine.engine import Engine

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detent.adapters.mail.hypertext import text_of
+from detent.adapters.mail.html import text_of
 from detent.adapters.mail.text import cleaned, cut, decode, from_base64, unflowed, untransferred
 from tests.examples import examples
 

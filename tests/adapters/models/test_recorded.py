@@ -8,6 +8,7 @@ import pytest
 
 from detent.adapters.cassette import Recorder
 from detent.adapters.models.recorded import RecordedAnswer, RecordedStepExecutor
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.agent_tools import AgentTools, declared_tools
 from detent.dispatch.autonomy import AutonomyLevel, FallbackReason, StepMode
@@ -27,7 +28,6 @@ from detent.kernel.errors import ConfigurationError
 from detent.kernel.machine import Machine
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import Run
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 
 
 async def ask(executor: StepExecutor, step: str = "work", **more: Any) -> Any:

@@ -14,8 +14,8 @@ import pytest
 import trustme
 
 from detent.adapters.project.addresses import Lookup, Reach, is_private, looked_up
-from detent.adapters.project.ground import Project
 from detent.adapters.project.http import Web
+from detent.adapters.project.sandbox import Sandbox
 from detent.engine.step_failures import Transient
 from detent.engine.tools import ToolError
 
@@ -51,7 +51,7 @@ async def served(
 
 def web(tmp_path: Path, reach: Reach) -> Web:
     (tmp_path / "root").mkdir(exist_ok=True)
-    return Web(Project(tmp_path / "root", tmp_path / "state"), reach=reach)
+    return Web(Sandbox(tmp_path / "root", tmp_path / "state"), reach=reach)
 
 
 def names(**known: str | list[str]) -> Lookup:

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from detent.adapters.general.files import Files as GeneralFiles
-from detent.adapters.general.files import Ground
 from detent.adapters.project import project_tools
-from detent.adapters.project.ground import Project
+from detent.adapters.project.sandbox import Sandbox
+from detent.adapters.project.text_files import TextFiles
 from detent.engine.tools import EffectCall, ToolError
 from tests.examples import ALL
 
@@ -72,7 +71,7 @@ def test_no_write_follows_a_link_that_another_process_swaps_in(places, tmp_path)
 
 def test_no_function_of_a_playbook_follows_a_link_that_is_swapped_in(places, tmp_path):
     project, outside = places
-    files = GeneralFiles(Ground(project))
+    files = TextFiles(project)
     process = swapping(project, outside, tmp_path / "stop")
     written = 0
     for number in range(ATTEMPTS):
@@ -95,7 +94,7 @@ def test_a_folder_that_becomes_a_link_while_a_file_is_written_leads_nowhere(plac
         (project / "letters").symlink_to(outside)
         file.write(b"x")
 
-    Project(project, project / ".detent").write(project / "letters/a.txt", write)
+    Sandbox(project, project / ".detent").write(project / "letters/a.txt", write)
     assert os.listdir(outside) == []
     assert (project / "letters.real/a.txt").read_bytes() == b"x"
 
@@ -108,7 +107,7 @@ def test_a_path_with_a_link_in_it_is_refused_when_it_is_used(places, inner):
     (outside / "deep/a.txt").write_text("secret")
     (project / "letters").rmdir()
     (project / "letters").symlink_to(outside)
-    ground = Project(project, project / ".detent")
+    ground = Sandbox(project, project / ".detent")
     place = project / inner / "a.txt"
     with pytest.raises(ToolError, match="cannot be written"):
         ground.write(place, lambda file: None)

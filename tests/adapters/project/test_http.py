@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from detent.adapters.project.ground import Project
 from detent.adapters.project.http import Web, post
+from detent.adapters.project.sandbox import Sandbox
 from detent.engine.step_failures import Transient
 from detent.engine.tools import ToolError
 from tests.adapters.models.server import Endless, Server, raw
@@ -26,7 +26,7 @@ def state(tmp_path: Path) -> Path:
 @pytest.fixture
 def web(tmp_path: Path, state: Path) -> Web:
     (tmp_path / "root").mkdir()
-    return Web(Project(tmp_path / "root", state), largest=2 * MEGABYTE)
+    return Web(Sandbox(tmp_path / "root", state), largest=2 * MEGABYTE)
 
 
 def bomb(size: int, encoding: str) -> bytes:

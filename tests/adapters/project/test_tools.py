@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from detent.adapters.project import project_tools
-from detent.adapters.project.footprints import folder_of, safe
-from detent.adapters.project.ground import Project
+from detent.adapters.project.effect_notes import folder_of, safe
 from detent.adapters.project.http import _wait
 from detent.adapters.project.programs import TimedOut, run_program
+from detent.adapters.project.sandbox import Sandbox
 from detent.engine.tools import Toolbox, ToolError
 
 QUERIES = {
@@ -27,9 +27,9 @@ EFFECTS = {
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path: Path) -> Sandbox:
     (tmp_path / "root").mkdir()
-    return Project(tmp_path / "root", tmp_path / "state")
+    return Sandbox(tmp_path / "root", tmp_path / "state")
 
 
 def test_every_tool_has_a_name_words_and_a_schema(tmp_path):
@@ -79,7 +79,7 @@ def test_what_runs_keep_is_for_its_owner_alone(project):
 
 
 def test_the_files_beside_a_protected_database_are_protected(tmp_path):
-    project = Project(tmp_path, tmp_path / "state", [tmp_path / "runs.db"])
+    project = Sandbox(tmp_path, tmp_path / "state", [tmp_path / "runs.db"])
     for name in ("runs.db", "runs.db-wal", "runs.db-shm", "runs.db-journal", "state/x"):
         with pytest.raises(ToolError, match="protected"):
             project.writable(name)

@@ -15,8 +15,9 @@ from email.message import EmailMessage as Parsed
 from pathlib import Path
 from typing import Any
 
-from detent.adapters.mail.departures import message_id_of
 from detent.adapters.mail.message import EmailMessage, read_message
+from detent.adapters.mail.sink import message_id_of
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
 from detent.apps.warranty.craft.coverage import device_of
 from detent.apps.warranty.flow import shipped
@@ -31,9 +32,8 @@ from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.tools import UNKNOWN as NO_ANSWER
 from detent.engine.tools import Tool
-from detent.flows.playbook.history import StepVisit, blobs_of, visits
+from detent.insight.visits import StepVisit, blobs_of, visits
 from detent.kernel.entries import Entry
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 
 NOW = datetime(2026, 3, 10, 8, 15, tzinfo=UTC)
 CUSTOMER = "maren@holt-bakery.example"
@@ -218,7 +218,7 @@ class Mailbox:
     async def visits(self, run_id: str) -> list[StepVisit]:
         entries = await self.entries(run_id)
         blobs = await blobs_of(self.engine.store, entries)
-        return visits(entries, playbook=self.office.flow.playbook, blobs=blobs)
+        return visits(entries, needs=self.office.flow.playbook.needs, blobs=blobs)
 
 
 def outbox(folder: Path) -> list[Parsed]:

@@ -15,23 +15,24 @@ import pytest
 import yaml
 
 from detent.apps.warranty.evals import shipped_cases, suite
-from detent.apps.warranty.evals.golden import golden, legacy_cases, transcripts
 from detent.apps.warranty.evals.mails import mail_of
-from detent.apps.warranty.evals.player import WarrantyPlayer, contracts_of
+from detent.apps.warranty.evals.subject import WarrantySubject, contracts_of
 from detent.apps.warranty.flow import shipped
 from detent.apps.warranty.settings import WarrantySettings, read
 from detent.authoring.problem import DocumentError, Place
 from detent.evals.case import EvalTestCase, ExpectedFunctionCall, ExpectedStepExecution
-from detent.evals.playing import Played, PlayFailed, PlayOptions
+from detent.evals.played import Played, PlayFailed, PlayOptions
+from detent.evals.player import FlowPlayer
 from detent.evals.reading import read_case, read_cases
 from detent.evals.report import EvalReport
 from detent.evals.runner import EvalRunner
 from detent.evals.transitions import validate_step_transitions
 from detent.flows.playbook.playbook import read_playbook
 from detent.kernel.errors import ConfigurationError
-from detent.runtime.dispatching import dispatch_settings
-from detent.runtime.settings import read_settings
+from detent.runtime.evals import player_for, player_of
+from detent.runtime.settings import Settings, read_settings
 from tests.adapters.models.server import Server, answer, chat
+from tests.apps.warranty.golden import GOLDEN, legacy_cases, transcripts
 from tests.cli.conftest import detent, folder
 from tests.examples import ALL
 
@@ -71,31 +72,31 @@ def settings(folder: Path, **said: Any) -> WarrantySettings:
     return read(said, folder)
 
 
-def player_for(folder: Path, **options: Any) -> WarrantyPlayer:
-    return WarrantyPlayer(settings(folder), shipped_cases(), **options)
+def of(found: WarrantySettings, **options: Any) -> FlowPlayer:
+    """A player on the shipped cases."""
+    return player_of(WarrantySubject(found, shipped_cases(), **options))
 
 
 _READ: dict[str, Sequence[EvalTestCase]] = {}
 
 
-def cases_for(player: WarrantyPlayer, only: Iterable[str] | None = None) -> list[EvalTestCase]:
+def cases_for(player: FlowPlayer, only: Iterable[str] | None = None) -> list[EvalTestCase]:
     """The shipped cases, read and checked once for all players with the same step files."""
-    files = repr(player.settings.playbook)
+    assert isinstance(player.subject, WarrantySubject)
+    files = repr(player.subject.settings.playbook)
     if files not in _READ:
-        found = read_cases(
-            shipped_cases(), input_keys=player.input_keys, contracts=player.contracts, ignore=suite.ignore
-        )
+        found = read_cases(shipped_cases(), player, ignore=suite.ignore)
         _READ[files] = found.check().cases
     chosen = None if only is None else set(only)
     return [case for case in _READ[files] if chosen is None or case.scenario_id in chosen]
 
 
-def one(player: WarrantyPlayer, name: str) -> EvalTestCase:
+def one(player: FlowPlayer, name: str) -> EvalTestCase:
     (case,) = cases_for(player, [name])
     return case
 
 
-async def judged(player: WarrantyPlayer, cases: Iterable[EvalTestCase], **options: Any) -> EvalReport:
+async def judged(player: FlowPlayer, cases: Iterable[EvalTestCase], **options: Any) -> EvalReport:
     mode = options.pop("orchestrator", "step")
     runner = EvalRunner(player, suite="warranty", **{"jobs": 4, **options})
     return await runner.run(cases, orchestrator=mode)
@@ -106,9 +107,9 @@ def told(report: EvalReport) -> list[str]:
 
 
 @pytest.fixture
-def player(tmp_path: Path) -> WarrantyPlayer:
+def player(tmp_path: Path) -> FlowPlayer:
     """A player on the shipped step files, with nothing else configured."""
-    return player_for(tmp_path)
+    return of(settings(tmp_path))
 
 
 # -- the shipped cases --------------------------------------------------------------------------------------
@@ -177,14 +178,14 @@ def test_every_case_states_the_path_it_expects(player):
 
 def test_the_template_is_a_case(player):
     text = (shipped_cases() / "TEMPLATE.yaml.example").read_text(encoding="utf-8")
-    case, problems = read_case(text, stem="TEMPLATE", input_keys=player.input_keys)
+    case, problems = read_case(text, player, stem="TEMPLATE")
     assert problems == []
     assert case is not None
 
 
 async def test_the_template_passes(player):
     text = (shipped_cases() / "TEMPLATE.yaml.example").read_text(encoding="utf-8")
-    case, _ = read_case(text, stem="TEMPLATE", input_keys=player.input_keys)
+    case, _ = read_case(text, player, stem="TEMPLATE")
     report = await judged(player, [case])
     assert told(report) == []
 
@@ -226,7 +227,7 @@ async def test_redirecting_any_edge_makes_a_case_fail_that_names_the_step(tmp_pa
     targets = [name for name in (*player.contracts(cases[0]).steps, "DONE") if name != to]
     for instead in targets[:: 1 if ALL else 4]:
         project = redirected(tmp_path / instead, step, to, instead)
-        changed = WarrantyPlayer(settings(project), shipped_cases(), check=False)
+        changed = of(settings(project), check=False)
         report = await judged(changed, cases)
         assert not report.ok, instead
         failures = [failure for result in report.cases for failure in result.failures]
@@ -239,7 +240,7 @@ async def test_redirecting_any_edge_makes_a_case_fail_that_names_the_step(tmp_pa
 async def test_the_unchanged_step_files_of_a_project_pass(tmp_path):
     """W-28: it is the edge that makes the difference, not the copy."""
     shutil.copytree(shipped(), tmp_path / "instructions")
-    player = player_for(tmp_path)
+    player = of(settings(tmp_path))
     report = await judged(player, cases_for(player, NAMED))
     assert told(report) == []
 
@@ -282,7 +283,7 @@ async def test_moves_that_are_allowed_pass(player):
     assert (passed, failures) == (True, [])
 
 
-async def played_and_case(player: WarrantyPlayer, name: str = "valid_warranty_001") -> tuple[Played, Any]:
+async def played_and_case(player: FlowPlayer, name: str = "valid_warranty_001") -> tuple[Played, Any]:
     case = one(player, name)
     return await player.play(case, orchestrator="step", options=PlayOptions()), case
 
@@ -338,7 +339,7 @@ async def test_a_case_without_a_path_is_still_decided_by_its_older_fields(player
         ({"ticket_fields": {"priority": "urgent"}}, "ticket_fields"),
         ({"response_body_contains": ("refund",)}, "response_body"),
     ):
-        changed = replace(case, expected_output=replace(older, **wrong))
+        changed = replace(case, expected_output=replace(older, artifacts=wrong))
         (failure,) = EvalRunner(player).validate_output(changed, played)
         assert failure.kind == kind
 
@@ -382,7 +383,7 @@ async def test_in_legacy_mode_every_case_that_allows_it_passes_what_is_not_about
 async def test_legacy_mode_does_what_it_always_did(player):
     """W-30: a difference to a golden transcript is a mistake, not news."""
     now = await transcripts(player, legacy_cases(player))
-    frozen = {file.stem: file.read_text(encoding="utf-8") for file in golden().glob("*.txt")}
+    frozen = {file.stem: file.read_text(encoding="utf-8") for file in GOLDEN.glob("*.txt")}
     assert set(now) == set(frozen)
     for name, text in now.items():
         assert text == frozen[name], name
@@ -390,7 +391,7 @@ async def test_legacy_mode_does_what_it_always_did(player):
 
 async def test_a_retired_legacy_mode_is_not_played(tmp_path):
     said = settings(tmp_path, orchestration={"legacy_available": False})
-    player = WarrantyPlayer(said, shipped_cases())
+    player = of(said)
     report = await judged(player, cases_for(player, ["missing_info_001"]), orchestrator="legacy")
     (failure,) = report.cases[0].failures
     assert "Legacy mode is retired" in failure.actual
@@ -399,7 +400,7 @@ async def test_a_retired_legacy_mode_is_not_played(tmp_path):
 async def test_all_shipped_cases_still_pass_with_the_overlay(tmp_path):
     """W-60."""
     said = settings(tmp_path, playbook={"overlays": ["extension-offer"]})
-    player = WarrantyPlayer(said, shipped_cases())
+    player = of(said)
     assert told(await judged(player, cases_for(player))) == []
 
 
@@ -411,7 +412,7 @@ async def test_what_lies_beside_the_journal_is_shown_in_its_place(player):
     assert played.steps[0].data_after["email"]["subject"] == "Label printer"
     assert "two labels" in played.steps[0].data_after["issue_description"]
     assert "DESCRIPTION: Hello," in played.steps[0].output_text
-    (mail,) = played.emails_sent
+    (mail,) = played.artifacts["emails"]
     assert mail["body"].strip() == played.calls[-1].arguments["body"].strip()
     assert mail["in_reply_to"] == "<valid_warranty_001@cases.example>"
     assert "$blob" not in json.dumps([call.arguments for call in played.calls])
@@ -425,7 +426,7 @@ async def test_a_play_leaves_nothing_behind(player, tmp_path):
 
 async def test_the_mail_delivered_twice_leaves_one_ticket_and_one_reply(player):
     played, _ = await played_and_case(player, "duplicate_message_001")
-    assert (len(played.tickets), len(played.emails_sent)) == (1, 1)
+    assert {kind: len(there) for kind, there in played.artifacts.items()} == {"emails": 1, "tickets": 1}
 
 
 @pytest.mark.parametrize(
@@ -456,7 +457,7 @@ def test_a_mail_that_cannot_be_made_is_told_with_its_place(said, what):
     [
         ({"failures": {"check_waranty": ["timeout"]}}, "Did you mean 'check_warranty'"),
         ({"steps": {"09-nowhere": {"mode": "agent"}}}, "there is no step '09-nowhere'"),
-        ({"agent_replies": {"01-extract-serial": [{"say": "x"}]}}, "a reply is a text"),
+        ({"agent_replies": {"01-extract-serial": [{"say": "x"}]}}, "(01-extract-serial[0].say)"),
         ({"registry": [{"serial": "X1", "manufacturer_end": "soon"}]}, "manufacturer_end is no date"),
     ],
 )
@@ -476,7 +477,7 @@ def test_an_unknown_key_of_the_input_is_told_with_line_and_nearest(player, tmp_p
         text.replace("valid_warranty_001", "wrong_001").replace("\n  email:", "\n  emial:"), encoding="utf-8"
     )
     with pytest.raises(DocumentError) as caught:
-        read_cases(file.parent, input_keys=player.input_keys).check()
+        read_cases(file.parent, player).check()
     assert re.search(
         r"wrong_001\.yaml:\d+:\d+: unknown key 'input\.emial'\. Did you mean 'email'", str(caught.value)
     )
@@ -505,7 +506,7 @@ FORMS: dict[str, dict[str, Any]] = {
 """What the model states about the mail of each case."""
 
 
-def with_model(folder: Path, url: str, *, said: str = "") -> WarrantyPlayer:
+def with_model(folder: Path, url: str, *, said: str = "") -> FlowPlayer:
     """A project that gives step 01 to a model behind a server, and step 02 to the same one."""
     folder.mkdir(exist_ok=True)
     (folder / "detent.yaml").write_text(
@@ -516,8 +517,13 @@ def with_model(folder: Path, url: str, *, said: str = "") -> WarrantyPlayer:
         f"{said}"
     )
     found = read_settings(folder=folder)
-    player = WarrantyPlayer.of(found, shipped_cases())
-    player.take_agents(dispatch_settings(found, (), complete=False))
+    return project_player(found)
+
+
+def project_player(found: Settings) -> FlowPlayer:
+    """The player `detent eval` makes for a project."""
+    player = player_for(suite, found, shipped_cases())
+    assert isinstance(player, FlowPlayer)
     return player
 
 
@@ -559,9 +565,9 @@ async def test_a_recorded_suite_replays_offline_with_the_same_report(tmp_path, m
     tapes = {file.name: file.read_text(encoding="utf-8") for file in (tmp_path / "tapes").iterdir()}
     assert set(tapes) == {f"{name}.jsonl" for name in FORMS}
     assert not any("a-key-that-nobody-sees" in text for text in tapes.values())
-    line = json.loads(tapes["valid_warranty_001.jsonl"].splitlines()[0])
-    assert {"hash", "request", "reply", "usage"} <= set(line)
-    assert line["request"]["model"]["temperature"] == 0
+    line = json.loads(tapes["valid_warranty_001.jsonl"].splitlines()[1])
+    assert (line["kind"], line["step"]) == ("agent", "01-extract-serial")
+    assert line["request"]["config"]["temperature"] == 0
 
     again = with_model(tmp_path / "project", server.url)  # nobody listens there any more
     replayed = await judged(again, cases_for(again, FORMS), options=PlayOptions(replay=tmp_path / "tapes"))
@@ -590,7 +596,7 @@ async def test_a_changed_prompt_is_a_miss_that_names_step_and_field(tmp_path, mo
         assert (failure.kind, failure.step_name) == ("play", "02-check-warranty")
         assert "/instructions" in failure.actual
         assert "Nothing else matters" in failure.actual
-        assert "record it anew" in failure.hint
+        assert "record it anew with the same model" in failure.hint
         assert "detent eval warranty --record tapes" in failure.hint
 
 
@@ -604,7 +610,7 @@ async def test_a_case_that_was_not_recorded_is_a_miss(tmp_path, monkeypatch):
     )
     await player.close()
     (failure,) = report.cases[0].failures
-    assert failure.step_name == "01-extract-serial"
+    assert failure.kind == "play"
     assert "There is no recording missing_info_001.jsonl" in failure.actual
 
 
@@ -614,11 +620,13 @@ async def test_scripted_agents_are_recorded_and_played_back_too(player, tmp_path
     cases = cases_for(player, names)
     first = await judged(player, cases, options=PlayOptions(record=tmp_path / "tapes"))
     assert told(first) == []
-    unscripted = [
-        replace(case, input={**case.input, "agent_replies": {}}) if "agent_replies" in case.input else case
+    silent = [
+        replace(case, input={**case.input, "agent_replies": dict.fromkeys(case.input["agent_replies"], "?")})
+        if "agent_replies" in case.input
+        else case
         for case in cases
     ]
-    replayed = await judged(player, unscripted, options=PlayOptions(replay=tmp_path / "tapes"))
+    replayed = await judged(player, silent, options=PlayOptions(replay=tmp_path / "tapes"))
     assert summary(replayed) == summary(first)
 
 
@@ -631,8 +639,7 @@ def test_a_provider_without_a_pinned_model_is_a_configuration_error(tmp_path, mo
     )
     found = read_settings(folder=tmp_path)
     with pytest.raises(ConfigurationError) as caught:
-        player = WarrantyPlayer.of(found, shipped_cases())
-        player.take_agents(dispatch_settings(found, (), complete=False))
+        project_player(found)
     assert "model" in str(caught.value)
 
 
@@ -649,7 +656,7 @@ async def test_an_arm_is_played_with_its_strategy_and_steps(tmp_path):
         },
     }
     said = settings(tmp_path, orchestration={"router": {"experiment": experiment}})
-    player = WarrantyPlayer(said, shipped_cases())
+    player = of(said)
     assert player.arms == ("plain", "sure", "agent")
     case = one(player, "valid_warranty_001")
     paths = {}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.apps.warranty.experiment import Trial, report, trial_for
 from detent.apps.warranty.processor import EmailProcessor, StepOrchestrator
 from detent.apps.warranty.settings import Experiment
@@ -17,7 +18,6 @@ from detent.dispatch.dispatcher import DispatchSettings
 from detent.evals.compare import newcombe
 from detent.kernel.entries import Moved
 from detent.kernel.errors import ConfigurationError
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.apps.warranty.correspondence import ASK, CHECK, COVERED, FIRST, Mailbox, letter, mailbox, usual
 
 AGENT = {FIRST: {"mode": "agent", "autonomy": "consultant"}}

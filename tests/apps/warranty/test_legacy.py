@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.apps.warranty.legacy.detecting import (
     CHOICES,
     SCENARIOS,
@@ -27,7 +28,6 @@ from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.tools import ToolError
 from detent.kernel.budget import Spend
 from detent.kernel.status import Status
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.apps.warranty.correspondence import (
     COVERED,
     CUSTOMER,

@@ -13,7 +13,7 @@ from detent.apps.warranty.mail_data import pack
 from detent.apps.warranty.tools.registry import Registry
 from detent.apps.warranty.tools.tickets import Tickets
 from detent.engine.engine import Engine
-from detent.flows.playbook.history import visits
+from detent.insight.visits import visits
 from detent.kernel.status import Status
 from detent.testing.crash import CrashPoints
 from detent.testing.nursery import Job, Nursery

@@ -12,14 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from detent.apps.warranty.evals import shipped_cases
-from detent.apps.warranty.evals.player import WarrantyPlayer
 from detent.evals.case import EvalTestCase
-from detent.evals.playing import PlayOptions
+from detent.evals.played import PlayOptions
+from detent.evals.player import FlowPlayer
 from detent.evals.reading import read_cases
-from detent.runtime.dispatching import dispatch_settings
 from detent.runtime.settings import read_settings
-from tests.apps.warranty.test_evals import cases_for, judged
+from tests.apps.warranty.test_evals import cases_for, judged, project_player
 from tests.cli.conftest import detent, folder
 
 __all__ = ["detent", "folder"]
@@ -36,7 +34,7 @@ FIGURES: dict[str, tuple[str, dict[str, tuple[int, int]]]] = {
         "50 of 56",
         {
             "01-extract-serial": (42, 42),
-            "02-check-warranty": (31, 28),
+            "02-check-warranty": (31, 29),
             "03a-valid-warranty": (23, 22),
             "03b-device-not-found": (2, 2),
             "03c-expired-warranty": (5, 5),
@@ -52,13 +50,12 @@ CODE = {"first-step": "56 of 56", "fresh-mails": "16 of 16"}
 """What code alone comes to on the same cases."""
 
 
-def recorded(name: str) -> tuple[WarrantyPlayer, list[EvalTestCase]]:
+def recorded(name: str) -> tuple[FlowPlayer, list[EvalTestCase]]:
     """A player under the settings of a recording, and the cases that are in it."""
     found = read_settings(folder=RECORDED / name)
-    player = WarrantyPlayer.of(found, shipped_cases())
-    player.take_agents(dispatch_settings(found, (), complete=False))
+    player = project_player(found)
     if (own := RECORDED / name / "cases").is_dir():
-        read = read_cases(own, input_keys=player.input_keys, contracts=player.contracts)
+        read = read_cases(own, player)
         return player, list(read.check().cases)
     return player, cases_for(player, None)
 
@@ -94,7 +91,7 @@ async def test_code_is_measured_by_the_same_cases(name):
     """What the published figures are to be held against."""
     player, cases = recorded(name)
     await player.close()
-    code = WarrantyPlayer.of(read_settings(folder=RECORDED), shipped_cases())
+    code = project_player(read_settings(folder=RECORDED))
     report = await judged(code, cases)
     assert f"{report.passed} of {report.counted}" == CODE[name]
 
@@ -115,9 +112,20 @@ def test_a_recording_that_does_not_fit_any_more_says_how_to_make_another(detent,
     settings.write_text(settings.read_text().replace("max_tokens: 700", "max_tokens: 701"))
     result = detent("eval", "warranty", "--replay", str(RECORDED / "first-step"), "-s", "missing_info_001")
     assert result.code == 4
-    assert "step '01-extract-serial' asks for something else than was recorded" in result.out
+    assert "01-extract-serial, play: " in result.out
+    assert "missing_info_001.jsonl: asked for something else than recorded" in result.out
     assert "max_tokens" in result.out
-    assert "record it anew with the same model, detent eval warranty --record first-step" in result.out
+    assert "record it anew with the same model: detent eval warranty --record first-step" in result.out
+
+
+def test_a_recording_of_an_earlier_format_is_refused_with_what_to_do(detent, folder):
+    (folder / "tapes").mkdir()
+    line = '{"repeat":1,"hash":"9c78","request":{"step":"01-extract-serial"},"calls":[],"reply":"x"}'
+    (folder / "tapes" / "missing_info_001.jsonl").write_text(line + "\n")
+    result = detent("eval", "warranty", "--replay", "tapes", "-s", "missing_info_001")
+    assert result.code == 4
+    assert "missing_info_001.jsonl, line 1: this is no cassette" in result.out
+    assert "detent eval warranty --record tapes" in result.out
 
 
 def test_the_page_tells_the_same_figures():

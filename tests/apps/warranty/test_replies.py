@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from detent.adapters.mail.departures import MailInDoubt
 from detent.adapters.mail.outbox import Outbox
+from detent.adapters.mail.sink import MailInDoubt
 from detent.apps.warranty.tools.replies import UNDER_WAY, Replies, reply_key, send_email_tool
 from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, ToolError
 from detent.kernel.status import Status

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.apps.warranty.craft.words import WORDS
 from detent.apps.warranty.handlers import Desk
 from detent.apps.warranty.mail_data import MailView
@@ -13,7 +14,6 @@ from detent.apps.warranty.results import StepRoutingResult
 from detent.apps.warranty.router import AskModel, StepRouter
 from detent.apps.warranty.settings import read
 from detent.dispatch.dispatcher import DispatchSettings
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.apps.warranty.correspondence import (
     CHECK,
     COVERED,

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.dispatch.config import StepConfig
 from detent.dispatch.dispatcher import DispatchSettings
@@ -18,7 +19,6 @@ from detent.engine.flow import Flow
 from detent.engine.step import Step
 from detent.kernel.entries import Ended, Moved, Noted
 from detent.kernel.policy import RetryPolicy
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.conftest import Bench, flow_of, journal
 
 INTENT = "Say of what kind the message is and whether it is urgent."

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.dispatch.autonomy import FallbackReason, StepMode
 from detent.dispatch.config import StepConfig
 from detent.dispatch.executor import ExecutorResult
@@ -17,7 +18,6 @@ from detent.kernel.entries import Moved, Recorded
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.conftest import flow_of, journal, until
 from tests.engine.dispatching.samples import (
     FAULT,

@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.dispatch.autonomy import AutonomyLevel, FallbackReason, StepMode
 from detent.dispatch.config import StepConfig
 from detent.dispatch.evidence import DEMOTIONS, Demotion, EvidenceRules
-from detent.testing.scripted import ScriptedStepExecutor
 from tests.engine.dispatching.samples import (
     FAULT,
     INTENT,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.autonomy import StepType
 from detent.dispatch.config import StepConfig
@@ -17,7 +18,6 @@ from detent.engine.step import Step
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.budget import Budget
 from detent.kernel.policy import RetryPolicy
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.dispatching.samples import (
     FAULT,
     INTENT,

@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.dispatch.autonomy import FallbackReason, StepMode
 from detent.dispatch.dispatcher import DispatchSettings, dispatcher_of
 from detent.dispatch.execution import Execution
@@ -19,7 +20,6 @@ from detent.engine.step_failures import StepFailed, Transient
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.conftest import flow_of, journal, kinds, until
 from tests.engine.dispatching.samples import (
     FAULT,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource
 from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.autonomy import StepMode, StepType
 from detent.dispatch.config import StepConfig
@@ -14,7 +15,6 @@ from detent.engine.step import Step
 from detent.kernel.entries import Started
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.status import Status
-from detent.testing.scripted import ScriptedSource
 from tests.engine.conftest import flow_of, journal
 from tests.engine.dispatching.samples import (
     FAULT,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from detent.adapters.models.scripted import ScriptedSource
 from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.autonomy import AutonomyLevel, StepMode, StepType
 from detent.dispatch.config import StepConfig
@@ -19,7 +20,6 @@ from detent.engine.schemas import misfits
 from detent.engine.step import Step
 from detent.engine.tools import Tool
 from detent.kernel.status import Status
-from detent.testing.scripted import ScriptedSource
 from tests.engine.conftest import flow_of, journal
 from tests.engine.dispatching.samples import (
     FAULT,

@@ -113,7 +113,7 @@ async def test_an_odd_executor_is_as_if_it_were_not_there(bench, name, level):
 
 
 def _source(executor: Any) -> Any:
-    from detent.testing.scripted import ScriptedSource
+    from detent.adapters.models.scripted import ScriptedSource
 
     return ScriptedSource({"odd": executor})
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.dispatch.autonomy import StepMode
 from detent.dispatch.config import StepConfig
 from detent.dispatch.executor import ExecutorResult
@@ -19,7 +20,6 @@ from detent.kernel.budget import Budget
 from detent.kernel.entries import Noted
 from detent.kernel.errors import RunNotFound
 from detent.kernel.status import Status
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.conftest import flow_of, journal, kinds
 from tests.engine.dispatching.samples import (
     FAULT,

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.config import StepConfig
 from detent.dispatch.dispatcher import DispatchSettings
@@ -26,7 +27,6 @@ from detent.kernel.budget import Budget
 from detent.kernel.guards import when
 from detent.kernel.machine import Machine, Move
 from detent.kernel.status import Status
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.dispatching.samples import (
     FAULT,
     INTENT,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.config import StepConfig
 from detent.dispatch.dispatcher import DispatchSettings
@@ -14,7 +15,6 @@ from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.tools import EffectCall, Tool, ToolError
 from detent.kernel.entries import Entry, Moved
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 
 SAMPLES = Path(__file__).parent / "samples"
 PARCELS = SAMPLES / "parcels"

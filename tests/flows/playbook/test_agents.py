@@ -13,7 +13,8 @@ from detent.dispatch.proposal import Verdict
 from detent.engine.engine import Engine
 from detent.engine.offloaded import kept_beside
 from detent.flows.playbook.flow import playbook_flow
-from detent.flows.playbook.history import blobs_of, response_text, visits
+from detent.flows.playbook.history import response_text
+from detent.insight.visits import blobs_of, visits
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
 from detent.testing.clock import HandClock

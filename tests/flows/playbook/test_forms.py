@@ -12,7 +12,8 @@ import pytest
 from detent.flows.playbook.checking import check_playbook
 from detent.flows.playbook.flow import playbook_flow
 from detent.flows.playbook.forms import MOST_CANDIDATES, Candidate, by_pattern, candidates_of
-from detent.flows.playbook.history import response_text, visits
+from detent.flows.playbook.history import response_text
+from detent.insight.visits import visits
 from detent.kernel.status import Status
 from tests.flows.playbook.bench import SAMPLES, World, drive, executor_of, path_of, script, step_file, write
 

@@ -14,9 +14,10 @@ from detent.authoring.problem import DocumentError
 from detent.engine.engine import Engine
 from detent.engine.tools import ToolError, query
 from detent.evals.case import EvalTestCase, ExpectedOutput
-from detent.evals.playing import PlayFailed, PlayOptions
+from detent.evals.played import PlayFailed, PlayOptions
 from detent.evals.reading import read_cases
 from detent.evals.runner import EvalRunner
+from detent.flows.playbook.evals import PlaybookSubject, claim
 from detent.flows.playbook.library import (
     General,
     find_playbook,
@@ -26,12 +27,12 @@ from detent.flows.playbook.library import (
     problems_of,
 )
 from detent.flows.playbook.loading import clear_instruction_cache
-from detent.flows.playbook.player import PlaybookPlayer, claim
 from detent.flows.playbook.trial import step_alone
 from detent.kernel.entries import Moved
 from detent.kernel.errors import ConfigurationError, DefinitionChanged
 from detent.kernel.status import Status
 from detent.runtime.dispatching import dispatch_settings
+from detent.runtime.evals import player_of
 from detent.runtime.settings import SettingsError, read_settings
 from tests.flows.playbook.bench import step_file, write
 
@@ -230,16 +231,22 @@ def test_mail_goes_where_the_settings_say(project):
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("{sink: fax}", "line 1: 'mail.sink' is outbox or smtp."),
-        ("{form: x}", "'mail.form' is no key. Did you mean 'from'?"),
-        ("{from: nobody}", "'mail.from' takes one address"),
+        ("{sink: fax}", "line 1: 'mail.sink': should be 'outbox' or 'smtp'."),
+        ("{form: x}", "'mail.form': unknown key. Did you mean 'from'?"),
+        ("{from: nobody}", "'mail.from': mails need a sender"),
         ("{sink: smtp, smtp: {host: h.example}}", "'mail.from' must say who sends by SMTP."),
-        ("{sink: smtp, from: a@b.example}", "'mail.smtp.host' must name the server"),
-        ("{smtp: {hots: x}}", "'mail.smtp.hots' is no key. Did you mean 'host'?"),
-        ("{sink: smtp, from: a@b.example, smtp: {host: h, port: 0}}", "'mail.smtp.port' is a port"),
-        ("{sink: smtp, from: a@b.example, smtp: {host: h, tls: maybe}}", "'mail.smtp.tls' is one of"),
-        ("{outbox: 7}", "'mail.outbox' is text."),
-        ("{smtp: x}", "'mail.smtp' takes named values."),
+        ("{sink: smtp, from: a@b.example}", "'mail': sink smtp needs smtp.host"),
+        ("{smtp: {hots: x}}", "'mail.smtp.hots': unknown key. Did you mean 'host'?"),
+        (
+            "{sink: smtp, from: a@b.example, smtp: {host: h, port: 0}}",
+            "'mail.smtp.port': should be greater",
+        ),
+        (
+            "{sink: smtp, from: a@b.example, smtp: {host: h, tls: maybe}}",
+            "'mail.smtp.tls': should be 'implicit'",
+        ),
+        ("{outbox: 7}", "'mail.outbox': takes text."),
+        ("{smtp: x}", "'mail.smtp': takes named values."),
     ],
 )
 def test_what_is_wrong_with_the_mail_settings_is_told_with_its_place(project, said, told):
@@ -348,14 +355,12 @@ async def played(player, **said):
 
 @pytest.fixture
 def player(project):
-    return PlaybookPlayer(settings_of(project), project / "overdue")
+    return player_of(PlaybookSubject(settings_of(project), project / "overdue"))
 
 
 async def test_the_cases_beside_a_playbook_pass(project, player):
     """W-64: evaluated."""
-    cases = read_cases(
-        project / "overdue" / "evals", input_keys=player.input_keys, contracts=player.contracts
-    ).check()
+    cases = read_cases(project / "overdue" / "evals", player).check()
     report = await EvalRunner(player, suite="overdue", repeat=2, deterministic=True).run(cases.cases)
     assert report.ok
     assert report.counted == 12
@@ -366,8 +371,7 @@ async def test_nothing_a_case_does_is_left_behind(project, player):
     before = sorted(str(path) for path in project.rglob("*"))
     first = await played(player, data={"loan_number": "L-100"})
     second = await played(player, data={"loan_number": "L-103"})
-    assert [mail["to"] for mail in first.emails_sent] == ["ines@reader.example"]
-    assert "source" not in first.calls[-1].arguments
+    assert [mail["to"] for mail in first.artifacts["emails"]] == ["ines@reader.example"]
     assert [one.function_name for one in second.calls][-1] == "write_file"
     assert sorted(str(path) for path in project.rglob("*")) == before
 
@@ -385,7 +389,7 @@ async def test_an_effect_of_ones_own_is_noted_and_not_performed(project):
             "@tool('ring')\ndef ring(number):\n    Path(__file__).with_name('rang').touch()\n",
         },
     )  # fmt: skip
-    player = PlaybookPlayer(settings_of(project), folder)
+    player = player_of(PlaybookSubject(settings_of(project), folder))
     found = await played(player, data={})
     assert (found.status, found.calls[0].arguments) == ("succeeded", {"number": 5})
     mocked = await played(player, data={}, mock_function_responses={"ring": {"said": "hello"}})
@@ -398,7 +402,7 @@ async def test_a_case_may_answer_for_functions_and_plan_their_failures(player):
     mocked = await played(player, data={"loan_number": "?"}, mock_function_responses={"lookup": rows})
     assert [step.step_name for step in mocked.steps] == ["01-find-loan", "03-note-for-desk"]
     flaky = await played(player, data={"loan_number": "L-100"}, failures={"send_email": ["timeout", "ok"]})
-    assert (flaky.status, len(flaky.emails_sent)) == ("succeeded", 1)
+    assert (flaky.status, len(flaky.artifacts["emails"])) == ("succeeded", 1)
     dead = await played(player, data={"loan_number": "L-100"}, failures={"send_email": ["http_400"]})
     assert (dead.status, dead.end, dead.reason) == ("failed", "FAILED", "effect_failed")
     with pytest.raises(PlayFailed, match="there is no function 'lokup'"):
@@ -422,7 +426,7 @@ async def test_a_case_may_give_a_step_to_a_scripted_agent(player):
     )  # fmt: skip
     first = found.steps[0]
     assert (first.fallback, first.next_step) == ("schema_violation", "DONE")
-    assert found.emails_sent == ()
+    assert found.artifacts["emails"] == ()
 
 
 async def test_an_overlay_of_a_case_counts(project, player):

@@ -8,7 +8,8 @@ from detent.adapters.stores.memory import MemoryStore
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.flows.playbook.checking import check_playbook
 from detent.flows.playbook.flow import playbook_flow
-from detent.flows.playbook.history import function_calls, response_text, step_history, visits
+from detent.flows.playbook.history import response_text, step_history
+from detent.insight.visits import function_calls, visits
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.status import Status
 from tests.flows.playbook.bench import PARCELS, drive, path_of, refused

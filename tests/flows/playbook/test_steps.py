@@ -12,7 +12,8 @@ from detent.engine.outcome import Outcome
 from detent.engine.step_failures import Transient
 from detent.flows.playbook.flow import playbook_flow
 from detent.flows.playbook.functions import look_up
-from detent.flows.playbook.history import function_calls, step_history, visits
+from detent.flows.playbook.history import step_history
+from detent.insight.visits import function_calls, visits
 from detent.kernel.errors import DefinitionChanged, StoreUnavailable
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.replay import replay
 from detent.engine.offloaded import SHORT
@@ -15,7 +16,6 @@ from detent.flows.workflow.registry import Action
 from detent.flows.workflow.scope import BESIDE
 from detent.kernel.status import Status
 from detent.stores import SQLiteStore
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.flows.workflow.workshop import INTENT, Workshop, flow
 
 LONG = "long " * 40_000

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.flows.workflow import events
 from detent.flows.workflow.registry import Action, Agent
@@ -15,7 +16,6 @@ from detent.kernel.entries import Entry
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 from detent.stores import SQLiteStore
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.flows.workflow.workshop import INTENT, Ran, Workshop, flow
 
 WHOLE = """

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.flows.workflow.errors import RollbackError
 from detent.flows.workflow.events import RollbackCompleted, RollbackStarted, WorkflowCompleted
@@ -13,7 +14,6 @@ from detent.flows.workflow.registry import Action, Agent, ContextBuilder
 from detent.kernel.status import Status
 from detent.stores import SQLiteStore
 from detent.testing.clock import HandClock
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.tools import Tool
 from tests.engine.conftest import until
 from tests.flows.workflow.workshop import INTENT, Ran, Workshop, flow

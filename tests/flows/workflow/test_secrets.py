@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.dispatch.config import StepConfig
 from detent.dispatch.dispatcher import DispatchSettings
@@ -16,7 +17,6 @@ from detent.flows.workflow.registry import Action, ValidationStage
 from detent.flows.workflow.secrets import revealing
 from detent.kernel.plain import encode, to_plain
 from detent.stores import SQLiteStore
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.tools import Tool
 from tests.flows.workflow.workshop import INTENT, Ran, Workshop, flow
 

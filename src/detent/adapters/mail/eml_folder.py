@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from detent.adapters.disk import private_folder
-from detent.adapters.mail.arrivals import LARGEST_MAIL, Arrival, MailGone
 from detent.adapters.mail.folders import LOOK_EVERY, file_time, named, read_bounded, watch, written
+from detent.adapters.mail.source import LARGEST_MAIL, Arrival, MailGone
 from detent.kernel.errors import ConfigurationError
 
 PROCESSED = "processed"

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from detent.adapters.mail.arrivals import LARGEST_MAIL, Arrival, MailGone
 from detent.adapters.mail.imap_session import SEEN, ImapSession
-from detent.adapters.mail.link import MailServer, MailUnavailable
+from detent.adapters.mail.server import MailServer, MailUnavailable
+from detent.adapters.mail.source import LARGEST_MAIL, Arrival, MailGone
 from detent.kernel import log
 from detent.kernel.errors import ConfigurationError
 

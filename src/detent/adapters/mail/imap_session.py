@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from detent.adapters.mail.link import MailServer, MailUnavailable
+from detent.adapters.mail.server import MailServer, MailUnavailable
 from detent.kernel.errors import DetentError, IntegrationMissing, nearest
 
 SEEN = b"\\Seen"

@@ -11,8 +11,8 @@ import os
 import stat
 from pathlib import Path
 
-from detent.adapters.mail.arrivals import LARGEST_MAIL, Arrival, MailGone
 from detent.adapters.mail.folders import LOOK_EVERY, file_time, named, read_bounded, watch, written
+from detent.adapters.mail.source import LARGEST_MAIL, Arrival, MailGone
 from detent.kernel.errors import ConfigurationError
 
 NEW, CUR = "new", "cur"

@@ -17,8 +17,7 @@ from email.utils import parsedate_to_datetime
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from detent.adapters.mail import hypertext, parts
-from detent.adapters.mail.arrivals import LARGEST_MAIL
+from detent.adapters.mail import html, parts
 from detent.adapters.mail.headers import (
     LONGEST_BLOCK,
     Headers,
@@ -31,6 +30,7 @@ from detent.adapters.mail.headers import (
     read_headers,
 )
 from detent.adapters.mail.parts import Part
+from detent.adapters.mail.source import LARGEST_MAIL
 from detent.adapters.mail.text import cleaned, cut, decode, unflowed, untransferred
 from detent.kernel.errors import DetentError
 
@@ -388,7 +388,7 @@ class _Reader:
         if guessed:
             self.flags.add("charset_guessed")
         if kind in _HTML:
-            text, was_cut = hypertext.text_of(text)
+            text, was_cut = html.text_of(text)
             if was_cut:
                 self.flags.add("text_cut")
             return text

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from detent.adapters.disk import open_private, private_folder, sync_folder
-from detent.adapters.mail.departures import Receipt, message_id_of
+from detent.adapters.mail.sink import Receipt, message_id_of
 from detent.engine.tools import NOT_DONE, ToolError
 from detent.kernel.errors import ConfigurationError
 

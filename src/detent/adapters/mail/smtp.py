@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, Protocol
 
-from detent.adapters.mail.departures import Leaving, MailInDoubt, Receipt, message_id_of
-from detent.adapters.mail.link import MailServer, MailUnavailable, Trouble
+from detent.adapters.mail.server import MailServer, MailUnavailable, Trouble
+from detent.adapters.mail.sink import Leaving, MailInDoubt, Receipt, message_id_of
 from detent.engine.tools import NOT_DONE, UNKNOWN, ToolError
 from detent.kernel import log
 

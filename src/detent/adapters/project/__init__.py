@@ -29,7 +29,7 @@ def project_tools(
 ) -> list[Tool]:
     """Every tool of a project.
 
-    `state` is the folder for backups, spools, notices and footprints; `protected` are further places that are
+    `state` is the folder for backups, spools, notices and notes; `protected` are further places that are
     not for actions (the store). `blobs` gives what steps have kept beside the journal: `store.blob`.
     `webhook` is where `notify.send` posts to. `allow_private` are hosts and networks that are not public and
     may be fetched from all the same; true for all, false for none, None for this machine where a step names
@@ -38,31 +38,31 @@ def project_tools(
     from detent.adapters.guarded import NOTHING
     from detent.adapters.project.addresses import Reach
     from detent.adapters.project.backups import Backups
+    from detent.adapters.project.effect_notes import EffectNotes
     from detent.adapters.project.files import Files, file_tools
-    from detent.adapters.project.footprints import Footprints
     from detent.adapters.project.git import Git, query_tools
     from detent.adapters.project.git_changes import GitChanges, change_tools
-    from detent.adapters.project.ground import Project
     from detent.adapters.project.http import Web, http_tools
     from detent.adapters.project.notices import Notices, notice_tools
     from detent.adapters.project.patterns import pattern_tools
     from detent.adapters.project.rows import Rows, row_tools
+    from detent.adapters.project.sandbox import Sandbox
     from detent.adapters.project.shell import Shell, shell_tools
     from detent.adapters.project.tables import Tables, table_tools
     from detent.adapters.project.watching import Watch
 
     said = os.environ if environ is None else environ
-    project = Project(root, state, protected, guarded or NOTHING)
-    footprints, backups, git = Footprints(project), Backups(project), Git(project, said)
-    watch = Watch(project, git, backups)
+    sandbox = Sandbox(root, state, protected, guarded or NOTHING)
+    notes, backups, git = EffectNotes(sandbox), Backups(sandbox), Git(sandbox, said)
+    watch = Watch(sandbox, git, backups)
     return [
-        *file_tools(Files(project, footprints, backups)),
+        *file_tools(Files(sandbox, notes, backups)),
         *pattern_tools(),
-        *shell_tools(Shell(project, said, watch)),
+        *shell_tools(Shell(sandbox, said, watch)),
         *query_tools(git),
-        *change_tools(GitChanges(git, footprints, backups)),
-        *http_tools(Web(project, reach=Reach(allow_private))),
-        *table_tools(Tables(project)),
-        *row_tools(Rows(project, blobs)),
-        *notice_tools(Notices(project, footprints, webhook, notices, clock)),
+        *change_tools(GitChanges(git, notes, backups)),
+        *http_tools(Web(sandbox, reach=Reach(allow_private))),
+        *table_tools(Tables(sandbox)),
+        *row_tools(Rows(sandbox, blobs)),
+        *notice_tools(Notices(sandbox, notes, webhook, notices, clock)),
     ]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from detent.adapters.project.backups import Backups
-from detent.adapters.project.footprints import Footprints
-from detent.adapters.project.ground import PIECE, Project, certain, told
+from detent.adapters.project.effect_notes import EffectNotes
+from detent.adapters.project.sandbox import PIECE, Sandbox, certain, quoted
 from detent.engine.tools import EffectCall, Tool, ToolError
 
 LARGEST_TEXT = 10 * 1024 * 1024
@@ -28,31 +28,33 @@ IfExists = Literal["replace", "fail", "append"]
 class Files:
     """The files of one project."""
 
-    def __init__(self, project: Project, footprints: Footprints, backups: Backups) -> None:
-        self.project = project
-        self._footprints = footprints
+    def __init__(self, sandbox: Sandbox, notes: EffectNotes, backups: Backups) -> None:
+        self.sandbox = sandbox
+        self._notes = notes
         self._backups = backups
 
     # -- queries --------------------------------------------------------------------------------------------
 
     def read(self, path: str, encoding: str = "utf-8", max_bytes: int = 1_000_000) -> dict[str, Any]:
         """The text of a project file, with its size and SHA-256."""
-        place = self.project.readable(path)
-        raw = self.project.content(place, max_bytes, path)
+        place = self.sandbox.readable(path)
+        raw = self.sandbox.content(place, max_bytes, path)
         try:
             text = raw.decode(encoding)
         except LookupError:
-            raise ToolError("invalid", f"there is no encoding {told(encoding)}.") from None
+            raise ToolError("invalid", f"there is no encoding {quoted(encoding)}.") from None
         except UnicodeDecodeError as error:
-            raise ToolError("not_text", f"{told(path)} is no {encoding} text (byte {error.start}).") from None
+            raise ToolError(
+                "not_text", f"{quoted(path)} is no {encoding} text (byte {error.start})."
+            ) from None
         return {"path": path, "text": text, "bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
 
     def listing(self, pattern: str = "**/*", root: str = ".", limit: int = 1000) -> dict[str, Any]:
         """Project files whose path below `root` fits a pattern (*, ?, [..], ** for folders), sorted."""
         fits = _matcher(pattern)
-        base = self.project.folder(root)
+        base = self.sandbox.folder(root)
         found = [
-            self.project.relative(place)
+            self.sandbox.relative(place)
             for place in self._walk(base)
             if fits(place.relative_to(base).as_posix())
         ]
@@ -62,12 +64,12 @@ class Files:
 
     def stat(self, path: str) -> dict[str, Any]:
         """What there is at a path: kind (file, folder, none), size and SHA-256, and where links lead."""
-        place = self.project.inside(path)
-        if self.project.hidden(place):
-            raise ToolError("protected", f"{told(path)} is not for actions.")
-        known: dict[str, Any] = {"path": path, "real": self.project.relative(place), "bytes": None}
+        place = self.sandbox.inside(path)
+        if self.sandbox.hidden(place):
+            raise ToolError("protected", f"{quoted(path)} is not for actions.")
+        known: dict[str, Any] = {"path": path, "real": self.sandbox.relative(place), "bytes": None}
         if place.is_file():
-            size, sha256 = self.project.fingerprint(place)
+            size, sha256 = self.sandbox.fingerprint(place)
             return {**known, "exists": True, "kind": "file", "bytes": size, "sha256": sha256}
         there = place.exists()
         return {**known, "exists": there, "kind": "folder" if there else "none", "sha256": None}
@@ -77,7 +79,7 @@ class Files:
         seen = 0
         for here, folders, names in os.walk(base):
             folder = Path(here)
-            folders[:] = sorted(name for name in folders if not self.project.hidden(folder / name))
+            folders[:] = sorted(name for name in folders if not self.sandbox.hidden(folder / name))
             for name in names:
                 seen += 1
                 if seen > MOST_LOOKED_AT:
@@ -90,9 +92,9 @@ class Files:
                         to = place.resolve()
                     except (OSError, RuntimeError):
                         continue
-                    if not to.is_relative_to(self.project.root) or self.project.hidden(to):
+                    if not to.is_relative_to(self.sandbox.root) or self.sandbox.hidden(to):
                         continue
-                if place.is_file() and not self.project.hidden(place):
+                if place.is_file() and not self.sandbox.hidden(place):
                     yield place
 
     # -- effects --------------------------------------------------------------------------------------------
@@ -125,27 +127,29 @@ class Files:
         if_exists: IfExists,
         sha256: str | None,
     ) -> dict[str, Any]:
-        place = self.project.writable(path)
-        self.project.check_writer(call, place)
-        there = self.project.fingerprint(place) if place.is_file() else None
-        note = self._footprints.get(call)
+        place = self.sandbox.writable(path)
+        self.sandbox.check_writer(call, place)
+        there = self.sandbox.fingerprint(place) if place.is_file() else None
+        note = self._notes.get(call)
         if note is not None and there is not None and there[1] == note["after"]:
             return _written(path, *there, note["existed"])
-        if source is not None and self.project.inside(source) == place and there is not None:
+        if source is not None and self.sandbox.inside(source) == place and there is not None:
             return _written(path, *there, True)
         if there is not None and if_exists == "fail":
-            raise ToolError("exists", f"{told(path)} is there. Say if_exists: replace if it may be replaced.")
+            raise ToolError(
+                "exists", f"{quoted(path)} is there. Say if_exists: replace if it may be replaced."
+            )
         if sha256 is not None and (there is None or there[1] != sha256):
-            raise ToolError("changed", f"{told(path)} was changed meanwhile; read it again.")
+            raise ToolError("changed", f"{quoted(path)} was changed meanwhile; read it again.")
         if note is not None and if_exists == "append" and (there or (0, ""))[1] != note["before"]:
-            raise ToolError("changed", f"{told(path)} was changed while something was appended to it.")
+            raise ToolError("changed", f"{quoted(path)} was changed while something was appended to it.")
         if if_exists == "append" and there is not None:
-            fresh = _Joined(_OfFile(self.project, place), fresh)
+            fresh = _Joined(_OfFile(self.sandbox, place), fresh)
         size, after = fresh.measured()
         before = there[1] if there is not None else ""
-        self._footprints.put(call, {"existed": there is not None, "before": before, "after": after})
+        self._notes.put(call, {"existed": there is not None, "before": before, "after": after})
         self._backups.save(call.root, place)
-        self.project.write(place, fresh.into, fresh.mode)
+        self.sandbox.write(place, fresh.into, fresh.mode)
         return _written(path, size, after, there is not None)
 
     def _content(self, text: str | None, source: str | None, spool: str | None) -> _Content:
@@ -160,47 +164,47 @@ class Files:
                 raise ToolError("too_large", f"a text has at most {LARGEST_TEXT:,} bytes, not {len(raw):,}.")
             return _Bytes(raw)
         if source is not None:
-            return _OfFile(self.project, self.project.readable(source), keeps_mode=True)
+            return _OfFile(self.sandbox, self.sandbox.readable(source), keeps_mode=True)
         if spool is None or not re.fullmatch("[0-9a-f]{64}", spool):
             raise ToolError("invalid", "a spool goes by its SHA-256.")
-        place = self.project.state / "spools" / spool
+        place = self.sandbox.state / "spools" / spool
         if not place.is_file():
             raise ToolError("gone", "what was fetched is no longer there; fetch it again.")
-        return _OfFile(self.project, place)
+        return _OfFile(self.sandbox, place)
 
     def delete(
         self, call: EffectCall, path: str, missing_ok: bool = False, sha256: str | None = None
     ) -> dict[str, Any]:
         """Remove a project file; with `sha256`, only if it still holds content of that SHA-256."""
-        place = self.project.entry(path)
-        self.project.check_writer(call, place)
+        place = self.sandbox.entry(path)
+        self.sandbox.check_writer(call, place)
         there = place.is_symlink() or place.exists()
-        note = self._footprints.get(call)
+        note = self._notes.get(call)
         if not there:
             if note is None and not missing_ok:
-                raise ToolError("no_file", f"there is no file {told(path)} to remove.")
+                raise ToolError("no_file", f"there is no file {quoted(path)} to remove.")
             return {"path": path, "existed": note is not None and note["existed"]}
-        if sha256 is not None and not place.is_symlink() and self.project.fingerprint(place)[1] != sha256:
-            raise ToolError("changed", f"{told(path)} was changed meanwhile; it is left alone.")
+        if sha256 is not None and not place.is_symlink() and self.sandbox.fingerprint(place)[1] != sha256:
+            raise ToolError("changed", f"{quoted(path)} was changed meanwhile; it is left alone.")
         with certain(path):
-            self._footprints.put(call, {"existed": True})
+            self._notes.put(call, {"existed": True})
             self._backups.save(call.root, place)
-            self.project.remove(place)
+            self.sandbox.remove(place)
         return {"path": path, "existed": True}
 
     def restore(self, call: EffectCall, paths: list[str]) -> dict[str, Any]:
         """Bring project files back to what they held before this run changed them first."""
         done = []
         for path in paths:
-            entry = self.project.entry(path)
+            entry = self.sandbox.entry(path)
             # A link that was written through is backed up under the name it leads to.
             with certain(path):
-                places = dict.fromkeys((entry, self.project.inside(path)))
-                self.project.check_writer(call, *places)
+                places = dict.fromkeys((entry, self.sandbox.inside(path)))
+                self.sandbox.check_writer(call, *places)
                 if any(self._backups.restore(call, place) for place in places):
                     done.append(path)
                 else:
-                    self._backups.check(call.root, told(path))
+                    self._backups.check(call.root, quoted(path))
         return {"paths": done, "restored": bool(done)}
 
 
@@ -238,13 +242,13 @@ class _Bytes(_Content):
 
 
 class _OfFile(_Content):
-    def __init__(self, project: Project, path: Path, keeps_mode: bool = False) -> None:
-        self.project, self.path = project, path
+    def __init__(self, sandbox: Sandbox, path: Path, keeps_mode: bool = False) -> None:
+        self.sandbox, self.path = sandbox, path
         if keeps_mode:
             self.mode = stat.S_IMODE(path.stat().st_mode)
 
     def into(self, file: BinaryIO) -> None:
-        with self.project.reading(self.path) as source:
+        with self.sandbox.reading(self.path) as source:
             shutil.copyfileobj(source, file, PIECE)
 
 
@@ -267,7 +271,7 @@ def _matcher(said: str) -> Callable[[str], bool]:
         raise ToolError("invalid", "a pattern is a text of 1 to 500 characters.")
     parts = said.split("/")
     if said.startswith("/") or ".." in parts:
-        raise ToolError("outside", f"the pattern {told(said)} leads outside the folder it is applied to.")
+        raise ToolError("outside", f"the pattern {quoted(said)} leads outside the folder it is applied to.")
     rules = [None if part == "**" else re.compile(translate(part)) for part in parts if part not in ("", ".")]
 
     def onwards(places: set[int]) -> set[int]:
@@ -306,14 +310,14 @@ def file_tools(files: Files) -> list[Tool]:
         Tool("files.stat", files.stat, "query", blocking=True,
              description="What there is at a path of the project: kind, size, SHA-256, where links lead."),
         Tool("files.write", files.write, idempotent=True, wants_call=True, blocking=True, private=True,
-             refuses=files.project.refusing("path"),
+             refuses=files.sandbox.refusing("path"),
              description="Put a text (or what another file, a source, holds) into a project file. The "
              "receipt says path, bytes, sha256, replaced."),
         Tool("files.delete", files.delete, idempotent=True, wants_call=True, blocking=True,
-             refuses=files.project.refusing("path"),
+             refuses=files.sandbox.refusing("path"),
              description="Remove a project file. The receipt says path, existed."),
         Tool("files.restore", files.restore, idempotent=True, wants_call=True, blocking=True,
-             refuses=files.project.refusing("paths"),
+             refuses=files.sandbox.refusing("paths"),
              description="Bring project files back to what they held before this run changed them. The "
              "receipt says paths, restored."),
     ]  # fmt: skip

@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from detent.adapters.project.ground import OWN_FOLDER, READABLE, Project, told
 from detent.adapters.project.programs import Ran, TimedOut, run_program
+from detent.adapters.project.sandbox import OWN_FOLDER, READABLE, Sandbox, quoted
 from detent.engine.tools import Tool, ToolError
 
 LONGEST_DIFF = 200_000
@@ -44,8 +44,8 @@ _ADDRESS = re.compile(r"((?<![a-zA-Z0-9+.-])[a-zA-Z][a-zA-Z0-9+.-]*+://)[^/\s'\"
 class Git:
     """The repository a project lies in."""
 
-    def __init__(self, project: Project, environ: Mapping[str, str]) -> None:
-        self.project = project
+    def __init__(self, sandbox: Sandbox, environ: Mapping[str, str]) -> None:
+        self.sandbox = sandbox
         self._environ = {
             name: value
             for name, value in environ.items()
@@ -70,7 +70,7 @@ class Git:
         settings = [part for one in _SETTINGS for part in ("-c", one)]
         try:
             ran = await run_program(
-                ["git", *settings, *args], cwd=self.project.root, env=env, timeout=TIMEOUT, stdin=stdin,
+                ["git", *settings, *args], cwd=self.sandbox.root, env=env, timeout=TIMEOUT, stdin=stdin,
                 head=limit, stop_when_full=not whole, strays=False,
             )  # fmt: skip
         except TimedOut:
@@ -112,22 +112,22 @@ class Git:
         wanted = []
         for path in paths:
             # The last part is not followed: a link is a file of its own to git.
-            place = self.project.root / path
+            place = self.sandbox.root / path
             if path.strip("./") and not place.is_dir():
-                place = self.project.entry(path)
+                place = self.sandbox.entry(path)
             else:
-                place = self.project.inside(path)
-                if place != self.project.root and self.project.hidden(place):
-                    raise ToolError("protected", f"{told(path)} is not for actions.")
-            relative = place.relative_to(self.project.root).as_posix()
+                place = self.sandbox.inside(path)
+                if place != self.sandbox.root and self.sandbox.hidden(place):
+                    raise ToolError("protected", f"{quoted(path)} is not for actions.")
+            relative = place.relative_to(self.sandbox.root).as_posix()
             wanted.append(f":(literal){relative}" if relative != "." else ".")
         kept = [f":(exclude,glob){OWN_FOLDER}/*.db*"]
-        own = self.project.root / OWN_FOLDER
-        ours = [*self.project.protected, *(own.iterdir() if own.is_dir() else ())]
+        own = self.sandbox.root / OWN_FOLDER
+        ours = [*self.sandbox.protected, *(own.iterdir() if own.is_dir() else ())]
         for one in dict.fromkeys(ours):
-            inside = one.is_relative_to(self.project.root) and one != self.project.root
+            inside = one.is_relative_to(self.sandbox.root) and one != self.sandbox.root
             if inside and one not in (own, own / READABLE):
-                kept.append(f":(exclude,literal){self.project.relative(one)}")
+                kept.append(f":(exclude,literal){self.sandbox.relative(one)}")
         return [*wanted, *kept]
 
     async def addable(self, paths: Sequence[str]) -> list[str]:
@@ -148,7 +148,7 @@ class Git:
     async def sha(self, revision: str, kind: str = "commit") -> str | None:
         """The full name of what a revision stands for; None when it stands for nothing."""
         if not isinstance(revision, str) or not revision or revision.startswith("-") or "\0" in revision:
-            raise ToolError("invalid", f"{told(revision)} is no revision.")
+            raise ToolError("invalid", f"{quoted(revision)} is no revision.")
         said = await self.text(
             "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{{kind}}}", ok=(0, 1, 128)
         )
@@ -169,7 +169,7 @@ class Git:
             return found
         if revision == "HEAD":
             return await self.text("hash-object", "-t", "tree", "-w", "--stdin", stdin=b"", changes=True)
-        raise ToolError("no_base", f"there is no revision {told(revision)} in this repository.")
+        raise ToolError("no_base", f"there is no revision {quoted(revision)} in this repository.")
 
     async def head(self) -> dict[str, Any]:
         """The commit and branch worked on; null where there is none."""
@@ -240,7 +240,7 @@ class Git:
             return {"commits": []}
         since = await self.sha(base)
         if since is None:
-            raise ToolError("no_base", f"there is no commit {told(base)} in this repository.")
+            raise ToolError("no_base", f"there is no commit {quoted(base)} in this repository.")
         ran = await self.ask(
             "log", "-z", f"--max-count={most}", "--no-color", "--format=tformat:%H%x00%an%x00%aI%x00%s",
             f"{since}..HEAD", "--",

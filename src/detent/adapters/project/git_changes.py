@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from detent.adapters.project.backups import Backups
-from detent.adapters.project.footprints import Footprints, read_json
+from detent.adapters.project.effect_notes import EffectNotes, read_json
 from detent.adapters.project.git import Git, fault
-from detent.adapters.project.ground import told
 from detent.adapters.project.programs import Ran
+from detent.adapters.project.sandbox import quoted
 from detent.engine.tools import NOT_DONE, EffectCall, Tool, ToolError
 
 MOST_LOOKED_AT = 50
@@ -29,9 +29,9 @@ class InDoubt(Exception):
 class GitChanges:
     """Changes to one repository."""
 
-    def __init__(self, git: Git, footprints: Footprints, backups: Backups) -> None:
+    def __init__(self, git: Git, notes: EffectNotes, backups: Backups) -> None:
         self.git = git
-        self._footprints = footprints
+        self._notes = notes
         self._backups = backups
 
     # -- the index ------------------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ class GitChanges:
 
     async def unstage(self, call: EffectCall, paths: list[str]) -> dict[str, Any]:
         """Bring the index back to what it was before this run staged anything; the files are left alone."""
-        place, note = self._index_note(call), self._footprints.get(call)
+        place, note = self._index_note(call), self._notes.get(call)
         before = note or read_json(place)
         if before is None:
             self._backups.check(call.root, "the index")
@@ -57,12 +57,12 @@ class GitChanges:
             out = await self.git.names("diff", "--cached", "--name-only", "-z", "--no-renames", tree, "--",
                                        *self.git.specs(paths or ["."]))  # fmt: skip
             note = {"tree": tree, "files": sorted(out)}
-            self._footprints.put(call, note)
+            self._notes.put(call, note)
         if note["files"]:
             where = self.git.specs(paths or ["."])
             await self.git.ask("restore", f"--source={tree}", "--staged", "--", *where, changes=True)
         if not paths or "." in paths:
-            self.git.project.remove(
+            self.git.sandbox.remove(
                 place, missing_ok=True
             )  # used up: what is staged from here on is somebody else's
         return {"files": note["files"]}
@@ -89,7 +89,7 @@ class GitChanges:
         clean = (await self.git.ask("stripspace", stdin=raw)).out
         if not clean.strip() or b"\0" in clean:
             raise ToolError("invalid", "a commit needs a message.")
-        note = self._footprints.get(call)
+        note = self._notes.get(call)
         if note is not None and (made := await self._made(note)) is not None:
             return await self._receipt(call, made, note["parent"])
         head = await self.git.sha("HEAD")
@@ -97,7 +97,7 @@ class GitChanges:
         if tree == await self.git.tree_of("HEAD") and not allow_empty:
             raise ToolError("nothing_staged", "nothing is staged, so there is nothing to commit.")
         note = {"parent": head, "tree": tree, "message": clean.decode()}
-        self._footprints.put(call, note)
+        self._notes.put(call, note)
         empty = ["--allow-empty"] if allow_empty else []
         ran = await self.git.ask(
             "commit", "--quiet", "--cleanup=whitespace", "-F", "-", *empty, stdin=raw, changes=True,
@@ -143,22 +143,22 @@ class GitChanges:
 
     async def reset(self, call: EffectCall, sha: str) -> dict[str, Any]:
         """Take this run's own last commit back, unless it is published; its changes stay staged."""
-        note, head = self._footprints.get(call), await self.git.sha("HEAD")
+        note, head = self._notes.get(call), await self.git.sha("HEAD")
         if note is not None and head == note["parent"]:
             return {"head": head}
         if sha not in (read_json(self._commits_note(call)) or {"commits": []})["commits"]:
-            raise ToolError("not_ours", f"{told(sha)} is no commit of this run; it is left alone.")
+            raise ToolError("not_ours", f"{quoted(sha)} is no commit of this run; it is left alone.")
         if head != sha:
             raise ToolError(
-                "not_head", f"{told(sha)} is not the last commit of the branch; it is left alone."
+                "not_head", f"{quoted(sha)} is not the last commit of the branch; it is left alone."
             )
         published = await self.git.text(
             "for-each-ref", "--contains", sha, "--format=%(refname)", "refs/remotes"
         )
         if published:
-            raise ToolError("pushed", f"{told(sha)} is published; undoing it would rewrite history there.")
+            raise ToolError("pushed", f"{quoted(sha)} is published; undoing it would rewrite history there.")
         parent = await self.git.sha(f"{sha}^")
-        self._footprints.put(call, {"parent": parent})
+        self._notes.put(call, {"parent": parent})
         if parent is not None:
             await self.git.ask("reset", "--quiet", "--soft", parent, changes=True)
         else:
@@ -196,13 +196,13 @@ class GitChanges:
         remotes = (await self.git.text("remote")).split("\n")
         if remote not in remotes or not remote:
             there = ", ".join(one for one in remotes if one) or "none"
-            raise ToolError("no_remote", f"there is no remote {told(remote)}; there is: {there}.")
+            raise ToolError("no_remote", f"there is no remote {quoted(remote)}; there is: {there}.")
         name = branch or await self.git.branch_name()
         if name is None:
             raise ToolError("detached", "no branch is worked on, so say which one to publish.")
         sha = await self.git.sha(f"refs/heads/{name}")
         if sha is None:
-            raise ToolError("no_branch", f"there is no branch {told(name)} with a commit.")
+            raise ToolError("no_branch", f"there is no branch {quoted(name)} with a commit.")
         return name, sha
 
     # -- branches -------------------------------------------------------------------------------------------
@@ -212,18 +212,18 @@ class GitChanges:
     ) -> dict[str, Any]:
         """Make a branch unless it is there, and work on it if asked."""
         if not name or name.startswith("-") or "\0" in name:
-            raise ToolError("invalid", f"{told(name)} is no name for a branch.")
+            raise ToolError("invalid", f"{quoted(name)} is no name for a branch.")
         valid = await self.git.ask("check-ref-format", f"refs/heads/{name}", ok=(0, 1))
         if valid.code != 0 or name == "HEAD":
-            raise ToolError("invalid", f"{told(name)} is no name for a branch.")
+            raise ToolError("invalid", f"{quoted(name)} is no name for a branch.")
         current, head = await self.git.branch_name(), await self.git.sha("HEAD")
         unborn = current == name and head is None
         there = unborn or await self.git.sha(f"refs/heads/{name}") is not None
-        note = self._footprints.get(call)
+        note = self._notes.get(call)
         if there and note is None and not exist_ok:
-            raise ToolError("exists", f"there is a branch {told(name)} already.")
+            raise ToolError("exists", f"there is a branch {quoted(name)} already.")
         created = note["created"] if note is not None else not there
-        self._footprints.put(call, {"created": created})
+        self._notes.put(call, {"created": created})
         if not there:
             start = await self._start(base, head)
             if switch:
@@ -242,16 +242,16 @@ class GitChanges:
         """Raise a `ToolError` where an agent would bring in other files that configure Detent."""
         if call.by != "agent" or not target:
             return
-        project = self.git.project
+        sandbox = self.git.sandbox
         names = await self.git.names("diff", "--name-only", "-z", "--no-renames", "HEAD", target, "--")
-        project.check_writer(call, *(project.root / name for name in names if not name.startswith("../")))
+        sandbox.check_writer(call, *(sandbox.root / name for name in names if not name.startswith("../")))
 
     async def _start(self, base: str | None, head: str | None) -> list[str]:
         if base is None:
             return []
         sha = await self.git.sha(base)
         if sha is None:
-            raise ToolError("no_base", f"there is no commit {told(base)} to start from.")
+            raise ToolError("no_base", f"there is no commit {quoted(base)} to start from.")
         return [sha]
 
     # -- notes ----------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ class GitChanges:
         return self._backups.folder(call.root) / "commits.git"
 
     def _keep(self, place: Path, note: dict[str, Any]) -> None:
-        self.git.project.keep(place, json.dumps(note).encode())
+        self.git.sandbox.keep(place, json.dumps(note).encode())
 
 
 def _not_committed(ran: Ran) -> ToolError:
@@ -280,7 +280,7 @@ def _not_pushed(ran: Ran, remote: str, name: str) -> ToolError:
     said = ran.out.decode("utf-8", "replace") + ran.err.decode("utf-8", "replace")
     if "[rejected]" in said and any(one in said for one in ("non-fast-forward", "fetch first", "stale info")):
         return ToolError(
-            "non_fast_forward", f"'{remote}' has commits on {told(name)} that are not here. Fetch and "
+            "non_fast_forward", f"'{remote}' has commits on {quoted(name)} that are not here. Fetch and "
             f"integrate them first; history there is never rewritten.",
         )  # fmt: skip
     if "[remote rejected]" in said:

@@ -23,7 +23,7 @@ from urllib.parse import urljoin, urlsplit
 from detent.adapters.disk import PRIVATE_FILE
 from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, pieces
 from detent.adapters.project.addresses import Reach, is_here, pinned
-from detent.adapters.project.ground import Project, told
+from detent.adapters.project.sandbox import Sandbox, quoted
 from detent.engine.step_failures import Transient
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.errors import IntegrationMissing
@@ -46,8 +46,8 @@ _ANYWHERE = frozenset({"accept", "accept-language", "user-agent"})
 class Web:
     """The web, as far as steps may see it."""
 
-    def __init__(self, project: Project, largest: int = LARGEST_DOWNLOAD, reach: Reach | None = None) -> None:
-        self._project = project
+    def __init__(self, sandbox: Sandbox, largest: int = LARGEST_DOWNLOAD, reach: Reach | None = None) -> None:
+        self._sandbox = sandbox
         self._largest = largest
         self._reach = reach or Reach()
 
@@ -65,7 +65,7 @@ class Web:
         most = self._largest if spool else max(0, min(max_bytes, LARGEST_TEXT))
         host = _host(url)
         httpx2 = _httpx2()
-        sink = _Sink(self._project, self._spools() if spool else None)
+        sink = _Sink(self._sandbox, self._spools() if spool else None)
         try:
             async with asyncio.timeout(timeout):
                 status, said, kind = await self._followed(url, dict(headers or {}), timeout, most, sink)
@@ -131,8 +131,8 @@ class Web:
 
     def _spools(self) -> Path:
         """Where fetched bodies wait to be written; those nobody came for are thrown away."""
-        folder = self._project.state / "spools"
-        with self._project.folder_of(folder / "any", make=True):
+        folder = self._sandbox.state / "spools"
+        with self._sandbox.folder_of(folder / "any", make=True):
             pass
         old = time.time() - SPOOL_AGE
         for one in folder.iterdir():
@@ -145,8 +145,8 @@ class Web:
 class _Sink:
     """Takes a body in, in memory or into a file."""
 
-    def __init__(self, project: Project, folder: Path | None) -> None:
-        self._project = project
+    def __init__(self, sandbox: Sandbox, folder: Path | None) -> None:
+        self._sandbox = sandbox
         self._folder = folder
         self._path = folder / f"{secrets.token_hex(8)}.part" if folder is not None else None
         self._file = self._created(self._path) if self._path is not None else None
@@ -173,12 +173,12 @@ class _Sink:
         os.fsync(self._file.fileno())
         self._file.close()
         place = self._folder / self.sha256
-        with self._project.folder_of(place) as folder:
+        with self._sandbox.folder_of(place) as folder:
             folder.move(self._path.name, folder, place.name)
         return place
 
     def _created(self, path: Path) -> BinaryIO:
-        with self._project.folder_of(path) as folder:
+        with self._sandbox.folder_of(path) as folder:
             return folder.create(path.name, PRIVATE_FILE)
 
     def drop(self) -> None:
@@ -186,7 +186,7 @@ class _Sink:
         if self._file is not None and self._path is not None:
             self._file.close()
             with contextlib.suppress(OSError):
-                self._project.remove(self._path, missing_ok=True)
+                self._sandbox.remove(self._path, missing_ok=True)
 
 
 def _httpx2() -> Any:
@@ -208,7 +208,7 @@ def _host(url: str) -> str:
     if parts.scheme.lower() not in ("http", "https") or not host:
         raise ToolError(
             "invalid",
-            f"an address begins with http:// or https:// and names a host, not {told(parts.scheme)}.",
+            f"an address begins with http:// or https:// and names a host, not {quoted(parts.scheme)}.",
         )
     return host
 

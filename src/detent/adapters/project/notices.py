@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from detent.adapters.project.footprints import Footprints, read_json
-from detent.adapters.project.ground import Project
+from detent.adapters.project.effect_notes import EffectNotes, read_json
 from detent.adapters.project.http import post
+from detent.adapters.project.sandbox import Sandbox
 from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, Tool, ToolError
 
 LONGEST = 20_000
@@ -25,16 +25,16 @@ class Notices:
 
     def __init__(
         self,
-        project: Project,
-        footprints: Footprints,
+        sandbox: Sandbox,
+        notes: EffectNotes,
         webhook: str | None = None,
         folder: Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._project = project
-        self._footprints = footprints
+        self._sandbox = sandbox
+        self._notes = notes
         self._webhook = webhook
-        self._folder = folder if folder is not None else project.state / "notices"
+        self._folder = folder if folder is not None else sandbox.state / "notices"
         self._clock = clock
 
     async def send(
@@ -60,7 +60,7 @@ class Notices:
         place = self._folder / f"{notice['id']}.json"
         there = read_json(place)
         if there is None:
-            self._project.keep(place, json.dumps(notice, ensure_ascii=False, indent=2).encode())
+            self._sandbox.keep(place, json.dumps(notice, ensure_ascii=False, indent=2).encode())
             there = notice
         return {"channel": "file", "id": there["id"], "delivered_at": there["at"]}
 
@@ -69,7 +69,7 @@ class Notices:
             raise ToolError(
                 "not_configured", "there is no web hook; set `workflow.webhook`, or use the channel 'file'."
             )
-        if (note := self._footprints.get(call)) is not None:
+        if (note := self._notes.get(call)) is not None:
             return {"channel": "webhook", "id": notice["id"], "delivered_at": note["at"]}
         status = await post(self._webhook, notice, {"idempotency-key": notice["id"]}, TIMEOUT)
         if status in (408, 425, 429, 503):
@@ -78,7 +78,7 @@ class Notices:
             raise ToolError("refused", f"the web hook refused the notice ({status}).")
         if status >= 500:
             raise ConnectionError(f"the web hook failed ({status}); whether it told anybody is not known.")
-        self._footprints.put(call, {"at": notice["at"]})
+        self._notes.put(call, {"at": notice["at"]})
         return {"channel": "webhook", "id": notice["id"], "delivered_at": notice["at"]}
 
 

@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from detent.adapters.project.ground import Project, certain, told
+from detent.adapters.project.sandbox import Sandbox, certain, quoted
 from detent.engine.tools import EffectCall, Tool, ToolError
 from detent.kernel.plain import digest
 
@@ -51,16 +51,16 @@ HAS_TABLE = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = ? CO
 class Rows:
     """The rows of SQLite files in a project. `blobs` gives what steps have kept beside the journal."""
 
-    def __init__(self, project: Project, blobs: Blobs | None = None) -> None:
-        self.project = project
+    def __init__(self, sandbox: Sandbox, blobs: Blobs | None = None) -> None:
+        self.sandbox = sandbox
         self._blobs = blobs
 
     async def upsert(
         self, call: EffectCall, database: str, table: str, key: str | list[str], batch: dict[str, Any]
     ) -> dict[str, Any]:
         """Make a table hold the rows of a batch, one per key."""
-        place = self.project.writable(database)
-        self.project.check_writer(call, place)
+        place = self.sandbox.writable(database)
+        self.sandbox.check_writer(call, place)
         name, columns, rows = await self._batch(batch)
         keys = _keys(key, columns)
         run = call.root
@@ -77,7 +77,7 @@ class Rows:
             link.execute(PUT_BATCH, (run, table, name, "loaded", created, inserted, updated))
             return {"inserted": inserted, "updated": updated}
 
-        with certain(database), self.project.folder_of(place, make=True):
+        with certain(database), self.sandbox.folder_of(place, make=True):
             pass
         return await asyncio.to_thread(_within, place, database, work)
 
@@ -85,8 +85,8 @@ class Rows:
         self, call: EffectCall, database: str, table: str, key: str | list[str], batch: dict[str, Any]
     ) -> dict[str, Any]:
         """Bring the rows of one batch of this run back to what they were before."""
-        place = self.project.writable(database)
-        self.project.check_writer(call, place)
+        place = self.sandbox.writable(database)
+        self.sandbox.check_writer(call, place)
         name = _name_of(batch)
         run = call.root
         _identifier(table, "table")
@@ -100,9 +100,9 @@ class Rows:
             if there[0] == "restored":
                 return {"restored": there[2], "removed": there[3]}
             restored, removed = _undo(link, (run, table, name))
-            quoted = _quoted(table)
-            if there[1] and link.execute(f"SELECT 1 FROM {quoted} LIMIT 1").fetchone() is None:
-                link.execute(f"DROP TABLE {quoted}")
+            sql_table = _sql_name(table)
+            if there[1] and link.execute(f"SELECT 1 FROM {sql_table} LIMIT 1").fetchone() is None:
+                link.execute(f"DROP TABLE {sql_table}")
             link.execute(PUT_BATCH, (run, table, name, "restored", there[1], restored, removed))
             return {"restored": restored, "removed": removed}
 
@@ -147,17 +147,17 @@ def _within(place: Path, said: str, work: Callable[[sqlite3.Connection], dict[st
     except sqlite3.OperationalError as error:
         busy = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
         raise ToolError(
-            "busy" if busy else "database", f"{told(said)} {_words(error)}.", transient=busy
+            "busy" if busy else "database", f"{quoted(said)} {_words(error)}.", transient=busy
         ) from error
     except (sqlite3.DatabaseError, OverflowError) as error:
-        raise ToolError("database", f"{told(said)} {_words(error)}.") from error
+        raise ToolError("database", f"{quoted(said)} {_words(error)}.") from error
 
 
 def _check_place(link: sqlite3.Connection, place: Path, said: str) -> None:
     """Raise a `ToolError` when SQLite followed a link that was put there since the path was checked."""
     opened = link.execute("PRAGMA database_list").fetchone()[2]
     if Path(opened) != place or Path(opened).is_symlink():
-        raise ToolError("outside", f"{told(said)} was replaced by a link; nothing was written.")
+        raise ToolError("outside", f"{quoted(said)} was replaced by a link; nothing was written.")
 
 
 def _words(error: Exception) -> str:
@@ -178,10 +178,10 @@ def _identifier(name: Any, what: str) -> None:
     if wrong or any(not char.isprintable() for char in name):
         raise ToolError("invalid", f"a {what} has a name of 1 to {LONGEST_NAME} printable characters.")
     if what == "table" and name.lower().startswith(("sqlite_", "detent_")):
-        raise ToolError("protected", f"{told(name)} is no table for actions.")
+        raise ToolError("protected", f"{quoted(name)} is no table for actions.")
 
 
-def _quoted(name: str) -> str:
+def _sql_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -191,7 +191,7 @@ def _keys(said: str | list[str], columns: Sequence[str]) -> list[str]:
     if not keys or missing:
         there = ", ".join(columns[:20])
         raise ToolError(
-            "invalid", f"the key {told(', '.join(missing) or 'nothing')} is no column; there is: {there}."
+            "invalid", f"the key {quoted(', '.join(missing) or 'nothing')} is no column; there is: {there}."
         )
     return keys
 
@@ -201,15 +201,15 @@ def _prepared(
 ) -> int:
     """Have the table there; 1 when it was made now."""
     if link.execute(HAS_TABLE, (table,)).fetchone() is not None:
-        there = {row[1].lower() for row in link.execute(f"PRAGMA table_info({_quoted(table)})")}
+        there = {row[1].lower() for row in link.execute(f"PRAGMA table_info({_sql_name(table)})")}
         missing = [column for column in columns if column.lower() not in there]
         if missing:
-            raise ToolError("no_column", f"table {told(table)} has no column {told(missing[0])}.")
+            raise ToolError("no_column", f"table {quoted(table)} has no column {quoted(missing[0])}.")
         return 0
     kinds = [_kind([row[at] for row in rows]) for at in range(len(columns))]
-    parts = [f"{_quoted(column)} {kind}" for column, kind in zip(columns, kinds, strict=True)]
-    parts.append(f"PRIMARY KEY ({', '.join(_quoted(one) for one in keys)})")
-    link.execute(f"CREATE TABLE {_quoted(table)} ({', '.join(parts)})")
+    parts = [f"{_sql_name(column)} {kind}" for column, kind in zip(columns, kinds, strict=True)]
+    parts.append(f"PRIMARY KEY ({', '.join(_sql_name(one) for one in keys)})")
+    link.execute(f"CREATE TABLE {_sql_name(table)} ({', '.join(parts)})")
     return 1
 
 
@@ -226,16 +226,15 @@ def _load(
     link: sqlite3.Connection, which: tuple[str, str, str], columns: list[str], keys: list[str],
     rows: list[list[Any]],
 ) -> tuple[int, int]:  # fmt: skip
-    quoted = _quoted(which[1])
+    sql_table = _sql_name(which[1])
     at = [columns.index(one) for one in keys]
     others = [index for index in range(len(columns)) if index not in at]
-    where = " AND ".join(f"{_quoted(one)} = ?" for one in keys)
-    shown = ", ".join(_quoted(one) for one in columns)
-    find = f"SELECT {shown} FROM {quoted} WHERE {where} LIMIT 2"
-    put = f"INSERT INTO {quoted} ({shown}) VALUES ({', '.join('?' * len(columns))})"
-    change = (
-        f"UPDATE {quoted} SET {', '.join(f'{_quoted(columns[one])} = ?' for one in others)} WHERE {where}"
-    )
+    where = " AND ".join(f"{_sql_name(one)} = ?" for one in keys)
+    shown = ", ".join(_sql_name(one) for one in columns)
+    find = f"SELECT {shown} FROM {sql_table} WHERE {where} LIMIT 2"
+    put = f"INSERT INTO {sql_table} ({shown}) VALUES ({', '.join('?' * len(columns))})"
+    changes = ", ".join(f"{_sql_name(columns[one])} = ?" for one in others)
+    change = f"UPDATE {sql_table} SET {changes} WHERE {where}"
     # One row per key: the last of a batch counts.
     chosen: dict[tuple[Any, ...], list[Any]] = {}
     for row in rows:
@@ -248,7 +247,7 @@ def _load(
     for name, row in chosen.items():
         there = link.execute(find, name).fetchall()
         if len(there) > 1:
-            raise ToolError("not_unique", f"table {told(which[1])} holds several rows under one key.")
+            raise ToolError("not_unique", f"table {quoted(which[1])} holds several rows under one key.")
         key = json.dumps({one: _packed(part) for one, part in zip(keys, name, strict=True)})
         if not there:
             link.execute(put, row)
@@ -264,21 +263,21 @@ def _load(
 
 
 def _undo(link: sqlite3.Connection, which: tuple[str, str, str]) -> tuple[int, int]:
-    quoted = _quoted(which[1])
+    sql_table = _sql_name(which[1])
     restored = removed = 0
     if link.execute(HAS_TABLE, (which[1],)).fetchone() is None:
         link.execute(DROP_UNDO, which)
         return 0, 0
     for _, said, before in link.execute(FIND_UNDO, which).fetchall():
         key = {name: _unpacked(value) for name, value in json.loads(said).items()}
-        where = " AND ".join(f"{_quoted(one)} = ?" for one in key)
+        where = " AND ".join(f"{_sql_name(one)} = ?" for one in key)
         if before is None:
-            removed += link.execute(f"DELETE FROM {quoted} WHERE {where}", list(key.values())).rowcount
+            removed += link.execute(f"DELETE FROM {sql_table} WHERE {where}", list(key.values())).rowcount
             continue
         values = {name: _unpacked(value) for name, value in json.loads(before).items()}
         if values:
-            setting = ", ".join(f"{_quoted(one)} = ?" for one in values)
-            link.execute(f"UPDATE {quoted} SET {setting} WHERE {where}", [*values.values(), *key.values()])
+            setting = ", ".join(f"{_sql_name(one)} = ?" for one in values)
+            link.execute(f"UPDATE {sql_table} SET {setting} WHERE {where}", [*values.values(), *key.values()])
         restored += 1
     link.execute(DROP_UNDO, which)
     return restored, removed
@@ -314,10 +313,10 @@ def row_tools(rows: Rows) -> list[Tool]:
     """The tools for rows."""
     return [
         Tool("db.upsert", rows.upsert, idempotent=True, wants_call=True,
-             refuses=rows.project.refusing("database"),
+             refuses=rows.sandbox.refusing("database"),
              description="Make a table of a SQLite file hold the rows of a batch, one per key. The receipt "
              "says inserted, updated."),
         Tool("db.restore", rows.restore, idempotent=True, wants_call=True,
-             refuses=rows.project.refusing("database"),
+             refuses=rows.sandbox.refusing("database"),
              description="Bring the rows of one batch back to what they were. Receipt: restored, removed."),
     ]  # fmt: skip

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from detent.adapters.project.footprints import folder_of, safe
-from detent.adapters.project.ground import Project, told
+from detent.adapters.project.effect_notes import folder_of, safe
 from detent.adapters.project.programs import Ran, TimedOut, name_of, run_program
+from detent.adapters.project.sandbox import Sandbox, quoted
 from detent.adapters.project.watching import Watch
 from detent.engine.tools import EffectCall, Tool, ToolError
 from detent.kernel.plain import digest
@@ -33,8 +33,8 @@ that failed is proposed once more by the handler, at once, and the command did r
 class Shell:
     """Runs programs in the folders of a project."""
 
-    def __init__(self, project: Project, environ: Mapping[str, str], watch: Watch | None = None) -> None:
-        self._project = project
+    def __init__(self, sandbox: Sandbox, environ: Mapping[str, str], watch: Watch | None = None) -> None:
+        self._sandbox = sandbox
         self._environ = {name: value for name, value in environ.items() if not name.startswith(SECRET_INPUTS)}
         self._watch = watch
         self._failed: dict[str, tuple[float, ToolError]] = {}
@@ -54,8 +54,8 @@ class Shell:
         at, failure = self._failed.pop(key, (0.0, None))
         if failure is not None and time.monotonic() - at <= TOLD_AGAIN:
             raise failure
-        log = folder_of(self._project.state / "commands", call.family) / f"{safe(key)}.log"
-        guarded = self._project.guarded
+        log = folder_of(self._sandbox.state / "commands", call.family) / f"{safe(key)}.log"
+        guarded = self._sandbox.guarded
         # What a program will do cannot be read from its arguments; what it did is looked at afterwards.
         held = await asyncio.to_thread(guarded.digests) if call.by == "agent" else None
         try:
@@ -84,7 +84,7 @@ class Shell:
     ) -> dict[str, Any]:
         """Run one program that only reads."""
         name = digest([argv, cwd], 16)
-        log = self._project.state / "commands" / "reads" / f"{name}.log"
+        log = self._sandbox.state / "commands" / "reads" / f"{name}.log"
         return await self._run(argv, cwd, env, timeout, check, log)
 
     async def _run(
@@ -96,12 +96,12 @@ class Shell:
         check: bool,
         log: Path,
     ) -> dict[str, Any]:
-        folder = self._project.folder(cwd)
+        folder = self._sandbox.folder(cwd)
         if not argv or not argv[0] or any("\0" in part for part in argv):
             raise ToolError("invalid", "argv is a list: the program, then its arguments, no null characters.")
         for name, value in (env or {}).items():
             if not name or "=" in name or "\0" in name + value:
-                raise ToolError("invalid", f"{told(name)} is no name and value of an environment variable.")
+                raise ToolError("invalid", f"{quoted(name)} is no name and value of an environment variable.")
         if not 0 < timeout <= LONGEST:
             raise ToolError("invalid", f"a timeout is more than 0 and at most {LONGEST:g} seconds.")
         try:
@@ -112,9 +112,9 @@ class Shell:
         except TimedOut as error:
             raise ToolError("timeout", str(error)) from None
         if check and ran.code != 0:
-            self._project.keep(log, _said(ran))
+            self._sandbox.keep(log, _said(ran))
             ended = f"exit code {ran.code}" if ran.code >= 0 else f"ended by signal {-ran.code}"
-            raise ToolError("failed", f"{told(Path(argv[0]).name)}: {ended}. What it said is in {log}.")
+            raise ToolError("failed", f"{quoted(Path(argv[0]).name)}: {ended}. What it said is in {log}.")
         return {
             "exit_code": ran.code,
             "stdout": ran.out.decode("utf-8", "replace"),

@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-from detent.adapters.project.ground import Project, told
+from detent.adapters.project.sandbox import Sandbox, quoted
 from detent.engine.tools import Tool, ToolError
 
 Format = Literal["auto", "csv", "tsv", "jsonl", "parquet"]
@@ -43,14 +43,14 @@ _TRUTH = {"true": True, "false": False}
 class Tables:
     """Tables in the files of a project."""
 
-    def __init__(self, project: Project, unpacked: int = LARGEST_UNPACKED) -> None:
-        self._project = project
+    def __init__(self, sandbox: Sandbox, unpacked: int = LARGEST_UNPACKED) -> None:
+        self._sandbox = sandbox
         self._unpacked = unpacked
 
     def read(self, path: str, format: Format = "auto") -> dict[str, Any]:
         """The rows of a table: columns, rows (lists of values), lines (of each row), and bad rows."""
-        place = self._project.readable(path)
-        raw = self._project.content(place, LARGEST_FILE, path)
+        place = self._sandbox.readable(path)
+        raw = self._sandbox.content(place, LARGEST_FILE, path)
         kind = _guessed(place, raw) if format == "auto" else format
         if kind == "parquet":
             return _parquet(raw, path, self._unpacked)
@@ -76,7 +76,7 @@ def _text(raw: bytes, path: str) -> str:
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError as error:
-        raise ToolError("not_text", f"{told(path)} is no UTF-8 text (byte {error.start}).") from None
+        raise ToolError("not_text", f"{quoted(path)} is no UTF-8 text (byte {error.start}).") from None
 
 
 def _separated(text: str, kind: str, path: str) -> dict[str, Any]:
@@ -104,10 +104,10 @@ def _separated(text: str, kind: str, path: str) -> dict[str, Any]:
                 lines.append(line)
             _bounded(len(rows) + len(bad), path)
     except csv.Error:
-        raise ToolError("malformed", f"{told(path)} cannot be read from line {before + 1} on: a quote that "
+        raise ToolError("malformed", f"{quoted(path)} cannot be read from line {before + 1} on: a quote that "
                         f"is not closed, or a value that is too long.") from None  # fmt: skip
     if columns is None:
-        raise ToolError("empty", f"{told(path)} holds no header, so it is no table.")
+        raise ToolError("empty", f"{quoted(path)} holds no header, so it is no table.")
     for at in range(len(columns)):
         read = _reading([row[at] for row in rows])
         for row in rows:
@@ -121,9 +121,9 @@ def _columns(said: Iterable[str], path: str) -> list[str]:
         sorted({name for name in columns if columns.count(name) > 1}) if len(columns) <= MOST_COLUMNS else []
     )
     if len(columns) > MOST_COLUMNS:
-        raise ToolError("too_large", f"{told(path)} has more than {MOST_COLUMNS} columns.")
+        raise ToolError("too_large", f"{quoted(path)} has more than {MOST_COLUMNS} columns.")
     if twice:
-        raise ToolError("malformed", f"{told(path)} has two columns named {told(twice[0])}.")
+        raise ToolError("malformed", f"{quoted(path)} has two columns named {quoted(twice[0])}.")
     return columns
 
 
@@ -165,9 +165,9 @@ def _json_lines(text: str, path: str) -> dict[str, Any]:
             bad.append({"row": line, "problem": "is no JSON object"})
         _bounded(len(found) + len(bad), path)
     if not found and not bad:
-        raise ToolError("empty", f"{told(path)} holds no rows.")
+        raise ToolError("empty", f"{quoted(path)} holds no rows.")
     if len(columns) > MOST_COLUMNS:
-        raise ToolError("too_large", f"{told(path)} has more than {MOST_COLUMNS} columns.")
+        raise ToolError("too_large", f"{quoted(path)} has more than {MOST_COLUMNS} columns.")
     rows = [[row.get(name) for name in columns] for row in found]
     return {"columns": list(columns), "rows": rows, "lines": lines, "bad": bad}
 
@@ -195,10 +195,10 @@ def _parquet(raw: bytes, path: str, most: int) -> dict[str, Any]:
             parts = [_readable(column, pyarrow) for column in batch.columns]
             size += sum(part.nbytes for part in parts)
             if size > most:
-                raise ToolError("too_large", f"{told(path)} holds more than {most:,} bytes when unpacked.")
+                raise ToolError("too_large", f"{quoted(path)} holds more than {most:,} bytes when unpacked.")
             values += zip(*(part.to_pylist() for part in parts), strict=True)
     except (pyarrow.ArrowException, OSError, ValueError, OverflowError):
-        raise ToolError("malformed", f"{told(path)} is no Parquet file that can be read.") from None
+        raise ToolError("malformed", f"{quoted(path)} is no Parquet file that can be read.") from None
     rows: list[list[Any]] = []
     lines: list[int] = []
     bad: list[dict[str, Any]] = []
@@ -246,7 +246,7 @@ def _endless(value: Any) -> bool:
 
 def _bounded(rows: int, path: str) -> None:
     if rows > MOST_ROWS:
-        raise ToolError("too_large", f"{told(path)} has more than {MOST_ROWS:,} rows.")
+        raise ToolError("too_large", f"{quoted(path)} has more than {MOST_ROWS:,} rows.")
 
 
 def table_tools(tables: Tables) -> list[Tool]:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from detent.adapters.project.backups import Backups
-from detent.adapters.project.footprints import read_json
+from detent.adapters.project.effect_notes import read_json
 from detent.adapters.project.git import Git
-from detent.adapters.project.ground import Project
+from detent.adapters.project.sandbox import Sandbox
 from detent.engine.tools import ToolError
 
 MOST_FILES = 5000
@@ -25,8 +25,8 @@ MOST_BYTES = 200 * 1024 * 1024
 class Watch:
     """Looks at a project before and after a program runs."""
 
-    def __init__(self, project: Project, git: Git, backups: Backups) -> None:
-        self._project = project
+    def __init__(self, sandbox: Sandbox, git: Git, backups: Backups) -> None:
+        self._sandbox = sandbox
         self._git = git
         self._backups = backups
 
@@ -41,14 +41,14 @@ class Watch:
             for path, sha256 in standing.items():
                 if sha256 is None:
                     continue
-                place = self._project.root / path
+                place = self._sandbox.root / path
                 blob = note.parent / "watched" / sha256
                 if not blob.exists():
-                    self._project.keep(blob, self._project.content(place, MOST_BYTES, path))
+                    self._sandbox.keep(blob, self._sandbox.content(place, MOST_BYTES, path))
                 kept[path] = [sha256, stat.S_IMODE(place.stat().st_mode)]
             # Files that differ from the index although they are gone were gone before.
             gone = [path for path, sha256 in standing.items() if sha256 is None]
-            self._project.keep(note, json.dumps({"tree": tree, "kept": kept, "gone": gone}).encode())
+            self._sandbox.keep(note, json.dumps({"tree": tree, "kept": kept, "gone": gone}).encode())
         return standing
 
     async def changed(self, run_id: str, before: dict[str, str | None]) -> list[str]:
@@ -59,7 +59,7 @@ class Watch:
         assert note is not None
         for path in paths:
             raw, mode = await self._earlier(run_id, note, path)
-            self._backups.save_bytes(run_id, self._project.root / path, raw, mode)
+            self._backups.save_bytes(run_id, self._sandbox.root / path, raw, mode)
         return sorted(paths)
 
     async def _earlier(self, run_id: str, note: dict[str, Any], path: str) -> tuple[bytes | None, int | None]:
@@ -91,7 +91,7 @@ class Watch:
         found: dict[str, str | None] = {}
         total = 0
         for name in sorted(names):
-            place = self._project.root / name
+            place = self._sandbox.root / name
             if place.is_symlink() or not place.is_file():
                 found[name] = None if not place.is_symlink() else os.readlink(place)
                 continue
@@ -101,18 +101,18 @@ class Watch:
                     "too_many_files", f"more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes would have to "
                     f"be watched. Put the project under git, and ignore what is built.",
                 )  # fmt: skip
-            found[name] = self._project.fingerprint(place)[1]
+            found[name] = self._sandbox.fingerprint(place)[1]
         return {name: sha256 for name, sha256 in found.items() if sha256 is None or len(sha256) == 64}
 
     def _all(self) -> list[str]:
         found = []
-        for here, folders, names in os.walk(self._project.root):
+        for here, folders, names in os.walk(self._sandbox.root):
             folder = Path(here)
-            folders[:] = [name for name in folders if not self._project.hidden(folder / name)]
+            folders[:] = [name for name in folders if not self._sandbox.hidden(folder / name)]
             found += [
-                self._project.relative(folder / name)
+                self._sandbox.relative(folder / name)
                 for name in names
-                if not self._project.hidden(folder / name)
+                if not self._sandbox.hidden(folder / name)
             ]
         return found
 

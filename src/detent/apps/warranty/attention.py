@@ -10,10 +10,10 @@ from detent.apps.warranty.intake import source_id
 from detent.apps.warranty.intake_records import Record, Records
 from detent.apps.warranty.settings import WarrantySettings
 from detent.engine.journals import load
-from detent.engine.placeholders import uses_receipt
 from detent.engine.ports import RunRow, Store
 from detent.kernel.entries import Started
 from detent.kernel.errors import RunNotFound
+from detent.kernel.placeholders import uses_receipt
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 
@@ -84,8 +84,8 @@ def places_of(settings: WarrantySettings) -> dict[str, Callable[[str], str]]:
     """By what a mailbox is called in records: tells where a mail of it lies. Nothing is opened."""
     from detent.adapters.mail import imap
     from detent.adapters.mail.eml_folder import EmlFolder
-    from detent.adapters.mail.link import MailServer
     from detent.adapters.mail.maildir import Maildir
+    from detent.adapters.mail.server import MailServer
 
     mail = settings.mail
     inbox = settings.path(mail.inbox)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from detent.adapters.mail.arrivals import MailGone, MailSource
-from detent.adapters.mail.departures import Receipt
+from detent.adapters.mail.sink import Receipt
+from detent.adapters.mail.source import MailGone, MailSource
 from detent.apps.warranty.intake import Intake, source_id
 from detent.apps.warranty.mail_data import pack
 from detent.apps.warranty.processor import EmailProcessor

@@ -19,9 +19,9 @@ from detent.engine.journals import read
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.evals.compare import TOO_FEW, Gap, newcombe
 from detent.evals.paths import drawn
-from detent.flows.playbook.history import visits
 from detent.flows.playbook.instruction import DONE
 from detent.insight.spread import Spread
+from detent.insight.visits import visits
 from detent.insight.words import columns, money
 from detent.kernel.entries import Started
 from detent.kernel.errors import ConfigurationError, nearest

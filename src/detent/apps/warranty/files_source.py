@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from detent.adapters.mail.arrivals import Arrival, MailGone
 from detent.adapters.mail.folders import file_time, read_bounded
+from detent.adapters.mail.source import Arrival, MailGone
 from detent.kernel.errors import ConfigurationError
 
 

@@ -17,7 +17,7 @@ from detent.runtime.key_hosts import KeyHosts
 from detent.runtime.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
-    from detent.adapters.mail.arrivals import MailSource
+    from detent.adapters.mail.source import MailSource
     from detent.apps.warranty.dry import Rehearsal
     from detent.apps.warranty.intake import Intake
     from detent.apps.warranty.intake_records import Records
@@ -204,9 +204,9 @@ async def opened(
     runs are kept in memory; a project's file that is not there is not made. Further `parts` are the
     office's.
     """
+    from detent.adapters.mail.settings import source_for
     from detent.apps.warranty.events import told
     from detent.apps.warranty.intake import Intake
-    from detent.apps.warranty.office import source_for
     from detent.apps.warranty.start_checks import check_crm, check_models
 
     environ = os.environ if environ is None else environ
@@ -221,7 +221,9 @@ async def opened(
         engine = engine_of(settings, office, others=others, observers=observers)
         rollback = rollback_of(office, engine)
         processor = processor_of(office, engine, rollback)
-        source = source if source is not None else source_for(office.settings, environ)
+        source = (
+            source if source is not None else source_for(office.settings.mail, office.settings.path, environ)
+        )
         await check_crm(office)
         await check_models(office, engine, legacy=not office.settings.orchestration.use_step_orchestrator)
         await source.open()

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from detent.adapters.mail.arrivals import MailSource
-from detent.adapters.mail.departures import MailSink
+from detent.adapters.mail.settings import sink_for
+from detent.adapters.mail.sink import MailSink
 from detent.apps.warranty.craft.words import WORDS
 from detent.apps.warranty.flow import tools, warranty_flow
 from detent.apps.warranty.handlers import Desk
@@ -20,7 +20,6 @@ from detent.apps.warranty.tools.replies import Replies
 from detent.apps.warranty.tools.tickets import TicketDesk, Tickets
 from detent.engine.tools import Tool
 from detent.flows.playbook.flow import PlaybookFlow
-from detent.kernel.errors import ConfigurationError
 
 Environment = Mapping[str, str]
 
@@ -71,7 +70,8 @@ class Office:
         if tickets is None:
             tickets = _crm_tickets(crm, now) if settings.tools.tickets == "crm" else Tickets(database, now)
         out = Replies(
-            database, sink if sink is not None else sink_for(settings, environ), settings.mail.from_,
+            database, sink if sink is not None else sink_for(settings.mail, settings.path, environ),
+            settings.mail.from_,
             envelope_from=settings.mail.smtp.envelope_from, now=now,
         )  # fmt: skip
         made = tools(settings, registry, tickets, out)
@@ -95,72 +95,6 @@ class Office:
             close = getattr(part, "close", None)
             if close is not None:
                 await close()
-
-
-def source_for(settings: WarrantySettings, environ: Environment | None = None) -> MailSource:
-    """Where mail comes from."""
-    environ = os.environ if environ is None else environ
-    mail = settings.mail
-    size = int(mail.max_size_mb * 1024 * 1024)
-    if mail.source == "eml":
-        from detent.adapters.mail.eml_folder import EmlFolder
-
-        return EmlFolder(settings.path(mail.inbox), max_size=size)
-    if mail.source == "maildir":
-        from detent.adapters.mail.maildir import Maildir
-
-        return Maildir(settings.path(mail.inbox), max_size=size)
-    from detent.adapters.mail.imap import ImapMailbox
-
-    return ImapMailbox(_imap_server(settings, environ), folder=mail.imap.folder, max_size=size)
-
-
-def sink_for(settings: WarrantySettings, environ: Environment) -> MailSink:
-    """Where mail goes to."""
-    mail = settings.mail
-    if mail.sink == "outbox":
-        from detent.adapters.mail.outbox import Outbox
-
-        return Outbox(settings.path(mail.outbox))
-    from detent.adapters.mail.link import MailServer
-    from detent.adapters.mail.smtp import SmtpSender
-
-    server = MailServer(
-        protocol="SMTP",
-        host=mail.smtp.host or "",
-        port=mail.smtp.port,
-        tls=mail.smtp.tls,
-        user=environ.get(mail.smtp.user_env) or "",
-        password=environ.get(mail.smtp.password_env) or "",
-        timeout=mail.smtp.timeout_s,
-    )
-    sent = None
-    if mail.imap.sent_folder is not None and mail.imap.host:
-        from detent.adapters.mail.imap import ImapSent
-
-        sent = ImapSent(_imap_server(settings, environ), mail.imap.sent_folder)
-    return SmtpSender(server, sent=sent)
-
-
-def _imap_server(settings: WarrantySettings, environ: Environment) -> Any:
-    from detent.adapters.mail.link import MailServer
-
-    imap = settings.mail.imap
-    user, password = environ.get(imap.user_env), environ.get(imap.password_env)
-    if not user or not password:
-        raise ConfigurationError(
-            f"The mailbox on {imap.host} needs a user and a password in the environment: "
-            f"{imap.user_env} and {imap.password_env}."
-        )
-    return MailServer(
-        protocol="IMAP",
-        host=imap.host or "",
-        port=imap.port,
-        tls=imap.tls,
-        user=user,
-        password=password,
-        timeout=imap.timeout_s,
-    )
 
 
 def _crm(settings: WarrantySettings) -> Any:

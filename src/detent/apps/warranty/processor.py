@@ -15,8 +15,9 @@ from detent.apps.warranty.router import StepRouter, usual_ask
 from detent.engine.engine import Engine
 from detent.engine.journals import read
 from detent.engine.offloaded import kept_beside
-from detent.flows.playbook.history import StepVisit, blobs_of, response_text, visits
+from detent.flows.playbook.history import response_text
 from detent.flows.playbook.instruction import DONE
+from detent.insight.visits import StepVisit, blobs_of, visits
 from detent.kernel import log
 from detent.kernel.plain import decode, encode
 from detent.kernel.run import Run
@@ -98,7 +99,7 @@ class StepOrchestrator:
         """What a run came to, folded from its journal and what is still kept beside it."""
         entries = [entry async for entry in read(self.engine.store, run.id)]
         blobs = await blobs_of(self.engine.store, entries)
-        done = visits(entries, playbook=self.office.flow.playbook, hashed=HASHED, blobs=blobs)
+        done = visits(entries, needs=self.office.flow.playbook.needs, hashed=HASHED, blobs=blobs)
         last = done[-1] if done else None
         return OrchestrationResult(
             run.id,

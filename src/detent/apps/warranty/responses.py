@@ -17,8 +17,9 @@ from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.journals import read
 from detent.flows.playbook.flow import PlaybookFlow
-from detent.flows.playbook.history import blobs_of, response_text, visits
+from detent.flows.playbook.history import response_text
 from detent.flows.playbook.instruction import folded
+from detent.insight.visits import blobs_of, visits
 from detent.kernel.entries import Entry, Moved
 from detent.kernel.errors import ConfigurationError, nearest
 
@@ -67,7 +68,7 @@ class ResponseGenerator:
             await engine.finish(run_id)
             entries = [entry async for entry in read(engine.store, run_id)]
             blobs = await blobs_of(engine.store, entries)
-        (visit, *_) = visits(entries, playbook=flow.playbook, blobs=blobs)
+        (visit, *_) = visits(entries, needs=flow.playbook.needs, blobs=blobs)
         metadata = {
             "reason": visit.reason, "mode": visit.mode, "attempts": visit.attempts,
             "fallback": visit.fallback, "data": visit.changes, "duration_ms": visit.duration_ms,

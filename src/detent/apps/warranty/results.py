@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from detent.flows.playbook.history import FunctionCall
+from detent.insight.visits import FunctionCall
 from detent.kernel.status import Status
 
 StepTuple = tuple[str, dict[str, Any], dict[str, Any], str]

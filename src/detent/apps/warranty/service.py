@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from detent.adapters.mail.arrivals import MailGone, MailSource
+from detent.adapters.mail.source import MailGone, MailSource
 from detent.apps.warranty.events import mail_completed
 from detent.apps.warranty.files_source import NamedFiles
 from detent.apps.warranty.intake import Admitted, Intake, source_id, tell

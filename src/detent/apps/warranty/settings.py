@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from email.utils import parseaddr
 from pathlib import Path
 from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
+from detent.adapters.mail import settings as mail
+from detent.adapters.mail.settings import Part
 from detent.kernel.errors import ConfigurationError, nearest
-
-LIST_ID = re.compile(r"[^\s<>@()]+\.[^\s<>@()]+")
-
-
-class Part(BaseModel):
-    """A heading, or something below one."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Retry(Part):
@@ -108,77 +100,26 @@ class Agent(Part):
     max_concurrent_runs: int = Field(4, ge=1)
 
 
-class Imap(Part):
+class Imap(mail.Imap):
     """The mailbox on a server."""
 
-    host: str | None = None
-    port: int = Field(993, ge=1, le=65535)
-    folder: str = "INBOX"
-    sent_folder: str | None = None
     user_env: str = "WARRANTY_IMAP_USER"
     password_env: str = "WARRANTY_IMAP_PASSWORD"
-    timeout_s: float = Field(10.0, gt=0)
-    tls: Literal["implicit", "starttls", "none"] = "implicit"
-    """`none` for a server on this machine only."""
 
 
-class Smtp(Part):
+class Smtp(mail.Smtp):
     """The server that sends."""
 
-    host: str | None = None
-    port: int = Field(465, ge=1, le=65535)
-    tls: Literal["implicit", "starttls", "none"] = "implicit"
     user_env: str = "WARRANTY_SMTP_USER"
     password_env: str = "WARRANTY_SMTP_PASSWORD"
-    envelope_from: str | None = None
-    timeout_s: float = Field(10.0, gt=0)
 
 
-class Mail(Part):
+class Mail(mail.MailSettings):
     """Where mail comes from and goes to."""
 
-    source: Literal["eml", "maildir", "imap"] = "eml"
-    inbox: str = "mail/inbox"
-    sink: Literal["outbox", "smtp"] = "outbox"
-    outbox: str = "mail/outbox"
     from_: str = Field("Service <service@northpine.example>", alias="from")
-    own_addresses: list[str] = Field(default_factory=list)
-    own_lists: list[str] = Field(default_factory=list)
-    """Ids of mailing lists this mailbox is on, as their `List-Id` has them: what people write there is
-    answered."""
-    max_replies_per_sender_per_day: int = Field(5, ge=1)
-    max_runs_per_message: int = Field(3, ge=1)
-    retry_after_minutes: float = Field(15.0, gt=0)
-    max_size_mb: float = Field(25.0, gt=0)
     imap: Imap = Imap()
     smtp: Smtp = Smtp()
-
-    @field_validator("from_")
-    @classmethod
-    def _is_an_address(cls, said: str) -> str:
-        name, _, domain = parseaddr(said)[1].partition("@")
-        if not name or not domain:
-            raise ValueError('mails need a sender, such as "Service <service@firm.example>"')
-        return said
-
-    @field_validator("own_lists")
-    @classmethod
-    def _are_ids(cls, ids: list[str]) -> list[str]:
-        for one in ids:
-            if not LIST_ID.fullmatch(one):
-                raise ValueError(
-                    "a list's id looks like 'service.lists.firm.example', as the List-Id header of its mails"
-                    " has it between < and >; it is no address"
-                )
-        return ids
-
-    @model_validator(mode="after")
-    def _has_hosts(self) -> Mail:
-        if self.source == "imap" and not self.imap.host:
-            raise ValueError("source imap needs imap.host")
-        if self.sink == "smtp" and not self.smtp.host:
-            raise ValueError("sink smtp needs smtp.host")
-        return self
 
 
 class Breaker(Part):

@@ -25,7 +25,7 @@ class PlaybookKind(Kind):
     name = "playbook"
     schema = "detent.flows.playbook.folder:json_schema"
     commands = "detent.flows.playbook.commands:playbook"
-    suite = "detent.flows.playbook.player:suite"
+    suite = "detent.flows.playbook.evals:suite"
     templates = ("three-steps",)
 
     def folders(self) -> Sequence[str]:

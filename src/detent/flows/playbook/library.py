@@ -11,12 +11,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
-from detent.adapters.general.files import Files, Ground, write_file_tool
-from detent.adapters.general.letters import Letters, send_email_tool
-from detent.adapters.general.lookup import Tables, lookup_tool
-from detent.adapters.mail.departures import MailSink
+from detent.adapters.mail.send_email import EmailSender, send_email_tool
+from detent.adapters.mail.sink import MailSink
+from detent.adapters.project.lookup import LookupTables, lookup_tool
+from detent.adapters.project.text_files import TextFiles, write_file_tool
 from detent.authoring.problem import DocumentError, Problem
 from detent.engine.tools import Tool, tools_of
 from detent.flows.playbook.checking import check_playbook, redirect_of
@@ -32,6 +32,7 @@ from detent.runtime.project_files import ProjectFiles
 from detent.runtime.settings import FILES, Settings, SettingsError
 
 if TYPE_CHECKING:
+    from detent.adapters.mail.settings import MailSettings
     from detent.engine.flow import Flow
 
 HOME = "playbooks"
@@ -40,13 +41,8 @@ SENDER = "Playbook <playbook@detent.example>"
 """Who writes to an outbox folder unless `mail.from` says."""
 OUTBOX = "mail/outbox"
 
-_MAIL = (
-    "sink", "outbox", "from", "smtp", "source", "inbox", "own_addresses", "own_lists",
-    "max_replies_per_sender_per_day", "max_runs_per_message", "retry_after_minutes", "max_size_mb", "imap",
-)  # fmt: skip
-"""Keys under `mail`; the first four are about mail going out."""
-_SMTP = ("host", "port", "tls", "user_env", "password_env", "envelope_from", "timeout_s")
-_TLS = ("implicit", "starttls", "none")
+_TYPES = {"model_type": "takes named values", "string_type": "takes text"}
+"""What is said about a value of the wrong type."""
 
 Wrap = Callable[[Tool], Tool]
 
@@ -119,9 +115,9 @@ def home_of(folder: Path) -> Path:
 class General:
     """The general functions, wired for one playbook."""
 
-    tables: Tables
-    files: Files
-    letters: Letters
+    tables: LookupTables
+    files: TextFiles
+    email: EmailSender
 
     @classmethod
     def of(
@@ -143,14 +139,14 @@ class General:
         target = write if write is not None else project
         protected = [place.steps, place.templates, place.root / MANIFEST, *(target / one for one in FILES)]
         protected += [*home.glob("*.py"), *ProjectFiles(settings).guarded]
-        ground = Ground(target, (home, target, project), protected)
+        files = TextFiles(target, (home, target, project), protected)
         out = mail_out(settings, sink) if sends else MailOut(SENDER, None, _outbox(project / OUTBOX))
-        letters = Letters(out.sink, out.sender, app=name, envelope_from=out.envelope_from)
-        return cls(Tables(ground), Files(ground), letters)
+        email = EmailSender(out.sink, out.sender, app=name, envelope_from=out.envelope_from)
+        return cls(LookupTables(files), files, email)
 
     def tools(self) -> list[Tool]:
         """All of them."""
-        return [lookup_tool(self.tables), write_file_tool(self.files), send_email_tool(self.letters)]
+        return [lookup_tool(self.tables), write_file_tool(self.files), send_email_tool(self.email)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,90 +161,48 @@ class MailOut:
 def mail_out(
     settings: Settings, sink: MailSink | None = None, environ: Mapping[str, str] | None = None
 ) -> MailOut:
-    """What the heading `mail` says about mail going out; `SettingsError` with all problems."""
-    return _MailReading(settings).read(sink, os.environ if environ is None else environ)
+    """What the heading `mail` says about mail going out.
+
+    Raises:
+        SettingsError: the heading is wrong; all problems are listed.
+    """
+    from detent.adapters.mail.settings import sink_for
+
+    environ = os.environ if environ is None else environ
+    mail = _mail_settings(settings)
+    by_smtp = sink is None and mail.sink == "smtp"
+    if by_smtp and "from" not in settings.section("mail"):
+        place = settings.place("mail", "from")
+        raise SettingsError("The settings", [f"{place}: 'mail.from' must say who sends by SMTP."])
+    if by_smtp:
+        KeyHosts(settings, environ).check_all("mail")
+    if sink is None:
+        base = settings.base("mail", "outbox")
+        sink = sink_for(mail, lambda path: base / Path(path).expanduser(), environ, sent=False)
+    sender = mail.from_ if "from" in settings.section("mail") else SENDER
+    return MailOut(sender, mail.smtp.envelope_from, sink)
 
 
-class _MailReading:
-    """Reads the heading `mail` and gathers what is wrong with it."""
+def _mail_settings(settings: Settings) -> MailSettings:
+    from pydantic import ValidationError
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.problems: list[str] = []
+    from detent.adapters.mail.settings import MailSettings, Smtp
 
-    def wrong(self, what: str, *way: str) -> None:
-        self.problems.append(f"{self.settings.place('mail', *way)}: 'mail.{'.'.join(way)}' {what}")
-
-    def read(self, sink: MailSink | None, environ: Mapping[str, str]) -> MailOut:
-        said = self.settings.section("mail")
-        smtp = said.get("smtp") or {}
-        for keys, way, known in ((said, (), _MAIL), (smtp, ("smtp",), _SMTP)):
-            for key in keys if isinstance(keys, Mapping) else ():
-                if key not in known:
-                    self.wrong(f"is no key.{nearest(str(key), known)}", *way, str(key))
-        if not isinstance(smtp, Mapping):
-            self.wrong("takes named values.", "smtp")
-            smtp = {}
-        sender = self.text(said, "from")
-        kind = said.get("sink") or "outbox"
-        if kind not in ("outbox", "smtp"):
-            self.wrong("is outbox or smtp.", "sink")
-        if sender is not None and not _is_sender(sender):
-            self.wrong("takes one address, such as 'Desk <desk@firm.example>'.", "from")
-        made = sink
-        if kind == "smtp" and made is None:
-            if sender is None:
-                self.wrong("must say who sends by SMTP.", "from")
-            made = self.smtp(smtp, environ)
-        elif made is None:
-            outbox = self.text(said, "outbox") or OUTBOX
-            made = _outbox(self.settings.base("mail", "outbox") / Path(outbox).expanduser())
-        if self.problems or made is None:
-            raise SettingsError("The settings", self.problems)
-        return MailOut(sender or SENDER, self.text(smtp, "envelope_from", "smtp"), made)
-
-    def smtp(self, smtp: Mapping[str, Any], environ: Mapping[str, str]) -> MailSink | None:
-        host = self.text(smtp, "host", "smtp")
-        port, tls, timeout = smtp.get("port", 465), smtp.get("tls", "implicit"), smtp.get("timeout_s", 10.0)
-        if host is None:
-            self.wrong("must name the server that sends.", "smtp", "host")
-        if type(port) is not int or not 0 < port < 65536:
-            self.wrong("is a port from 1 to 65535.", "smtp", "port")
-        if tls not in _TLS:
-            self.wrong(f"is one of {', '.join(_TLS)}.", "smtp", "tls")
-        if type(timeout) not in (int, float) or timeout <= 0:
-            self.wrong("is a number of seconds above 0.", "smtp", "timeout_s")
-        user = self.text(smtp, "user_env", "smtp") or "MAIL_SMTP_USER"
-        password = self.text(smtp, "password_env", "smtp") or "MAIL_SMTP_PASSWORD"
-        if self.problems:
-            return None
-        KeyHosts(self.settings, environ).check_all("mail")
-        from detent.adapters.mail.link import MailServer
-        from detent.adapters.mail.smtp import SmtpSender
-
-        return SmtpSender(
-            MailServer(
-                protocol="SMTP", host=host or "", port=port, tls=_tls(tls), user=environ.get(user) or "",
-                password=environ.get(password) or "", timeout=float(timeout),
-            )
-        )  # fmt: skip
-
-    def text(self, said: Mapping[str, Any], key: str, *way: str) -> str | None:
-        value = said.get(key)
-        if value is None or (isinstance(value, str) and value.strip()):
-            return value
-        self.wrong("is text.", *way, key)
-        return None
-
-
-def _tls(said: Any) -> Literal["implicit", "starttls", "none"]:
-    return "none" if said == "none" else "starttls" if said == "starttls" else "implicit"
-
-
-def _is_sender(said: str) -> bool:
-    from detent.adapters.mail.headers import addresses
-
-    return len([one for one in addresses(said) if one]) == 1
+    written = {key: value for key, value in settings.section("mail").items() if value is not None}
+    try:
+        return MailSettings.model_validate(written)
+    except ValidationError as error:
+        problems: list[str] = []
+        for one in error.errors(include_url=False, include_input=False):
+            way = ("mail", *(str(part) for part in one["loc"]))
+            message = str(one["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+            message = _TYPES.get(one["type"], message)
+            if one["type"] == "extra_forbidden":
+                model = Smtp if way[1:-1] == ("smtp",) else MailSettings
+                known = [field.alias or name for name, field in model.model_fields.items()]
+                message = f"unknown key.{nearest(way[-1], known)}".removesuffix(".")
+            problems.append(f"{settings.place(*way)}: '{'.'.join(way)}': {message}.")
+        raise SettingsError("The settings", problems) from None
 
 
 def _outbox(folder: Path) -> MailSink:
@@ -286,7 +240,7 @@ def playbook_of(
     )  # fmt: skip
     load = module_loader(settings, folder)
     known = _known(playbook, [*general.tools(), *tools], load)
-    by_letters = known["send_email"].perform == general.letters.send and "send_email" in _used(playbook)
+    sends = known["send_email"].perform == general.email.send and "send_email" in _used(playbook)
     if wrap is not None:
         known = {name: wrap(tool) for name, tool in known.items()}
     try:
@@ -301,8 +255,8 @@ def playbook_of(
         )
     except DocumentError as error:
         raise DocumentError(error.subject, _from_here(error.problems, folder, settings.folder)) from error
-    if by_letters:
-        flow.needs.append(general.letters)
+    if sends:
+        flow.needs.append(general.email)
     return flow
 
 

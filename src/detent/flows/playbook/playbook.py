@@ -46,6 +46,11 @@ class Playbook:
     lines: tuple[OutputLine, ...]
     """Output lines of agents' replies beyond the usual ones."""
 
+    @property
+    def needs(self) -> Mapping[str, tuple[str, ...]]:
+        """By step, the keys of the data it is given."""
+        return {step.id: step.needs for step in self.steps.values()}
+
     def shown(self, step: InstructionFile) -> str:
         """A step's file as people are told about it."""
         return self.loader.shown(self.loader.files().get(step.id, step.path))

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from detent.adapters.general.letters import Letters
+from detent.adapters.mail.send_email import EmailSender
 from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.dispatcher import DispatchSettings
-from detent.engine.placeholders import LITERAL, STAND_IN
 from detent.flows.playbook.flow import PlaybookFlow
-from detent.flows.playbook.history import FunctionCall, StepVisit, blobs_of, response_text, visits
+from detent.flows.playbook.history import response_text
 from detent.flows.playbook.instruction import folded
+from detent.insight.visits import FunctionCall, StepVisit, blobs_of, visits
 from detent.kernel.entries import Entry, Moved, Proposed
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.guards import dig
+from detent.kernel.placeholders import LITERAL, STAND_IN
 from detent.kernel.plain import copied, decode
 from detent.kernel.run import Run
 from detent.runtime.trial import Rehearsal
@@ -111,7 +112,7 @@ class _Trial(Rehearsal):
         self.step = step
         self.playbook = flow.playbook
         # Nothing is sent, so nothing that sends is opened; and any data will do for a step in the middle.
-        self.flow.needs = [one for one in flow.needs if not isinstance(one, Letters)]
+        self.flow.needs = [one for one in flow.needs if not isinstance(one, EmailSender)]
         self.flow.playbook = replace(flow.playbook, manifest=replace(flow.playbook.manifest, input=None))
 
     def told(self, entries: list[Entry], blobs: Mapping[str, bytes]) -> StepTrial:
@@ -126,7 +127,7 @@ class _Trial(Rehearsal):
                 start = copied(run.data)
         missing = tuple(key for key in self._needs() if dig(start, key) is None)
         proposal = next((one.body for one in entries if isinstance(one.body, Proposed)), None)
-        done = visits(entries, playbook=self.playbook, blobs=blobs)
+        done = visits(entries, needs=self.playbook.needs, blobs=blobs)
         if proposal is not None:
             visit = self._proposed(proposal, start, blobs)
         elif done:

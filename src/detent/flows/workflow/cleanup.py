@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from detent.adapters.project.leftovers import Leftovers
+from detent.adapters.project.cleanup import Cleanup
 from detent.engine.journals import load
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.flows.workflow.scope import ROLLBACK_ERRORS, ROLLED_BACK
@@ -27,7 +27,7 @@ class Keeping:
     """The files of a project's runs."""
 
     def __init__(self, state: Path) -> None:
-        self._leftovers = Leftovers(state)
+        self._leftovers = Cleanup(state)
 
     async def ended(self, store: Store, run: Run) -> None:
         """A run has come to its end: one that succeeded never asks again whether an effect happened."""
@@ -37,7 +37,7 @@ class Keeping:
             return
         if [one async for one in _roots(store, OPEN) if one.id.startswith(f"{run.id}.")]:
             return  # one that an earlier version has begun, whose files lie with these
-        dropped = await asyncio.to_thread(self._leftovers.drop_footprints, run.id)
+        dropped = await asyncio.to_thread(self._leftovers.drop_notes, run.id)
         log.debug("run.tidied", run_id=run.id, files=dropped)
 
     async def purge(self, store: Store, run_id: str) -> Purged:

@@ -12,7 +12,7 @@ from importlib import import_module
 
 import pytest
 
-from detent.adapters.project.ground import Project
+from detent.adapters.project.sandbox import Sandbox
 from detent.adapters.project.tables import Tables
 from detent.engine.tools import ToolError
 from detent.flows.workflow.craft.row_rules import Rule
@@ -143,7 +143,7 @@ class TestReading:
         wide = pa.DictionaryArray.from_arrays(pa.array([0] * 1000), ["x" * 10_000])
         put_parquet(shop.root / "wide.parquet", {"t": wide})
         assert (shop.root / "wide.parquet").stat().st_size < 20_000
-        tables = Tables(Project(shop.root, shop.state), unpacked=5_000_000)
+        tables = Tables(Sandbox(shop.root, shop.state), unpacked=5_000_000)
         with pytest.raises(ToolError, match="holds more than 5,000,000 bytes"):
             tables.read("wide.parquet")
 

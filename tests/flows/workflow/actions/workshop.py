@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.project import project_tools
 from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
@@ -23,7 +24,6 @@ from detent.engine.calls import call
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.outcome import Hold, Outcome
-from detent.engine.placeholders import receipts_in
 from detent.engine.schemas import misfits
 from detent.engine.step import Step
 from detent.engine.tools import Tool
@@ -32,12 +32,12 @@ from detent.flows.workflow.registry import Action, Registry
 from detent.flows.workflow.steps.python import telling
 from detent.kernel.entries import EffectDone, Ended, Moved, Proposed
 from detent.kernel.machine import Machine
+from detent.kernel.placeholders import receipts_in
 from detent.kernel.plain import decode, to_plain
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import Run
 from detent.kernel.run_config import ORIGIN
 from detent.kernel.status import Status
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 
 REGISTRY = Registry(*SHIPPED)
 WHEN = "2030-01-31T08:00:00+00:00"

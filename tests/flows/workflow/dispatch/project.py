@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.executor import DISPATCH_AGENT
@@ -27,7 +28,6 @@ from detent.kernel.run import Run
 from detent.runtime.catalog import Catalog
 from detent.runtime.dispatching import dispatch_settings
 from detent.runtime.settings import Settings, read_settings
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.dispatching.samples import Heard, capture
 
 HEAD = 'version: "1.0"\n'

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from detent.adapters.mail.message import read_message
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
 from detent.apps.warranty.craft.coverage import device_of
 from detent.apps.warranty.mailbox import warranty_settings
@@ -41,7 +42,6 @@ from detent.kernel.errors import StoreUnavailable
 from detent.kernel.status import Status
 from detent.runtime.dispatching import dispatch_settings
 from detent.testing.crash import CrashPoint, CrashPoints
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.dispatching.samples import capture
 from tests.examples import ALL
 from tests.flows.workflow.dispatch.project import Project

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.dispatch.config import StepConfig
@@ -36,7 +37,6 @@ from detent.kernel.budget import Budget
 from detent.kernel.entries import Moved
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.status import Status
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor
 from tests.engine.dispatching.samples import Heard, capture
 from tests.examples import covering
 

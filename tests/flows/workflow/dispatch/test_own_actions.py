@@ -10,6 +10,7 @@ import sqlite3
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.authoring.problem import DocumentError
 from detent.cli.main import run as detent
 from detent.dispatch.autonomy import AutonomyLevel, FallbackReason, StepMode
@@ -17,7 +18,6 @@ from detent.flows.workflow.preflight import PrerequisitesMissing
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.status import Status
 from detent.runtime.settings import SettingsError
-from detent.testing.scripted import ScriptedStepExecutor
 
 SHOP = '''
 import csv

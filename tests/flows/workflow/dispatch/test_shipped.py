@@ -14,16 +14,16 @@ from typing import Any, ClassVar
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.cli.main import run as detent
 from detent.dispatch.autonomy import StepMode
 from detent.engine.family import family_of
-from detent.engine.placeholders import receipts_in
 from detent.flows.workflow.spec import PythonStep, WorkflowSpec
 from detent.kernel.entries import EffectDone, Moved, Proposed
+from detent.kernel.placeholders import receipts_in
 from detent.kernel.plain import decode
 from detent.kernel.status import Status
-from detent.testing.scripted import ScriptedStepExecutor
 from tests.examples import covering
 from tests.flows.workflow.actions.workshop import Site, Workshop
 from tests.flows.workflow.dispatch.project import Project, Ran

@@ -12,6 +12,7 @@ import shutil
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.cli.main import run as detent
 from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode, StepType
 from detent.dispatch.executor import StepExecutor
@@ -20,7 +21,6 @@ from detent.engine.schemas import misfits
 from detent.flows.workflow.actions import SHIPPED
 from detent.flows.workflow.registry import Registry
 from detent.kernel.status import Status
-from detent.testing.scripted import ScriptedStepExecutor
 from tests.flows.workflow.dispatch.project import TWICE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*retry_policy.*:DeprecationWarning")

@@ -6,7 +6,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from detent.evals.playing import Player
 from detent.evals.suite import EvalSuite
 
 REGISTRY = "registry.yaml"
@@ -18,10 +17,10 @@ def shipped_cases() -> Path:
     return Path(str(resources.files("detent.apps.warranty.evals") / "scenarios"))
 
 
-def _player(settings: Any, folder: Path) -> Player:
-    from detent.apps.warranty.evals.player import WarrantyPlayer
+def _subject(settings: Any, folder: Path) -> Any:
+    from detent.apps.warranty.evals.subject import WarrantySubject
 
-    return WarrantyPlayer.of(settings, folder)
+    return WarrantySubject.of(settings, folder)
 
 
-suite = EvalSuite("warranty", _player, shipped_cases(), ignore=(REGISTRY,))
+suite = EvalSuite("warranty", folder=shipped_cases(), ignore=(REGISTRY,), subject=_subject)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from detent.evals.case import EvalTestCase
-from detent.evals.playing import PlayFailed
+from detent.evals.played import PlayFailed
 from detent.kernel.errors import nearest
 
 FIELDS = (

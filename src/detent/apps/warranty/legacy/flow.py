@@ -17,9 +17,9 @@ from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.journals import read
 from detent.engine.step import Step
-from detent.flows.playbook.history import FunctionCall, visits
 from detent.flows.playbook.instruction import DEGRADED, DONE, FAILED
 from detent.flows.playbook.table import STATUS
+from detent.insight.visits import FunctionCall, visits
 from detent.kernel.machine import Machine
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import Run

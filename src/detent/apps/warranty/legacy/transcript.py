@@ -7,7 +7,7 @@ from typing import Any
 
 from detent.engine.journals import load, read
 from detent.engine.ports import Store
-from detent.flows.playbook.history import FunctionCall, blobs_of, visits
+from detent.insight.visits import FunctionCall, blobs_of, visits
 from detent.kernel.plain import encode
 
 LEFT_OUT = frozenset(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from detent.adapters.mail.composing import message_id_for, reply
-from detent.adapters.mail.departures import MailInDoubt, MailSink
+from detent.adapters.mail.sink import MailInDoubt, MailSink
 from detent.apps.warranty.tools.database import BUSY_TIMEOUT, Database, DatabaseError
 from detent.engine.context import StepContext
 from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, Tool, ToolError

@@ -8,12 +8,12 @@ from detent.flows.workflow.actions import (
     files,
     git,
     messages,
+    notify,
     tables,
-    telling,
     text,
     waiting,
     web,
 )
 
-SHIPPED = (files, text, web, commands, git, messages, tables, waiting, telling, generators)
+SHIPPED = (files, text, web, commands, git, messages, tables, waiting, notify, generators)
 """Modules a registry collects: built-in actions and generators."""

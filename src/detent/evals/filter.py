@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from detent.evals.case import EvalTestCase
-from detent.evals.playing import Contracts, Player, UnknownStep
+from detent.evals.contracts import Contracts, UnknownStep
+from detent.evals.played import Player
 from detent.evals.references import stated_path
 
 

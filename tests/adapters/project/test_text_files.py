@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from detent.adapters.general.files import LARGEST, Files, Ground, write_file_tool
+from detent.adapters.project.text_files import LARGEST, TextFiles, write_file_tool
 from detent.engine.tools import NOT_DONE, UNKNOWN, ToolError
 
 
@@ -19,7 +19,7 @@ def project(tmp_path):
 
 @pytest.fixture
 def files(project):
-    return Files(Ground(project, protected=[project / "steps", project / "detent.yaml"]))
+    return TextFiles(project, protected=[project / "steps", project / "detent.yaml"])
 
 
 def refused(work, code):
@@ -36,6 +36,7 @@ def test_a_file_is_written_whole_with_what_leads_to_it(project, files):
     assert (project / receipt["path"]).read_text(encoding="utf-8") == "Zażółć\n"
     assert receipt["size"] == (project / receipt["path"]).stat().st_size
     assert [one.name for one in (project / "letters/2026").iterdir()] == ["a.txt"]
+    assert not (project / ".detent").exists()
 
 
 def test_the_same_text_again_changes_nothing(project, files):

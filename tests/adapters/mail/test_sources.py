@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from detent.adapters.mail.arrivals import MailGone
 from detent.adapters.mail.eml_folder import EmlFolder
 from detent.adapters.mail.imap import ImapMailbox
-from detent.adapters.mail.link import MailServer
 from detent.adapters.mail.maildir import Maildir
+from detent.adapters.mail.server import MailServer
+from detent.adapters.mail.source import MailGone
 from tests.adapters.mail.servers import HOST, PASSWORD, RECEIVED, USER, imap_server, mail
 
 LIMIT = 20_000

@@ -18,8 +18,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "function_call", "function_args", "undeclared_function", "calls", "call_arguments", "call_result",
         "call_failed", "forbidden_call",
     ),
-    "content": ("output", "data", "context", "email_sent", "response_body"),
-    "ticket": ("ticket_created", "ticket_fields"),
+    "content": ("output", "data", "context"),
     "status": (
         "status", "end", "reason", "flags", "fallback", "mode", "intake", "scenario", "unstable",
     ),
@@ -27,6 +26,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "not played": ("crash", "play", "file", "reference"),
 }  # fmt: skip
 """Kinds of failure by the heading they are told under, in the order of the headings."""
+ARTIFACTS = "artifacts"
+"""The heading of every other kind: those are about artifacts, and an application's own."""
 GROUP_OF: Mapping[str, str] = {kind: group for group, kinds in GROUPS.items() for kind in kinds}
 
 HINTS: Mapping[str, str] = {
@@ -52,10 +53,6 @@ HINTS: Mapping[str, str] = {
     "output": "see the step's output with --verbose",
     "data": "context after the step, by the listed keys",
     "context": "context at the end, by the listed keys",
-    "email_sent": "look at the calls and at what the last step proposed",
-    "response_body": "see the whole text with --detailed",
-    "ticket_created": "look at the calls of the step that opens tickets",
-    "ticket_fields": "only the listed fields are compared",
     "status": "the run's own reason says more",
     "end": "the last step of the path decided it",
     "reason": "reason of the run, as its journal has it",
@@ -96,7 +93,7 @@ class StepFailure:
     @property
     def group(self) -> str:
         """The heading it is told under."""
-        return GROUP_OF.get(self.kind, "status")
+        return GROUP_OF.get(self.kind, ARTIFACTS)
 
     @property
     def sentence(self) -> str:

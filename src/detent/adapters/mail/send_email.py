@@ -1,6 +1,6 @@
-"""The effect `send_email` for anybody's playbook: one mail to one address, by an outbox folder or SMTP.
+"""The effect `send_email`: one mail to one address, by an outbox folder or SMTP.
 
-A mail is told by its run, its step, whom it goes to and what it says: the same mail has the same Message-ID
+A mail is identified by its run, its step, its recipient and its text: the same mail has the same Message-ID
 whenever it is tried again, which is how it is found when there is doubt.
 """
 
@@ -12,7 +12,7 @@ from email.utils import parseaddr
 from typing import Any
 
 from detent.adapters.mail.composing import message_id_for, reply
-from detent.adapters.mail.departures import MailSink
+from detent.adapters.mail.sink import MailSink
 from detent.engine.context import StepContext
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.plain import digest
@@ -33,8 +33,8 @@ _REPLIED = b"\r\nAuto-Submitted: auto-replied\r\n"
 _GENERATED = b"\r\nAuto-Submitted: auto-generated\r\n"
 
 
-class Letters:
-    """Mail on its way out. Open while runs that send are under way."""
+class EmailSender:
+    """Sends mails through a sink. Open while runs that send are under way."""
 
     def __init__(
         self,
@@ -101,9 +101,9 @@ def run_gives(ctx: StepContext) -> Mapping[str, Any]:
     return {"source": f"{ctx.run_id}/{ctx.step.name}"}
 
 
-def send_email_tool(letters: Letters) -> Tool:
+def send_email_tool(sender: EmailSender) -> Tool:
     """The effect `send_email`."""
     return Tool(
-        "send_email", letters.send, "effect", probe=letters.probe, private=True, given=run_gives,
+        "send_email", sender.send, "effect", probe=sender.probe, private=True, given=run_gives,
         description="Send one mail to one address.", arguments=ARGUMENTS,
     )  # fmt: skip

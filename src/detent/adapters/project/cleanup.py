@@ -1,4 +1,4 @@
-"""What runs have left in the project's own folder: backups, footprints, logs of commands; and taking it away.
+"""Cleans up after runs: their backups, effect notes and logs of commands in the project's own folder.
 
 Which run no longer needs what is for others to say; here are only the places.
 """
@@ -12,14 +12,14 @@ import time
 from pathlib import Path
 
 from detent.adapters.project.backups import PURGED
-from detent.adapters.project.footprints import folder_of
+from detent.adapters.project.effect_notes import folder_of
 
-BACKUPS, FOOTPRINTS, COMMANDS, READS, SPARE = "backups", "footprints", "commands", "reads", "tmp"
+BACKUPS, NOTES, COMMANDS, READS, SPARE = "backups", "footprints", "commands", "reads", "tmp"
 SPARE_AGE = 24 * 3600.0
 """Seconds after which nobody is still writing a temporary file."""
 
 
-class Leftovers:
+class Cleanup:
     """The files that runs keep for themselves below a folder."""
 
     def __init__(self, state: Path) -> None:
@@ -27,15 +27,15 @@ class Leftovers:
 
     def of(self, root: str) -> bool:
         """Whether anything is kept for a run."""
-        return any(self._place(kind, root).exists() for kind in (BACKUPS, FOOTPRINTS, COMMANDS))
+        return any(self._place(kind, root).exists() for kind in (BACKUPS, NOTES, COMMANDS))
 
-    def drop_footprints(self, root: str) -> int:
+    def drop_notes(self, root: str) -> int:
         """Take away what told whether effects had happened; how many files went."""
-        return _drop(self._place(FOOTPRINTS, root))
+        return _drop(self._place(NOTES, root))
 
     def drop_all(self, root: str) -> int:
         """Take away all of a run's; how many files went. That it had backups is remembered."""
-        dropped = self.drop_footprints(root) + _drop(self._place(COMMANDS, root))
+        dropped = self.drop_notes(root) + _drop(self._place(COMMANDS, root))
         backups = self._place(BACKUPS, root)
         gone = [one for one in _files(backups) if one.name != PURGED]
         if gone:

@@ -1,4 +1,4 @@
-"""A project's folder: where a path in it leads, what in it is not for actions, and writing all or nothing.
+"""The sandbox of a project's folder: where a path leads, what is not for actions, writing all or nothing.
 
 Links are followed before a path is judged, so that none leads out; what is then read or written is reached
 through open folders, so that a link put there meanwhile leads nowhere. Git's own files, and what runs keep
@@ -33,25 +33,34 @@ LONGEST = 4000
 CONFIGURES = "configures or runs Detent itself; only a person may change it"
 
 _PASSING = frozenset({errno.ENOSPC, errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EMFILE, errno.ENFILE})
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV, errno.EMLINK})
 
 
-class Project:
-    """The folder actions work in.
+class Sandbox:
+    """The folder actions and functions work in.
 
-    `state` is where backups, spools, notices and footprints are kept; `protected` are further files and
-    folders that are not for actions, such as the store; `guarded` are those that are not for agents.
+    `state` is where backups, spools, notices and effect notes are kept; `protected` are further files and
+    folders that are not for actions, such as the store; `guarded` are those that are not for agents. With
+    `beside`, a file is written beside its place before it gets its name, and `state` stays untouched.
     """
 
     def __init__(
-        self, root: Path, state: Path, protected: Iterable[Path] = (), guarded: Guarded = NOTHING
+        self,
+        root: Path,
+        state: Path,
+        protected: Iterable[Path] = (),
+        guarded: Guarded = NOTHING,
+        *,
+        beside: bool = False,
     ) -> None:
         self.root = Path(root).resolve()
         self.state = Path(state).resolve()
         named = [Path(one).resolve() for one in protected]
         # A database is also the files SQLite keeps beside it.
-        beside = [one.with_name(one.name + end) for one in named for end in ("-wal", "-shm", "-journal")]
-        self.protected = (self.state, *named, *beside)
+        more = [one.with_name(one.name + end) for one in named for end in ("-wal", "-shm", "-journal")]
+        self.protected = (self.state, *named, *more)
         self.guarded = guarded
+        self._beside = beside
 
     # -- where paths lead -----------------------------------------------------------------------------------
 
@@ -59,10 +68,12 @@ class Project:
         """The file a path means, for reading; a `ToolError` when there is none or it is not for actions."""
         path = self.inside(said)
         if self.hidden(path):
-            raise ToolError("protected", f"{told(said)} is not for actions: git's files, or what runs keep.")
+            raise ToolError(
+                "protected", f"{quoted(said)} is not for actions: git's files, or what runs keep."
+            )
         if not path.is_file():
             what = "a folder" if path.is_dir() else "not there"
-            raise ToolError("no_file", f"{told(said)} is {what}; a file of the project is needed.")
+            raise ToolError("no_file", f"{quoted(said)} is {what}; a file of the project is needed.")
         return path
 
     def writable(self, said: str) -> Path:
@@ -73,7 +84,7 @@ class Project:
         """Raise a `ToolError` where an agent wants to change what configures Detent."""
         for place in places:
             if call.by == "agent" and place in self.guarded:
-                raise ToolError("protected", f"{told(self.relative(place))} {CONFIGURES}.")
+                raise ToolError("protected", f"{quoted(self.relative(place))} {CONFIGURES}.")
 
     def refusing(self, *names: str) -> Callable[[Mapping[str, Any]], Iterator[str]]:
         """Says which of the named arguments, paths or lists of them, are never an agent's to write."""
@@ -110,7 +121,7 @@ class Project:
         try:
             path = path.parent.resolve() / path.name
         except (OSError, RuntimeError):
-            raise ToolError("invalid", f"{told(said)} is no usable path.") from None
+            raise ToolError("invalid", f"{quoted(said)} is no usable path.") from None
         if not path.is_relative_to(self.root):
             raise _outside(said)
         return self._checked(path, said)
@@ -119,9 +130,9 @@ class Project:
         """A folder of the project."""
         path = self.inside(said)
         if self.hidden(path):
-            raise ToolError("protected", f"{told(said)} is not for actions.")
+            raise ToolError("protected", f"{quoted(said)} is not for actions.")
         if not path.is_dir():
-            raise ToolError("no_folder", f"there is no folder {told(said)} in the project.")
+            raise ToolError("no_folder", f"there is no folder {quoted(said)} in the project.")
         return path
 
     def inside(self, said: str) -> Path:
@@ -129,7 +140,7 @@ class Project:
         try:
             path = self._joined(said).resolve()
         except (OSError, RuntimeError, ValueError):  # too long, links in a circle
-            raise ToolError("invalid", f"{told(said)} is no usable path.") from None
+            raise ToolError("invalid", f"{quoted(said)} is no usable path.") from None
         if not path.is_relative_to(self.root):
             raise _outside(said)
         return path
@@ -158,15 +169,15 @@ class Project:
         except FileNotFoundError:
             pass
         except OSError as error:  # a name too long, a file where a folder should be
-            raise ToolError("invalid", f"{told(said)} is no usable path ({error.strerror}).") from None
+            raise ToolError("invalid", f"{quoted(said)} is no usable path ({error.strerror}).") from None
         if path == self.root:
-            raise ToolError("outside", f"{told(said)} is the project itself, no file of it.")
+            raise ToolError("outside", f"{quoted(said)} is the project itself, no file of it.")
         if self._ours(path):
             raise ToolError(
-                "protected", f"{told(said)} is not for actions to change: git's files, or what runs keep."
+                "protected", f"{quoted(said)} is not for actions to change: git's files, or what runs keep."
             )
         if path.is_dir() and not path.is_symlink():
-            raise ToolError("folder", f"{told(said)} is a folder.")
+            raise ToolError("folder", f"{quoted(said)} is a folder.")
         return path
 
     # -- reading and writing --------------------------------------------------------------------------------
@@ -192,7 +203,7 @@ class Project:
                     digest.update(piece)
                     size += len(piece)
         except OSError as error:
-            raise ToolError("not_read", f"{told(place.name)} cannot be read ({error.strerror}).") from error
+            raise ToolError("not_read", f"{quoted(place.name)} cannot be read ({error.strerror}).") from error
         return size, digest.hexdigest()
 
     def content(self, place: Path, most: int, said: str) -> bytes:
@@ -202,13 +213,25 @@ class Project:
                 raw = file.read(most + 1)
                 size = os.fstat(file.fileno()).st_size
         except OSError as error:
-            raise ToolError("not_read", f"{told(said)} cannot be read ({error.strerror}).") from error
+            raise ToolError("not_read", f"{quoted(said)} cannot be read ({error.strerror}).") from error
         if len(raw) > most:
-            raise ToolError("too_large", f"{told(said)} has {size:,} bytes; at most {most:,} are read here.")
+            raise ToolError(
+                "too_large", f"{quoted(said)} has {size:,} bytes; at most {most:,} are read here."
+            )
         return raw
 
-    def write(self, place: Path, write: Callable[[BinaryIO], None], mode: int | None = None) -> None:
-        """Have a file written: whole under its name, or not at all. `mode` None keeps what is there."""
+    def write(
+        self,
+        place: Path,
+        write: Callable[[BinaryIO], None],
+        mode: int | None = None,
+        *,
+        replace: bool = True,
+    ) -> bool:
+        """Have a file written: whole under its name, or not at all. `mode` None keeps what is there.
+
+        Without `replace`, False says that the name was taken and nothing has changed.
+        """
         try:
             with self.folder_of(place, make=True) as folder:
                 if mode is None:
@@ -221,18 +244,30 @@ class Project:
                         if mode is not None:
                             os.chmod(file.fileno() if os.chmod in os.supports_fd else spare.path / name, mode)
                         os.fsync(file.fileno())
-                    spare.move(name, folder, place.name)
+                    if replace:
+                        spare.move(name, folder, place.name)
+                    elif not _named(spare, name, folder, place.name):
+                        return False
                 with contextlib.suppress(OSError):  # it is there, whether or not its folder can be synced
                     folder.sync()
+                return True
         except OSError as error:
             raise ToolError(
-                "not_written", f"{told(place.name)} cannot be written ({error.strerror}).",
+                "not_written", f"{quoted(place.name)} cannot be written ({error.strerror}).",
                 transient=error.errno in _PASSING,
             ) from error  # fmt: skip
 
+    def put(self, place: Path, raw: bytes, mode: int | None = None, *, replace: bool = True) -> bool:
+        """Write these bytes, as `write` does."""
+
+        def write(file: BinaryIO) -> None:
+            file.write(raw)
+
+        return self.write(place, write, mode, replace=replace)
+
     def keep(self, place: Path, raw: bytes) -> None:
         """Write one of our own files, whole or not at all."""
-        self.write(place, lambda file: _all(file, raw), PRIVATE_FILE)
+        self.put(place, raw, PRIVATE_FILE)
 
     def remove(self, place: Path, missing_ok: bool = False) -> None:
         """Remove a file, or a link itself."""
@@ -247,9 +282,10 @@ class Project:
     def _spare(self, folder: OpenFolder) -> Iterator[tuple[OpenFolder, str]]:
         """Where a file is written before it gets its name: among our own, where the same disk holds both."""
         name = f"{secrets.token_hex(8)}.tmp"
-        with self.folder_of(self.state / "tmp" / name, make=True) as own:
-            same = own.stat(".").st_dev == folder.stat(".").st_dev
-            spare, used = (own, name) if same else (folder, f".{name}")
+        own_place = self.folder_of(self.state / "tmp" / name, make=True)
+        with contextlib.nullcontext() if self._beside else own_place as own:
+            same = own is not None and own.stat(".").st_dev == folder.stat(".").st_dev
+            spare, used = (own, name) if own is not None and same else (folder, f".{name}")
             try:
                 yield spare, used
             finally:
@@ -257,15 +293,27 @@ class Project:
                     spare.remove(used, missing_ok=True)
 
 
+def _named(spare: OpenFolder, name: str, folder: OpenFolder, wanted: str) -> bool:
+    """Give a finished file its name; False when the name is taken."""
+    try:
+        spare.link(name, folder, wanted)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        with contextlib.suppress(FileNotFoundError):
+            folder.stat(wanted)
+            return False
+        spare.move(name, folder, wanted)
+    return True
+
+
 def _no_link(found: os.stat_result, place: Path) -> os.stat_result:
     """What was found, unless it has become a link since its path was checked."""
     if stat.S_ISLNK(found.st_mode):
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(place))
     return found
-
-
-def _all(file: BinaryIO, raw: bytes) -> None:
-    file.write(raw)
 
 
 @contextlib.contextmanager
@@ -276,16 +324,16 @@ def certain(said: str) -> Iterator[None]:
     except OSError as error:
         raise ToolError(
             "not_done",
-            f"{told(said)} cannot be worked on ({error.strerror}).",
+            f"{quoted(said)} cannot be worked on ({error.strerror}).",
             transient=error.errno in _PASSING,
         ) from error
 
 
-def told(said: object) -> str:
+def quoted(said: object) -> str:
     """A path for a message: short and on one line."""
     shown = "".join(char if char.isprintable() else "?" for char in str(said))
     return f"'{shown if len(shown) <= 120 else shown[:119] + '…'}'"
 
 
 def _outside(said: str) -> ToolError:
-    return ToolError("outside", f"{told(said)} lies outside the project folder.")
+    return ToolError("outside", f"{quoted(said)} lies outside the project folder.")

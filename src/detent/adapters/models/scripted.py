@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast, get_a
 
 from detent.authoring.document import DATA_VALUES, Document, decoded, path_of, read_document
 from detent.authoring.problem import NOWHERE, DocumentError, Problem
+from detent.dispatch.config import AGENT_TIMEOUT
 from detent.dispatch.executor import (
     AgentStreamChunk,
     Availability,
@@ -25,7 +26,7 @@ from detent.dispatch.executor import (
     Schema,
     StepExecutor,
 )
-from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
+from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError, OutputSchemaValidationError
 from detent.dispatch.usage import UsageMetadata
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import copied, decode, encode, to_plain
@@ -152,10 +153,16 @@ class ScriptedStepExecutor:
         for piece in reply.stream:
             await tell(piece)
         if reply.fault is not None:
-            await _go_wrong(reply.fault, step_name, output_schema, reply.usage)
+            limit = (config.timeout if config is not None else None) or AGENT_TIMEOUT
+            await _go_wrong(reply.fault, step_name, limit, output_schema, reply.usage)
         return ExecutorResult(
             copied(reply.output), reply.success, reply.usage, tuple(events), reply.model_id or self._model_id
         )
+
+    @property
+    def steps(self) -> frozenset[str]:
+        """The steps the script names."""
+        return frozenset(self._steps)
 
     def available(self) -> Availability:
         """Whether the script says so."""
@@ -226,12 +233,14 @@ def _text_of(prompt: Any) -> str:
 
 
 async def _go_wrong(
-    fault: Fault, step_name: str, schema: Schema | None, usage: UsageMetadata | None
+    fault: Fault, step_name: str, limit: float, schema: Schema | None, usage: UsageMetadata | None
 ) -> NoReturn:
     if fault.kind == "cancel" and (task := asyncio.current_task()) is not None:
         task.cancel()
-    if fault.kind in ("timeout", "hang", "cancel"):
-        while True:  # until somebody cancels it
+    if fault.kind == "timeout":
+        raise ExecutorTimeoutError(step_name, limit)
+    if fault.kind in ("hang", "cancel"):
+        while True:  # until the task is cancelled
             await asyncio.Event().wait()
     message = fault.message or _SAYS[fault.kind]
     if fault.kind == "crash":

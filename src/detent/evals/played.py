@@ -1,8 +1,7 @@
-"""What the harness is handed: a player, and what it gives back for a case.
+"""What a player gives back for a case, and what a player is.
 
-A player turns a case into steps, calls, data and a status, in whatever way its kind of workflow is run. What
-it says about the steps themselves (which may follow which, under what condition) are contracts, so that moves
-can be checked which no case spells out.
+A player turns a case into steps, calls, data and a status. How its steps may follow each other is in
+`contracts`; the player that Detent ships is in `player`.
 """
 
 from __future__ import annotations
@@ -12,10 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from detent.evals.case import EvalTestCase
+from detent.evals.artifacts import Artifacts
+from detent.evals.case import STEP, EvalTestCase
+from detent.evals.contracts import Contracts, StepContract
 from detent.kernel.budget import NOTHING, Spend
-from detent.kernel.errors import DetentError, nearest
-from detent.kernel.guards import Guard, when
+from detent.kernel.errors import DetentError
 
 # -- what happened ------------------------------------------------------------------------------------------
 
@@ -78,9 +78,8 @@ class Played:
     start_data: Mapping[str, Any] | None = None
     """The data the first step found; None: not known, and its needs are not checked."""
     intake: Intake | None = None
-    emails_sent: tuple[Mapping[str, Any], ...] = ()
-    """Each with at least `to`, `subject`, `body`."""
-    tickets: tuple[Mapping[str, Any], ...] = ()
+    artifacts: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+    """What the run left behind, by kind; see `artifacts`."""
     scenario_used: str | None = None
     ms: float | None = None
     """How long it took; None has the runner measure it."""
@@ -97,89 +96,6 @@ class PlayFailed(DetentError):
         self.step_name = step_name
         self.hint = hint
         super().__init__(message)
-
-
-# -- how steps may follow each other ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class StepEdge:
-    """One declared way out of a step."""
-
-    to: str
-    when: Mapping[str, Any] | Guard | None = None
-    """Condition on the data after the step."""
-    reason: str | None = None
-
-    def holds(self, data: Mapping[str, Any]) -> bool:
-        """True when it may be taken on this data."""
-        if self.when is None:
-            return True
-        return (self.when if isinstance(self.when, Guard) else when(self.when))(data)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The dotted keys its condition looks at, where it is written as data."""
-        return () if self.when is None or isinstance(self.when, Guard) else tuple(self.when)
-
-
-@dataclass(frozen=True, slots=True)
-class StepContract:
-    """What one step may do."""
-
-    name: str
-    edges: tuple[StepEdge, ...] = ()
-    needs: tuple[str, ...] = ()
-    """Dotted keys it is given."""
-    functions: tuple[str, ...] | None = None
-    """Functions it may call; None: any."""
-    aliases: tuple[str, ...] = ()
-
-
-class UnknownStep(DetentError):
-    """A reference means no step, or several."""
-
-
-@dataclass(frozen=True, slots=True)
-class Contracts:
-    """The steps of one definition and how they may follow each other."""
-
-    steps: Mapping[str, StepContract]
-    ends: frozenset[str] = frozenset()
-    always: frozenset[str] = frozenset()
-    """Ends that may follow every step undeclared: a run that fails does so wherever it is."""
-    max_steps: int | None = 10
-
-    @classmethod
-    def of(cls, rules: Contracts | Mapping[str, StepContract]) -> Contracts:
-        """Contracts from a bare mapping: whatever is led to and is no step is an end."""
-        if isinstance(rules, Contracts):
-            return rules
-        targets = {edge.to for contract in rules.values() for edge in contract.edges}
-        return cls(rules, frozenset(targets - set(rules)))
-
-    def resolve(self, reference: str) -> str:
-        """The step or end a reference means: its id, an alias, or a beginning that only one step has."""
-        wanted = reference.casefold()
-        ends = sorted(self.ends | self.always)
-        for name in [*self.steps, *ends]:
-            if name.casefold() == wanted:
-                return name
-        named = [
-            name for name, one in self.steps.items() if wanted in (alias.casefold() for alias in one.aliases)
-        ]
-        begun = [name for name in self.steps if wanted and name.casefold().startswith(wanted)]
-        found = named or begun
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise UnknownStep(f"'{reference}' may mean {' or '.join(found)}; write more of it.")
-        aliases = [alias for one in self.steps.values() for alias in one.aliases]
-        there = ", ".join(self.steps) or "none"
-        raise UnknownStep(
-            f"there is no step '{reference}'.{nearest(reference, [*self.steps, *aliases, *ends])} "
-            f"Steps: {there}."
-        )
 
 
 # -- the player ---------------------------------------------------------------------------------------------
@@ -202,14 +118,14 @@ class PlayOptions:
 class Player(Protocol):
     """Turns a case into what happened.
 
-    May also have: `orchestrators` (modes it can play; only `step` when absent), `model` (id of the model it
-    asks; None for none), `arms` (arms it knows), `take_agents(dispatch)` (told once which steps the project
-    gives to which agents: `DispatchSettings`) and `async close()`.
+    May also have: `orchestrators` (modes it can play; only `step` when absent), `artifacts` (the kinds of
+    artifacts its runs leave), `model` (id of the model it asks; None for none), `arms` (arms it knows) and
+    `async close()`.
     """
 
     @property
     def input_keys(self) -> Collection[str]:
-        """Keys of a case's `input` it understands."""
+        """Keys of a case's `input` it understands; in a mapping, each with the type it takes."""
         ...
 
     def contracts(self, case: EvalTestCase) -> Contracts | Mapping[str, StepContract] | None:
@@ -223,7 +139,12 @@ class Player(Protocol):
 
 def orchestrators_of(player: Player) -> tuple[str, ...]:
     """The modes a player can play."""
-    return tuple(getattr(player, "orchestrators", ("step",)))
+    return tuple(getattr(player, "orchestrators", (STEP,)))
+
+
+def artifacts_of(player: Player) -> Sequence[Artifacts]:
+    """The kinds of artifacts a player's runs leave."""
+    return tuple(getattr(player, "artifacts", ()))
 
 
 def model_of(player: Player) -> str | None:

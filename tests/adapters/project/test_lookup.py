@@ -7,8 +7,8 @@ import sqlite3
 
 import pytest
 
-from detent.adapters.general.files import Ground
-from detent.adapters.general.lookup import Tables, lookup_tool
+from detent.adapters.project.lookup import LookupTables, lookup_tool
+from detent.adapters.project.text_files import TextFiles
 from detent.engine.tools import ToolError
 
 CSV = "number,title,days\nL-1,Tides,12\nL-2,Moss,3\n17, Salt ,0\nL-4,Moss\n"
@@ -35,7 +35,7 @@ def project(tmp_path):
 
 @pytest.fixture
 def tables(project):
-    return Tables(Ground(project))
+    return LookupTables(TextFiles(project))
 
 
 def refused(tables, code, **args):
@@ -193,7 +193,7 @@ def test_files_beside_the_playbook_go_before_those_of_the_project(project, tmp_p
     home = tmp_path / "home"
     home.mkdir()
     (home / "loans.csv").write_text("number,title\nL-1,Ours\n")
-    tables = Tables(Ground(project, (home, project)))
+    tables = LookupTables(TextFiles(project, (home, project)))
     assert tables.lookup("loans.csv", "L-1", "number")["title"] == "Ours"
     assert tables.lookup("members.yaml", 4712)["name"] == "Otto"
 

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor, make
 from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.agent_tools import AgentTools, declared_tools
 from detent.dispatch.autonomy import FallbackReason
+from detent.dispatch.config import StepConfig
 from detent.dispatch.executor import AgentStreamChunk, StepExecutor
-from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
+from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError, OutputSchemaValidationError
 from detent.dispatch.usage import UsageMetadata
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
@@ -24,7 +26,6 @@ from detent.engine.step import Step
 from detent.engine.tools import Tool
 from detent.kernel.errors import ConfigurationError, DefinitionError
 from detent.kernel.machine import Machine
-from detent.testing.scripted import ScriptedSource, ScriptedStepExecutor, make
 
 
 async def ask(executor: StepExecutor, step: str = "work", prompt: Any = "do it", **more: Any) -> Any:
@@ -267,9 +268,16 @@ async def test_a_crash_is_an_exception_nobody_announced():
         await ask(ScriptedStepExecutor([{"error": {"type": "crash", "message": "kaput"}}]))
 
 
-@pytest.mark.parametrize("kind", ["timeout", "hang"])
-async def test_a_timeout_hangs_until_somebody_loses_patience(kind):
-    executor = ScriptedStepExecutor([{"error": kind}])
+async def test_a_timeout_is_reported_at_once_with_the_limit_of_the_step():
+    executor = ScriptedStepExecutor([{"error": "timeout"}])
+    with pytest.raises(ExecutorTimeoutError) as caught:
+        await ask(executor, config=StepConfig(timeout=7))
+    assert (caught.value.timeout, caught.value.reason) == (7, FallbackReason.TIMEOUT)
+    assert caught.value.transient
+
+
+async def test_a_hang_lasts_until_the_caller_gives_up():
+    executor = ScriptedStepExecutor([{"error": "hang"}])
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await ask(executor)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from detent.adapters.general.files import Ground
+from detent.adapters.project.text_files import TextFiles
 from detent.authoring.document import read_value
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.errors import ConfigurationError, nearest
@@ -73,11 +73,11 @@ class _Kept:
     indexes: dict[tuple[str, str | None], Rows] = field(default_factory=dict)
 
 
-class Tables:
+class LookupTables:
     """Looks rows up in the files of a project."""
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground = ground
+    def __init__(self, files: TextFiles) -> None:
+        self.files = files
         self.reads = 0
         """Files read so far; one that did not change is not read again."""
         self._kept: dict[Path, _Kept] = {}
@@ -91,7 +91,7 @@ class Tables:
         Without `key` a YAML or JSON file is taken as a mapping, and `value` looked for among its names.
         """
         wanted = _wanted(value)
-        file = self.ground.find(table)
+        file = self.files.find(table)
         kind = file.suffix.lower()
         if kind in DATABASES:
             found = _from_database(file, table, key, wanted, value, part)
@@ -153,7 +153,7 @@ class Tables:
         return kept
 
 
-def lookup_tool(tables: Tables) -> Tool:
+def lookup_tool(tables: LookupTables) -> Tool:
     """The query `lookup`."""
     return Tool(
         "lookup", tables.lookup, "query", blocking=True, arguments=ARGUMENTS,

@@ -1,6 +1,6 @@
-"""Footprints: what a tool notes down before it acts, so that after a crash it finds out what happened.
+"""Effect notes: what a tool notes down before it acts, so that after a crash it finds out what happened.
 
-A footprint belongs to one effect of one run and stays the same over all attempts at it.
+A note belongs to one effect of one run and stays the same over all attempts at it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from detent.adapters.project.ground import Project
+from detent.adapters.project.sandbox import Sandbox
 from detent.engine.tools import EffectCall
 
 _PLAIN = re.compile(r"[a-z0-9-][a-z0-9_-]{0,79}")
@@ -40,11 +40,11 @@ def folder_of(folder: Path, root: str) -> Path:
     return place
 
 
-class Footprints:
+class EffectNotes:
     """Notes of tools about effects under way."""
 
-    def __init__(self, project: Project) -> None:
-        self._project = project
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
 
     def get(self, call: EffectCall) -> dict[str, Any] | None:
         """What was noted about an effect before; None at the first attempt."""
@@ -52,10 +52,10 @@ class Footprints:
 
     def put(self, call: EffectCall, note: dict[str, Any]) -> None:
         """Note something about an effect; kept before this returns."""
-        self._project.keep(self._place(call), json.dumps(note).encode())
+        self._sandbox.keep(self._place(call), json.dumps(note).encode())
 
     def _place(self, call: EffectCall) -> Path:
-        folder = folder_of(self._project.state / "footprints", call.family)
+        folder = folder_of(self._sandbox.state / "footprints", call.family)
         return folder / f"{safe(call.idempotency_key)}.json"
 
 

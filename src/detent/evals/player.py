@@ -1,0 +1,428 @@
+"""Plays cases on an engine, each on a store of its own, and folds the journal into what happened.
+
+It plays any flow of any application. What differs between them is a `Subject`: the contracts of its steps,
+how a case becomes a flow with something to do, and the artifacts a run leaves. Which store, which scripted
+agent and which kind of recording are used is decided where the player is put together (`Parts`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from detent.dispatch.autonomy import StepMode
+from detent.dispatch.config import StepConfig
+from detent.dispatch.dispatcher import DispatchSettings
+from detent.dispatch.executor import ExecutorSource, StepExecutor
+from detent.engine.engine import Engine
+from detent.engine.flow import Flow
+from detent.engine.journals import read
+from detent.engine.ports import Store, Tape, TapeError
+from detent.engine.tools import Tool
+from detent.evals.artifacts import Artifacts
+from detent.evals.case import STEP, EvalTestCase
+from detent.evals.contracts import Contracts, UnknownStep
+from detent.evals.plans import Answered, Plans, script_of
+from detent.evals.played import Intake, Played, PlayedCall, PlayedStep, PlayFailed, PlayOptions
+from detent.evals.reading import INPUT_KEYS
+from detent.insight.visits import FunctionCall, StepVisit, blobs_of, visits
+from detent.kernel.entries import Entry
+from detent.kernel.errors import ConfigurationError, DefinitionError, DetentError
+from detent.kernel.plain import canonical, decode
+from detent.kernel.run import Run
+from detent.kernel.status import Status
+
+SCRIPTED = "case"
+"""Provider of the steps whose replies a case brings along."""
+GIVEN_TO_AN_AGENT = StepConfig.read({"mode": "agent", "autonomy": "approver"}, where="agent_replies")
+"""How a step with scripted replies is performed unless the case says."""
+
+
+# -- what is played -----------------------------------------------------------------------------------------
+
+
+class Setup(NamedTuple):
+    """What a case is set up with."""
+
+    folder: Path
+    """The case's own; gone after the play."""
+    mode: str
+    arm: str | None
+    wrap: Callable[[Tool], Tool]
+    """Puts the planned faults and answers in the way of a tool."""
+    agents: tuple[str, ...]
+    """Steps that agents perform."""
+
+
+class Delivered(NamedTuple):
+    """What came of delivering a case."""
+
+    run: Run | None
+    """None when it was decided that nothing runs."""
+    intake: Intake | None = None
+    ms: float | None = None
+    """How long it took; None has the player measure it."""
+
+
+class Session:
+    """One case, set up: the flow with something to do. By default `input.data` is what it starts from."""
+
+    def __init__(self, flow: Flow, case: EvalTestCase, tools: Sequence[Tool] | None = None) -> None:
+        self.flow = flow
+        self.case = case
+        self.tools = list(flow.tools) if tools is None else tools
+
+    async def deliver(self, engine: Engine) -> Delivered:
+        """Start what the case is about and see it through."""
+        data, start = self.case.input.get("data") or {}, self.case.input.get("start_step")
+        # The same id each time: keys of effects depend on it, and recordings must fit.
+        run_id = f"eval-{self.case.scenario_id}"
+        return Delivered(await engine.run(self.flow, data, at=start, run_id=run_id))
+
+    def text(self, visit: StepVisit) -> str:
+        """What a step said, as cases look at it."""
+        lines = [f"{key.upper()}: {value}" for key, value in visit.changes.items() if isinstance(value, str)]
+        lines += [f"CALL: {call.function_name} {canonical(call.arguments)}" for call in visit.calls]
+        return "\n".join([*lines, f"NEXT_STEP: {visit.next_step}"])
+
+    def own_calls(self, visit: StepVisit) -> Sequence[FunctionCall]:
+        """The calls a step has to answer for."""
+        return visit.calls
+
+    async def finished(self, played: Played, engine: Engine, run: Run | None) -> Played:
+        """What happened, with what only the application can add, such as artifacts."""
+        return played
+
+
+class Subject(Protocol):
+    """A flow or an application whose cases are played.
+
+    May also have: `orchestrators` (modes other than `step`), `artifacts` (kinds of artifacts), `arms`,
+    `arm_steps(arm)` (who performs which step in an arm), `answered` (planned answers in the functions' own
+    form) and `planned(case)` (the case with its plans in the usual words).
+    """
+
+    @property
+    def flow(self) -> str:
+        """Name of the flow that is judged."""
+        ...
+
+    @property
+    def input_keys(self) -> Mapping[str, type]:
+        """Keys of `input` beyond the usual ones, each with the type it takes."""
+        ...
+
+    def contracts(self, case: EvalTestCase) -> Contracts:
+        """How the steps of this case may follow each other."""
+        ...
+
+    def session(self, case: EvalTestCase, setup: Setup) -> Session:
+        """Set a case up."""
+        ...
+
+
+# -- what it is played with ---------------------------------------------------------------------------------
+
+
+class CaseTape(Tape, Protocol):
+    """A tape for one play."""
+
+    @property
+    def mismatches(self) -> Sequence[TapeError]:
+        """What was asked and is not on the tape."""
+        ...
+
+    def close(self) -> None:
+        """Finish it."""
+        ...
+
+
+class Parts(Protocol):
+    """The concrete things plays are made of."""
+
+    def store(self) -> Store:
+        """A new, empty store."""
+        ...
+
+    def script(self, replies: Mapping[str, Any]) -> StepExecutor:
+        """An agent that gives these replies; `DefinitionError` for a script that is wrong."""
+        ...
+
+    def recorder(self, path: Path) -> CaseTape:
+        """A tape that writes a recording, over one that is there."""
+        ...
+
+    def playback(self, path: Path) -> CaseTape:
+        """A tape that answers from a recording."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Agents:
+    """The executors of one case: its script beside the project's own."""
+
+    script: StepExecutor | None
+    project: ExecutorSource | None
+
+    @property
+    def default(self) -> str | None:
+        """The project's own provider."""
+        return self.project.default if self.project is not None else None
+
+    def make(self, provider: str) -> StepExecutor:
+        """The script for its provider, else what the project has."""
+        if provider == SCRIPTED and self.script is not None:
+            return self.script
+        if self.project is None:
+            raise ConfigurationError(f"There is no executor '{provider}'.")
+        return self.project.make(provider)
+
+    async def close(self) -> None:
+        """The project's models are shared by all cases; the player closes them."""
+
+
+# -- the player ---------------------------------------------------------------------------------------------
+
+
+class FlowPlayer:
+    """Plays the cases of one subject."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        parts: Parts,
+        *,
+        dispatch: DispatchSettings | None = None,
+        suite: str | None = None,
+    ) -> None:
+        """`dispatch` says which steps the project gives to which agents, `suite` what commands call it.
+
+        Raises:
+            ConfigurationError: a step is given to a model that may be another one tomorrow.
+        """
+        self.subject = subject
+        self.dispatch = dispatch or DispatchSettings()
+        self.input_keys = {**INPUT_KEYS, **subject.input_keys}
+        self.orchestrators: tuple[str, ...] = (STEP, *getattr(subject, "orchestrators", ()))
+        self.artifacts: Sequence[Artifacts] = tuple(getattr(subject, "artifacts", ()))
+        self.arms: Sequence[str] = tuple(getattr(subject, "arms", ()))
+        self._parts = parts
+        self._suite = suite or subject.flow
+        self._check_models()
+
+    def _check_models(self) -> None:
+        usual = self.dispatch.model
+        for name, step in self.dispatch.steps.items():
+            asked = step.mode is StepMode.AGENT and self.dispatch.executors is not None
+            provider = step.provider or usual.provider
+            if asked and provider is not None and not (step.model_id or usual.model_id):
+                raise ConfigurationError(
+                    f"Step '{name}' asks a model of provider '{provider}', and nothing says which. Cases are "
+                    f"played with a pinned one: say model.id, or steps.{name}.model_id."
+                )
+
+    @property
+    def model(self) -> str | None:
+        """Id of the model that is asked; None when no step is given to one."""
+        ids = [
+            step.model_id or self.dispatch.model.model_id
+            for step in self.dispatch.steps.values()
+            if step.mode is StepMode.AGENT
+        ]
+        return ", ".join(dict.fromkeys(one for one in ids if one is not None)) or None
+
+    def contracts(self, case: EvalTestCase) -> Contracts:
+        """How the steps of a case may follow each other."""
+        return self.subject.contracts(case)
+
+    async def close(self) -> None:
+        """Let go of the project's models."""
+        if self.dispatch.executors is not None:
+            await self.dispatch.executors.close()
+
+    async def play(self, case: EvalTestCase, *, orchestrator: str, options: PlayOptions) -> Played:
+        """Play a case once.
+
+        Raises:
+            PlayFailed: the case cannot be played as it is written.
+        """
+        try:
+            tape = self._tape(case, options)
+            with (
+                closing(tape) if tape is not None else nullcontext(),
+                tempfile.TemporaryDirectory(prefix="detent-case-") as folder,
+            ):
+                played = await self._play(case, Path(folder), orchestrator, options.arm, tape)
+            if tape is not None and tape.mismatches:
+                raise tape.mismatches[0]
+        except TapeError as error:
+            raise self._does_not_fit(error, options) from error
+        except PlayFailed:
+            raise
+        except DetentError as error:
+            raise PlayFailed(str(error)) from error
+        return played
+
+    async def _play(
+        self, case: EvalTestCase, folder: Path, mode: str, arm: str | None, tape: CaseTape | None
+    ) -> Played:
+        contracts = self.contracts(case)
+        planned = getattr(self.subject, "planned", None)
+        answered: Answered | None = getattr(self.subject, "answered", None)
+        plans = Plans(planned(case) if planned is not None else case, answered)
+        dispatch = self._dispatch(case, contracts, arm)
+        setup = Setup(folder, mode, arm, plans.around, self._agents(dispatch))
+        session = self.subject.session(case, setup)
+        plans.check([tool.name for tool in session.tools])
+        async with Engine(self._parts.store(), [session.flow], dispatch=dispatch, tape=tape) as engine:
+            began = time.perf_counter()
+            run, intake, ms = await session.deliver(engine)
+            ms = (time.perf_counter() - began) * 1000 if ms is None else ms
+            played = Played(intake=intake, ms=ms)
+            if run is not None:
+                played = replace(await fold(engine.store, run, session, contracts), intake=intake, ms=ms)
+            return await session.finished(played, engine, run)
+
+    # -- who performs the steps -----------------------------------------------------------------------------
+
+    def _dispatch(self, case: EvalTestCase, contracts: Contracts, arm: str | None) -> DispatchSettings:
+        """Who performs the steps: the project's settings, over them the arm's, over them the case's."""
+        steps = dict(self.dispatch.steps)
+        of_arm: Mapping[str, Any] = getattr(self.subject, "arm_steps", lambda arm: {})(arm) if arm else {}
+        # A case with steps of its own need not have the step that an arm is about.
+        of_arm = {name: config for name, config in of_arm.items() if name in contracts.steps}
+        own = {_step(contracts, name): config for name, config in (case.input.get("steps") or {}).items()}
+        for name, config in (*of_arm.items(), *own.items()):
+            steps[f"{self.subject.flow}/{name}"] = StepConfig.read(config, where=f"input.steps.{name}")
+        replies = case.input.get("agent_replies") or {}
+        script = {_step(contracts, name): said for name, said in script_of(replies).items()}
+        for name in script:
+            key = f"{self.subject.flow}/{name}"
+            steps[key] = replace(steps.get(key) or steps.get(name) or GIVEN_TO_AN_AGENT, provider=SCRIPTED)
+        agents = _Agents(self._script(script), self.dispatch.executors)
+        return replace(self.dispatch, steps=steps, executors=agents)
+
+    def _script(self, replies: Mapping[str, Any]) -> StepExecutor | None:
+        try:
+            return self._parts.script(replies) if replies else None
+        except DefinitionError as error:
+            raise PlayFailed(f"input.agent_replies: {' '.join(map(str, error.problems))}") from None
+
+    def _agents(self, dispatch: DispatchSettings) -> tuple[str, ...]:
+        named = [(name.rpartition("/"), config) for name, config in dispatch.steps.items()]
+        return tuple(
+            dict.fromkeys(
+                step
+                for (flow, _, step), config in named
+                if config.mode is StepMode.AGENT and flow in ("", self.subject.flow)
+            )
+        )
+
+    # -- recordings -----------------------------------------------------------------------------------------
+
+    def _tape(self, case: EvalTestCase, options: PlayOptions) -> CaseTape | None:
+        name = case.scenario_id if options.arm is None else f"{case.scenario_id}.{options.arm}"
+        own = f"{name}.{options.repeat}.jsonl" if options.repeat > 1 else f"{name}.jsonl"
+        if options.record is not None:
+            return self._parts.recorder(options.record / own)
+        if options.replay is None:
+            return None
+        found = [file for file in (own, f"{name}.jsonl") if (options.replay / file).is_file()]
+        if not found:
+            raise PlayFailed(f"There is no recording {name}.jsonl.", hint=self._again(options))
+        try:
+            return self._parts.playback(options.replay / found[0])
+        except ConfigurationError as error:
+            raise PlayFailed(str(error), hint=self._again(options)) from None
+
+    def _does_not_fit(self, error: TapeError, options: PlayOptions) -> PlayFailed:
+        path, what = getattr(error, "path", None), getattr(error, "what", str(error))
+        message = f"{path.name}: {what}" if isinstance(path, Path) else what
+        return PlayFailed(message, step_name=getattr(error, "step", None) or None, hint=self._again(options))
+
+    def _again(self, options: PlayOptions) -> str:
+        folder = options.replay or options.record
+        return (
+            f"if what is asked has changed, record it anew with the same model: detent eval {self._suite} "
+            f"--record {folder.name if folder is not None else 'DIR'}"
+        )
+
+
+# -- what happened ------------------------------------------------------------------------------------------
+
+
+async def fold(store: Store, run: Run, session: Session, contracts: Contracts) -> Played:
+    """What the journal of a run says happened."""
+    entries = [entry async for entry in read(store, run.id)]
+    needs = {name: step.needs for name, step in contracts.steps.items()}
+    found = visits(entries, needs=needs, blobs=await blobs_of(store, entries))
+    steps = tuple([await _visited(store, visit, session) for visit in found])
+    used = steps[-1].step_name if steps and run.status is Status.SUCCEEDED else "error"
+    flags = run.data.get("flags")
+    return Played(
+        steps=steps,
+        calls=tuple(_call(call) for visit in found for call in visit.calls),
+        status=run.status.value,
+        end=run.state if run.state in contracts.ends | contracts.always else None,
+        reason=run.reason,
+        flags=tuple(map(str, flags)) if isinstance(flags, list) else (),
+        context=await _whole(store, run.data),
+        start_data=await _whole(store, _start(entries)),
+        scenario_used=f"steps:{used}",
+        spend=run.total_spend,
+        run_id=run.id,
+    )
+
+
+async def _visited(store: Store, visit: StepVisit, session: Session) -> PlayedStep:
+    visit = replace(visit, changes=await _whole(store, visit.changes))
+    ended = visit.next_step.startswith("(")  # the run ended in it; it led nowhere
+    return PlayedStep(
+        visit.step_name,
+        visit.input_data,
+        session.text(visit),
+        await _whole(store, visit.data),
+        None if ended else visit.next_step,
+        visit.reason,
+        visit.mode,
+        visit.fallback,
+        tuple(_call(call) for call in session.own_calls(visit)),
+    )
+
+
+def _call(call: FunctionCall) -> PlayedCall:
+    args = call.arguments if isinstance(call.arguments, Mapping) else {}
+    return PlayedCall(
+        call.function_name, args, call.result, call.success, call.error_message, call.step_name, call.kind
+    )
+
+
+async def _whole(store: Store, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Data with values kept outside the journal in their place."""
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        if isinstance(value, Mapping) and set(value) == {"$blob", "size"}:
+            raw = await store.blob(value["$blob"])
+            found[key] = None if raw is None else decode(raw)
+        else:
+            found[key] = value
+    return found
+
+
+def _start(entries: Sequence[Entry]) -> dict[str, Any]:
+    """The data the first step found."""
+    run = Run("")
+    run.apply(entries[0])
+    return dict(run.data)
+
+
+def _step(contracts: Contracts, name: str) -> str:
+    try:
+        return contracts.resolve(name)
+    except UnknownStep as error:
+        raise PlayFailed(str(error)) from None

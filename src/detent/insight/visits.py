@@ -1,0 +1,313 @@
+"""What happened in a run, step by step, folded from its journal: the same whether or not it was resumed.
+
+Values kept outside the journal (private arguments, long answers, what agents said) are put in their place
+when they are handed in as `blobs`; otherwise a reference to them stands there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+from detent.kernel.entries import (
+    AttemptFailed,
+    EffectDone,
+    EffectFailed,
+    EffectSkipped,
+    Ended,
+    Entry,
+    Migrated,
+    Moved,
+    Proposed,
+    Recorded,
+    Reopened,
+)
+from detent.kernel.guards import dig
+from detent.kernel.placeholders import fill
+from detent.kernel.plain import copied, decode, digest
+from detent.kernel.run import Run
+
+StepTuple: TypeAlias = tuple[str, dict[str, Any], dict[str, Any], str]
+"""`(step_name, input_data, output_data, next_step)`."""
+
+CALLS = "function_calls"
+"""Key of `output_data` that holds what functions were called with and gave."""
+
+AGENT = "agent/"
+"""Begins the keys under which agents' answers are kept."""
+
+Blobs: TypeAlias = Mapping[str, bytes]
+
+Needs: TypeAlias = Mapping[str, Sequence[str]]
+"""By step, the dotted keys of the data it is given; a step that is not listed is given everything."""
+
+_ABSENT = object()
+
+
+class BlobStore(Protocol):
+    """Where values outside the journal are read from; every store is one."""
+
+    async def blob(self, hash: str, /) -> bytes | None:
+        """The value with this hash; None when it was purged."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """A query asked or an effect performed, as the step's record."""
+
+    function_name: str
+    arguments: Any
+    result: Any = None
+    success: bool = True
+    error_message: str | None = None
+    execution_time_ms: float | None = None
+    """None where the journal does not say: of queries."""
+    attempts: int = 1
+    step_name: str = ""
+    kind: Literal["query", "effect"] = "query"
+
+    def outline(self) -> dict[str, Any]:
+        """What it amounts to, without times: equal for equal runs."""
+        said: dict[str, Any] = {"function_name": self.function_name, "arguments": self.arguments}
+        said["success"] = self.success
+        if self.result is not None:
+            said["result"] = self.result
+        if self.error_message is not None:
+            said["error_message"] = self.error_message
+        return said
+
+
+@dataclass(frozen=True, slots=True)
+class StepVisit:
+    """One step that was done."""
+
+    step_name: str
+    next_step: str
+    input_data: dict[str, Any]
+    """The step's `needs` as they were."""
+    changes: dict[str, Any]
+    """What it set in the run's data."""
+    data: dict[str, Any]
+    """The run's data after it."""
+    reason: str | None = None
+    by: str = "handler"
+    """handler, agent, engine or person."""
+    attempts: int = 1
+    fallback: str | None = None
+    """Why an agent's step was decided by its handler, when it was."""
+    duration_ms: float = 0.0
+    error: str | None = None
+    calls: tuple[FunctionCall, ...] = ()
+    reply: str | None = None
+    """What an agent said last."""
+
+    @property
+    def mode(self) -> str:
+        """Who performed it."""
+        return "agent" if self.by == "agent" else "deterministic"
+
+    @property
+    def output_data(self) -> dict[str, Any]:
+        """What it set, and what its functions gave."""
+        if not self.calls:
+            return dict(self.changes)
+        return {**self.changes, CALLS: [call.outline() for call in self.calls]}
+
+    def as_tuple(self) -> StepTuple:
+        """As step histories have it."""
+        return self.step_name, self.input_data, self.output_data, self.next_step
+
+
+def function_calls(entries: Iterable[Entry], *, blobs: Blobs | None = None) -> list[FunctionCall]:
+    """Every function called in a run, in order."""
+    return [call for visit in visits(entries, blobs=blobs) for call in visit.calls]
+
+
+async def blobs_of(store: BlobStore, entries: Iterable[Entry]) -> dict[str, bytes]:
+    """What lies beside a journal about its functions and agents, by hash; what was purged is not there."""
+    wanted: set[str] = set()
+    for entry in entries:
+        body = entry.body
+        if isinstance(body, Moved | Ended):
+            wanted |= _references(list(body.looked))
+        elif isinstance(body, Proposed):
+            wanted |= _references(body.effects) | _references(list(body.looked))
+        elif isinstance(body, Recorded) and body.key.startswith(AGENT):
+            wanted |= _references(body.value)
+    found = {hash: await store.blob(hash) for hash in sorted(wanted)}
+    return {hash: raw for hash, raw in found.items() if raw is not None}
+
+
+def visits(
+    entries: Iterable[Entry],
+    *,
+    needs: Needs | None = None,
+    hashed: Collection[str] = (),
+    blobs: Blobs | None = None,
+) -> list[StepVisit]:
+    """Every step that was done, in order. One that was only about to begin is none.
+
+    `input_data` of a step in `needs` holds those keys, of any other step all data. Keys in `hashed` are
+    represented by their hash alone.
+    """
+    found: list[StepVisit] = []
+    run = Run("")
+    here = _Visit(blobs or {})
+    for entry in entries:
+        body = entry.body
+        if isinstance(body, Moved):
+            if body.by not in ("engine", "person") or here.begun:
+                before = run.data
+                inputs = _inputs(before, (needs or {}).get(body.frm), hashed)
+                run.apply(entry)
+                found.append(here.over(body, inputs, copied(run.data)))
+            else:
+                run.apply(entry)
+            here = _Visit(blobs or {})
+            continue
+        if isinstance(body, Reopened | Migrated) and body.state != run.state:
+            here = _Visit(blobs or {})
+        if isinstance(body, Ended) and here.begun:
+            inputs = _inputs(run.data, (needs or {}).get(run.state), hashed)
+            state = run.state
+            run.apply(entry)
+            found.append(here.ended(body, state, inputs, copied(run.data)))
+            here = _Visit(blobs or {})
+            continue
+        here.take(body)
+        run.apply(entry)
+    return found
+
+
+@dataclass(slots=True)
+class _Visit:
+    """A step under way."""
+
+    blobs: Blobs
+    calls: list[FunctionCall] = field(default_factory=list)
+    effects: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Proposed ones by key."""
+    receipts: dict[str, Any] = field(default_factory=dict)
+    failed: dict[str, int] = field(default_factory=dict)
+    """Attempts at an effect that failed so far."""
+    asked: list[Mapping[str, Any]] = field(default_factory=list)
+    """Queries behind every proposal, those whose effects failed included."""
+    step: str = ""
+    reply: str | None = None
+    begun: bool = False
+    error: str | None = None
+
+    def take(self, body: Any) -> None:
+        """Take in an entry of the visit."""
+        if isinstance(body, Proposed):
+            self.begun = True
+            self.step = body.step
+            self.asked += [line for line in body.looked if line not in self.asked]
+            self.effects |= {item["key"]: item for item in body.effects}
+        elif isinstance(body, AttemptFailed):
+            self.begun = True
+            self.error = f"{body.error}: {body.message}"
+        elif isinstance(body, Recorded):
+            if body.key.startswith(AGENT) and isinstance(body.value, Mapping):
+                record = {**body.value, **(_opened(body.value.get("kept") or {}, self.blobs))}
+                said = record.get("output")
+                self.reply = _words(said) or self.reply
+        elif isinstance(body, EffectDone):
+            self.receipts[body.key] = body.receipt
+            if body.how != "reused":
+                self._done(body)
+        elif isinstance(body, EffectFailed):
+            if body.retry_at is None:
+                self._call(
+                    body.key, body.tool, success=False, error_message=f"{body.code}: {body.message}",
+                    attempts=body.attempts,
+                )  # fmt: skip
+                self.failed.pop(body.key, None)
+            else:
+                self.failed[body.key] = body.attempts
+        elif isinstance(body, EffectSkipped):
+            self._call(body.key, body.tool, success=False, error_message="skipped by a person")
+
+    def _done(self, body: EffectDone) -> None:
+        attempts = self.failed.pop(body.key, 0) + 1
+        milliseconds = round(body.duration * 1000, 3)
+        self._call(
+            body.key, body.tool, result=body.receipt, attempts=attempts, execution_time_ms=milliseconds
+        )
+
+    def _call(self, key: str, tool: str, **facts: Any) -> None:
+        args = _opened(self.effects.get(key, {}).get("args", {}), self.blobs)
+        try:
+            args = fill(args, self.receipts)
+        except KeyError:  # it refers to an effect that did not happen
+            args = copied(args)
+        self.calls.append(FunctionCall(tool, args, step_name=self.step, kind="effect", **facts))
+
+    def _all(self, looked: Sequence[Mapping[str, Any]], step: str, attempt: int) -> tuple[FunctionCall, ...]:
+        """Queries first, then effects: the order in which they came about."""
+        queries = []
+        for line in (*(one for one in self.asked if one not in looked), *looked):
+            answer, args = _opened(line.get("answer"), self.blobs), _opened(line["args"], self.blobs)
+            error = answer.get("$error") if isinstance(answer, Mapping) else None
+            result = None if error else copied(answer)
+            queries.append(
+                FunctionCall(line["tool"], copied(args), result, error is None, error, None, attempt, step)
+            )
+        return (*queries, *self.calls)
+
+    def over(self, body: Moved, inputs: dict[str, Any], data: dict[str, Any]) -> StepVisit:
+        """The visit that a move ends."""
+        changes = copied(dict(body.set))
+        changes |= {key: copied(data.get(key)) for key in body.append}
+        detail = body.detail
+        return StepVisit(
+            body.frm, body.to, inputs, changes, data, body.reason, body.by,
+            attempts=body.attempt, fallback=detail.get("fallback_reason"),
+            duration_ms=round(body.duration * 1000, 3),
+            error=detail.get("error") if body.by == "engine" else None,
+            calls=self._all(body.looked, body.frm, body.attempt), reply=self.reply,
+        )  # fmt: skip
+
+    def ended(self, body: Ended, state: str, inputs: dict[str, Any], data: dict[str, Any]) -> StepVisit:
+        """The visit in which a run ended where it stood."""
+        return StepVisit(
+            state, f"({body.status.value})", inputs, copied(dict(body.set)), data, body.reason, body.by,
+            attempts=body.attempt, error=body.error or self.error,
+            calls=self._all(body.looked, state, body.attempt), reply=self.reply,
+        )  # fmt: skip
+
+
+def _words(said: Any) -> str | None:
+    """What an agent said, as a text; a form as it was filled in."""
+    if said is None or isinstance(said, str):
+        return said
+    return json.dumps(said, ensure_ascii=False)
+
+
+def _opened(value: Any, blobs: Blobs) -> Any:
+    """A value that may lie beside the journal."""
+    if isinstance(value, Mapping) and value.get("$blob") in blobs:
+        return decode(blobs[value["$blob"]])
+    return value
+
+
+def _references(value: Any) -> set[str]:
+    """Hashes of what a value refers to beside the journal."""
+    if isinstance(value, Mapping):
+        if isinstance(value.get("$blob"), str):
+            return {value["$blob"]}
+        return set().union(*(_references(item) for item in value.values()))
+    return set().union(*(_references(item) for item in value)) if isinstance(value, list) else set()
+
+
+def _inputs(data: Mapping[str, Any], needs: Sequence[str] | None, hashed: Collection[str]) -> dict[str, Any]:
+    wanted = list(data) if needs is None else needs
+    found: dict[str, Any] = {}
+    for key in wanted:
+        value = dig(data, key, _ABSENT)
+        if value is _ABSENT or value is None:
+            continue
+        found[key] = {"$hash": digest(value, 16)} if key in hashed else copied(value)
+    return found

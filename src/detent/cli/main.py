@@ -16,7 +16,7 @@ from typer.models import CommandInfo
 
 from detent.cli import (
     act,
-    autonomy,
+    agreement,
     doctor,
     evals,
     flows,
@@ -70,8 +70,8 @@ app = typer.Typer(
 )
 
 GROUPS = (
-    run_command, resume, new, flows, step, steps, runs, reports, replay, autonomy, shadow, act, evals, models,
-    doctor, store, trust,
+    run_command, resume, new, flows, step, steps, runs, reports, replay, agreement, shadow, act, evals,
+    models, doctor, store, trust,
 )  # fmt: skip
 for group in GROUPS:
     group.add(app)

@@ -72,9 +72,7 @@ async def _upwards(engine: Engine, run_id: str) -> list[RunRow]:
 
 def resume(
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="The run to resume.")] = None,
-    all_: Annotated[
-        bool, typer.Option("--all", help="Every interrupted run, and every run that is due.")
-    ] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Every interrupted run and all that is due.")] = False,
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs at work side by side.")
     ] = None,
@@ -187,7 +185,7 @@ def serve(
     verbose: options.Verbose = 0,
     log_level: options.LogLevel = None,
 ) -> int:
-    """Run a worker: resume interrupted runs and fire due timers until stopped."""
+    """Run a worker: resume interrupted runs, fire due timers."""
     from detent.cli.workspace import Workspace, run_async
 
     workspace = Workspace(store, config, plugin)

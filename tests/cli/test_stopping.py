@@ -124,4 +124,4 @@ def test_a_run_driven_elsewhere_is_not_resumed(detent, spawn, folder):
     said = detent("resume", "r1")
     assert said.code == 1
     assert "is being driven by worker" in said.err
-    assert detent("resume", "--all").out == "Nothing was left lying.\n"
+    assert detent("resume", "--all").out == "No run was interrupted.\n"

@@ -1,4 +1,4 @@
-"""The command `autonomy report`, which is `stats agreement` too: how agents compare with the code."""
+"""The group `autonomy` and its command `report`, also `stats agreement`: how agents compare with code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from detent.cli import options
-from detent.cli.autonomy import demotions, known_step, means, places_of, resolved, told
+from detent.cli.autonomy import (
+    SECTION,
+    demote,
+    demotions,
+    known_step,
+    list_,
+    means,
+    places_of,
+    resolved,
+    restore,
+    told,
+)
 from detent.dispatch.agent_side import highest_level
 
 if TYPE_CHECKING:
@@ -24,6 +35,17 @@ PAGE = 200
 NOTHING_YET = (
     "No agent has been put to the test yet: no step of a run in this store was performed or shadowed by one."
 )
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    group = typer.Typer(no_args_is_help=True, help="Say how far agents are trusted, and on what evidence.")
+    for name, command in (("report", report), ("demote", demote), ("restore", restore), ("list", list_)):
+        group.command(name)(command)
+    app.add_typer(group, name="autonomy", rich_help_panel=SECTION)
+    stats = typer.Typer(no_args_is_help=True, help="Figures over many runs.")
+    stats.command("agreement")(report)
+    app.add_typer(stats, name="stats", rich_help_panel=SECTION)
 
 
 # -- the report ---------------------------------------------------------------------------------------------

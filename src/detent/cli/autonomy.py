@@ -1,4 +1,4 @@
-"""Commands about how far agents are trusted: `autonomy demote`, `restore`, `list`; `report` is next door."""
+"""The commands `autonomy demote`, `restore` and `list`: how far agents are trusted."""
 
 from __future__ import annotations
 
@@ -23,19 +23,6 @@ SECTION = "Judge"
 StepName = Annotated[
     str, typer.Argument(metavar="STEP", help="A step: flow/step, or its own name where only one has it.")
 ]
-
-
-def add(app: typer.Typer) -> None:
-    """Add the commands to the program."""
-    from detent.cli.agreement import report
-
-    group = typer.Typer(no_args_is_help=True, help="Say how far agents are trusted, and on what evidence.")
-    for name, command in (("report", report), ("demote", demote), ("restore", restore), ("list", list_)):
-        group.command(name)(command)
-    app.add_typer(group, name="autonomy", rich_help_panel=SECTION)
-    stats = typer.Typer(no_args_is_help=True, help="Figures over many runs.")
-    stats.command("agreement")(report)
-    app.add_typer(stats, name="stats", rich_help_panel=SECTION)
 
 
 # -- demotions ----------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typer.models import CommandInfo
 
 from detent.cli import (
     act,
-    autonomy,
+    agreement,
     doctor,
     evals,
     flows,
@@ -71,7 +71,7 @@ app = typer.Typer(
 )
 
 GROUPS = (
-    run_command, resume, new, flows, schema, step, steps, runs, reports, replay, autonomy, shadow, act, evals,
+    run_command, resume, new, flows, schema, step, steps, runs, reports, replay, agreement, shadow, act, evals,
     models, doctor, store, trust,
 )  # fmt: skip
 for group in GROUPS:

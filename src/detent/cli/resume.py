@@ -1,4 +1,4 @@
-"""Commands that take runs up: `resume`, `serve`; and what other commands do to a run before it goes on."""
+"""The commands `resume` and `serve`; and how other commands change a run before it is driven."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ async def _upwards(engine: Engine, run_id: str) -> list[RunRow]:
 
 
 def resume(
-    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="The run to take up.")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Everything that was left lying or is due.")] = False,
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="The run to resume.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Every interrupted run and all that is due.")] = False,
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs at work side by side.")
     ] = None,
@@ -85,7 +85,7 @@ def resume(
     verbose: options.Verbose = 0,
     log_level: options.LogLevel = None,
 ) -> int:
-    """Take up a run, or everything left lying, and see it through."""
+    """Resume a run, or every interrupted run, and wait for it."""
     from detent.cli.workspace import Workspace, run_async
     from detent.kernel.errors import ConfigurationError, RunStateError
     from detent.kernel.status import Status
@@ -146,7 +146,7 @@ async def _resume_all(
         for run_id in taken:
             say(run_id)
     elif not taken:
-        say("Nothing was left lying.")
+        say("No run was interrupted.")
     else:
         say(f"Resumed {progress.line()}")
         for result in results:
@@ -185,7 +185,7 @@ def serve(
     verbose: options.Verbose = 0,
     log_level: options.LogLevel = None,
 ) -> int:
-    """Drive whatever is left lying or due, until stopped."""
+    """Run a worker: resume interrupted runs, fire due timers."""
     from detent.cli.workspace import Workspace, run_async
 
     workspace = Workspace(store, config, plugin)

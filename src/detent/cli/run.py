@@ -1,4 +1,4 @@
-"""Commands that start work: `run`."""
+"""The command `run`: start one run or many, and drive them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def run(
     verbose: options.Verbose = 0,
     log_level: options.LogLevel = None,
 ) -> int:
-    """Start a run, or many, and see them through.
+    """Start a run, or many, and wait for them.
 
     A run that waits for a person is left waiting, with the command that releases it. Ctrl-C finishes the step
     under way; the run can be resumed.

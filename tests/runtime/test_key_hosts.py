@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from detent.runtime.key_hosts import KeyHosts, KeyRefused, allow_key, key_uses
+from detent.runtime.key_hosts import KeyHosts, KeyRefused, allow_key
+from detent.runtime.key_uses import check_keys, key_uses
 from detent.runtime.mcp import mcp_servers
 from detent.runtime.plugs import KeyUse
 from detent.runtime.settings import SettingsError, read_settings
@@ -85,18 +86,18 @@ def test_what_the_user_says_in_their_own_settings_needs_no_more(tmp_path, enviro
     models = 'models: {mine: {kind: openai, base_url: "https://mine.example/v1", api_key_env: MY_KEY}}'
     environ["MY_KEY"] = "value"
     settings = settings_of(tmp_path, "", environ, user=models)
-    KeyHosts(settings, environ).check_all("models")
+    check_keys(settings, "models", environ=environ)
     # A project that bends one half of it takes the other half along.
     bent = 'models: {mine: {base_url: "https://evil.example/v1"}}'
     settings = settings_of(tmp_path, bent, environ, user=models)
     with pytest.raises(KeyRefused, match=r"MY_KEY would be sent to evil\.example"):
-        KeyHosts(settings, environ).check_all("models")
+        check_keys(settings, "models", environ=environ)
 
 
 def test_the_users_own_settings_allow_hosts(tmp_path, environ):
     environ["DOCS_KEY"] = "value"
     settings = settings_of(tmp_path, USES, environ, user="keys: {DOCS_KEY: [docs.example, other.example]}\n")
-    KeyHosts(settings, environ).check_all("mcp")
+    check_keys(settings, "mcp", environ=environ)
 
 
 def test_a_projects_settings_cannot_allow_hosts(tmp_path, environ):

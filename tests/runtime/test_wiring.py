@@ -9,7 +9,8 @@ from detent.adapters.stores.memory import MemoryStore
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.kernel.errors import ConfigurationError, IntegrationMissing
 from detent.runtime.settings import Settings
-from detent.runtime.wiring import engine_for, make_store, shown_url, store_for
+from detent.runtime.store_url import shown_url
+from detent.runtime.wiring import engine_for, make_store, store_for
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ async def _store(workspace: Workspace, report: dict[str, Any], deep: bool) -> di
 
     from detent.adapters.disk import shared
     from detent.runtime import store_health
-    from detent.runtime.wiring import shown_url, store_url
+    from detent.runtime.store_url import shown_url, store_url
 
     closed = workspace.closed_store()
     place = getattr(closed, "path", None)

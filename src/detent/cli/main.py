@@ -71,8 +71,8 @@ app = typer.Typer(
 )
 
 GROUPS = (
-    run_command, resume, new, flows, schema, step, steps, runs, reports, replay, agreement, shadow, act, evals,
-    models, doctor, store, trust,
+    run_command, resume, new, flows, schema, step, steps, runs, reports, replay, agreement, shadow, act,
+    evals, models, doctor, store, trust,
 )  # fmt: skip
 for group in GROUPS:
     group.add(app)

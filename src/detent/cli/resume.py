@@ -199,7 +199,7 @@ async def _serve(workspace: Workspace, poll: float, concurrency: int | None, det
 
     from detent.cli.output import say
     from detent.cli.signals import GRACE, INTERRUPTED, graceful
-    from detent.runtime.wiring import shown_url, store_url
+    from detent.runtime.store_url import shown_url, store_url
 
     async with workspace.engine(concurrency=concurrency, create=True, deterministic=deterministic) as engine:
         with graceful(lambda: "Runs are kept and go on with the next worker.") as stop:

@@ -35,7 +35,7 @@ def check(json: options.Json = False, store: options.Store = None, config: optio
     from detent.cli.output import clean, say, say_json
     from detent.cli.workspace import Workspace, run_async
     from detent.runtime.store_health import deep_check, require_store
-    from detent.runtime.wiring import shown_url, store_url
+    from detent.runtime.store_url import shown_url, store_url
 
     workspace = Workspace(store, config, looks=True)
     closed = workspace.closed_store()

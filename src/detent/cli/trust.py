@@ -111,13 +111,15 @@ def _settings(folder: Path | None, config: str | None) -> Settings:
 
 
 def _refused(settings: Settings) -> list[Any]:
-    from detent.runtime.key_hosts import KeyHosts
 
-    return KeyHosts(settings).refused()
+    from detent.runtime.key_uses import refused_uses
+
+    return refused_uses(settings)
 
 
 def _facts(found: Trust, settings: Settings) -> dict[str, Any]:
-    from detent.runtime.key_hosts import KeyHosts, allowed_keys, key_uses
+    from detent.runtime.key_hosts import KeyHosts, allowed_keys
+    from detent.runtime.key_uses import key_uses
 
     files = found.files
     _ = files.digests  # read now: what is trusted later is what is shown here
@@ -146,7 +148,7 @@ def _facts(found: Trust, settings: Settings) -> dict[str, Any]:
 
 def _writes(settings: Settings) -> dict[str, str]:
     """Where the project has Detent write, by the setting that says so."""
-    from detent.runtime.wiring import shown_url, store_url
+    from detent.runtime.store_url import shown_url, store_url
 
     found = {"store": shown_url(store_url(settings))} if settings.of_project("store") else {}
     log = settings.get("logging", "file")
@@ -196,7 +198,8 @@ def _tell_allowed(facts: dict[str, Any]) -> None:
 def _tell_kept(settings: Settings) -> None:
     """Print which keys of a project may still go where it sends them."""
     from detent.cli.output import clean, say
-    from detent.runtime.key_hosts import REMEMBERED, allowed_keys, key_uses
+    from detent.runtime.key_hosts import REMEMBERED, allowed_keys
+    from detent.runtime.key_uses import key_uses
 
     remembered = {one[:2] for one in allowed_keys(settings) if one.by == REMEMBERED}
     for variable, host in sorted({use[:2] for use in key_uses(settings)} & remembered):

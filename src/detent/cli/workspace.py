@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from detent.kernel.errors import ConfigurationError, FlowNotFound, RunNotFound
 from detent.runtime.catalog import Catalog, Found, is_path
 from detent.runtime.settings import Settings, read_settings
-from detent.runtime.wiring import shown_url, store_for, store_url
+from detent.runtime.store_url import shown_url, store_url
+from detent.runtime.wiring import store_for
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine

@@ -216,7 +216,8 @@ class ConfiguredExecutors:
         """Raise `KeyRefused` when the provider's key would go where the user has not allowed it to."""
         from detent.runtime.key_hosts import KeyHosts, provider_key
 
-        if (use := provider_key(self._settings, said)) is not None:
+        use = provider_key(self._settings, said.name, said.kind, said.options)
+        if use is not None:
             KeyHosts(self._settings).check(use)
 
     def _plugged(self, said: Provider, point: EntryPoint) -> StepExecutor:

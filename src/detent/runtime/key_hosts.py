@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from detent.kernel.errors import ConfigurationError
-from detent.runtime.plugs import KeyUse, plugs
+from detent.runtime.plugs import KeyUse
 from detent.runtime.settings import Settings
+from detent.runtime.store_url import postgres_address, store_url
 from detent.runtime.trust import Trust, TrustFile
 
 if TYPE_CHECKING:
     from detent.engine.tools import Tool
-    from detent.runtime.executors import Provider
 
 BUILT_IN: Mapping[str, tuple[str, ...]] = {
     "OPENAI_API_KEY": ("api.openai.com",),
@@ -84,16 +84,6 @@ class KeyHosts:
         if use.project and is_set and not self.allowed(use.variable, use.host):
             raise KeyRefused(use.variable, use.host, use.where)
 
-    def check_all(self, *headings: str) -> None:
-        """Check every use of a key under these headings."""
-        for use in key_uses(self._settings):
-            if use.where.partition(".")[0] in headings:
-                self.check(use)
-
-    def refused(self) -> list[KeyUse]:
-        """Uses of keys that are not allowed so far, whether or not the keys are set."""
-        return [one for one in key_uses(self._settings) if one.project and not self.allowed(*one[:2])]
-
 
 def allow_key(variable: str, host: str, environ: Mapping[str, str] | None = None) -> None:
     """Remember that a key may go to a host."""
@@ -105,7 +95,7 @@ def allow_key(variable: str, host: str, environ: Mapping[str, str] | None = None
 def disallow_key(variable: str, host: str, environ: Mapping[str, str] | None = None) -> bool:
     """Forget that a key may go to a host; False when that was not remembered."""
     with TrustFile(environ).changing() as record:
-        keys = _mapping(record.get("keys"))
+        keys = mapping_of(record.get("keys"))
         remembered = _hosts(keys.get(variable))
         left = sorted(remembered - {host.lower().rstrip(".")})
         others = {name: hosts for name, hosts in keys.items() if name != variable}
@@ -128,65 +118,28 @@ def allowed_keys(settings: Settings, environ: Mapping[str, str] | None = None) -
     return sorted(
         AllowedKey(str(variable), host, by)
         for by, keys in said
-        for variable, hosts in _mapping(keys).items()
+        for variable, hosts in mapping_of(keys).items()
         for host in _hosts(hosts)
     )
 
 
-def key_uses(settings: Settings) -> list[KeyUse]:
-    """Every key that settings have sent to some host, as far as the settings tell."""
-    return list(
-        dict.fromkeys(
-            [
-                *_models(settings),
-                *_mcp(settings),
-                *(use for plug in plugs() for use in plug.keys(settings)),
-                *store_keys(settings),
-            ]
-        )
-    )
-
-
-def provider_key(settings: Settings, provider: Provider) -> KeyUse | None:
+def provider_key(settings: Settings, name: str, kind: str, options: Mapping[str, Any]) -> KeyUse | None:
     """The key of a model's provider and where it goes; None when it takes none."""
-    usual = DEFAULTS.get(provider.kind, ("", "localhost"))
-    variable = str(provider.options.get("api_key_env") or usual[0])
-    base_url = provider.options.get("base_url")
+    usual = DEFAULTS.get(kind, ("", "localhost"))
+    variable = str(options.get("api_key_env") or usual[0])
+    base_url = options.get("base_url")
     host = host_of(str(base_url)) if base_url else usual[1]
     if not variable or not host:
         return None
-    ways = [(top, *rest) for top, *rest in (("models", provider.name), ("model",))]
+    ways = [(top, *rest) for top, *rest in (("models", name), ("model",))]
     said = any(settings.of_project(*way, key) for way in ways for key in ("base_url", "api_key_env"))
-    return KeyUse(variable, host, f"models.{provider.name}", said)
-
-
-def _models(settings: Settings) -> Iterator[KeyUse]:
-    from detent.runtime.executors import ConfiguredExecutors
-
-    executors = ConfiguredExecutors(settings)
-    names = [*map(str, settings.section("models")), *([executors.default] if executors.default else [])]
-    for name in dict.fromkeys(names):
-        try:
-            use = provider_key(settings, executors.provider(name))
-        except ConfigurationError:
-            continue  # it makes no model, so it sends nothing
-        if use is not None:
-            yield use
-
-
-def _mcp(settings: Settings) -> Iterator[KeyUse]:
-    for name, entry in _mapping(settings.get("mcp")).items():
-        said = _mapping(entry)
-        host = host_of(str(said.get("url") or ""))
-        for variable in _mapping(said.get("headers")).values():
-            if host:
-                yield KeyUse(str(variable), host, f"mcp.{name}", settings.of_project("mcp", str(name)))
+    return KeyUse(variable, host, f"models.{name}", said)
 
 
 def mail_keys(settings: Settings, prefix: str) -> Iterator[KeyUse]:
     """Names and passwords of mail servers; variables that no setting names begin with `prefix`."""
     for part, wanted in (("smtp", settings.get("mail", "sink")), ("imap", settings.get("mail", "source"))):
-        said = _mapping(settings.get("mail", part))
+        said = mapping_of(settings.get("mail", part))
         host = said.get("host")
         for key in ("user", "password") if isinstance(host, str) and host and wanted == part else ():
             variable = str(said.get(f"{key}_env") or f"{prefix}_{part}_{key}".upper())
@@ -198,8 +151,6 @@ def store_keys(settings: Settings) -> Iterator[KeyUse]:
 
     Read by the library that connects, so that both mean the same host; without it nothing is sent.
     """
-    from detent.runtime.wiring import postgres_address, store_url
-
     url = store_url(settings)
     if url.partition(":")[0].lower() not in ("postgresql", "postgres"):
         return
@@ -235,7 +186,7 @@ def guarded_fetch(tool: Tool, hosts: KeyHosts, environ: Mapping[str, str]) -> To
 
     async def checked(**args: Any) -> Any:
         host = host_of(str(args.get("url") or ""))
-        sent = [str(args.get("url") or ""), *map(str, _mapping(args.get("headers")).values())]
+        sent = [str(args.get("url") or ""), *map(str, mapping_of(args.get("headers")).values())]
         for variable, value in environ.items():
             secret = variable.startswith(SECRET_INPUTS) and len(value) >= SHORTEST
             if secret and any(value in text for text in sent):
@@ -267,5 +218,5 @@ def _hosts(said: Any) -> frozenset[str]:
     return frozenset(str(one).lower().rstrip(".") for one in listed)
 
 
-def _mapping(said: Any) -> Mapping[str, Any]:
+def mapping_of(said: Any) -> Mapping[str, Any]:
     return said if isinstance(said, Mapping) else {}

@@ -92,7 +92,8 @@ def _server(settings: Settings, name: str, said: Mapping[str, Any]) -> McpServer
 
 def _check_keys(settings: Settings, name: str) -> None:
     """Raise `KeyRefused` when a header of the server would take a key where it may not go."""
-    from detent.runtime.key_hosts import KeyHosts, key_uses
+    from detent.runtime.key_hosts import KeyHosts
+    from detent.runtime.key_uses import key_uses
 
     for use in key_uses(settings):
         if use.where == f"{HEADING}.{name}":

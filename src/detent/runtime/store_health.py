@@ -21,7 +21,8 @@ from detent.engine.ports import RunQuery, RunRow, Store
 from detent.insight.words import count
 from detent.kernel.errors import ConfigurationError, RunDamaged, StoreDamaged, StoreError, StoreUnavailable
 from detent.kernel.status import Status
-from detent.runtime.wiring import store_for, store_url
+from detent.runtime.store_url import store_url
+from detent.runtime.wiring import store_for
 
 if TYPE_CHECKING:
     from detent.adapters.stores.sqlite_remains import Remains

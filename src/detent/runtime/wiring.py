@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 from detent.kernel.errors import ConfigurationError, IntegrationMissing, nearest
 from detent.runtime.settings import Settings
+from detent.runtime.store_url import postgres_address, store_url
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
     from detent.engine.flow import Flow
     from detent.engine.ports import Store, Tape
 
-DEFAULT_STORE = ".detent/detent.db"
 SCHEMES = ("sqlite", "postgresql", "postgres", "memory")
 SYNCS = ("full", "normal")
-
-
-def store_url(settings: Settings) -> str:
-    """The store's place as it was said, or the default one."""
-    said = settings.get("store")
-    if isinstance(said, Mapping):
-        said = said.get("url")
-    return str(said or DEFAULT_STORE)
-
-
-def shown_url(url: str) -> str:
-    """A store's place for people to read: a password in it is not for them."""
-    return re.sub(r"^([a-zA-Z+]+://[^/@:]*):[^/@]*@", r"\1:***@", url)
 
 
 def store_for(settings: Settings, *, create: bool = True) -> Store:
@@ -119,16 +105,6 @@ def _postgres(url: str, options: Mapping[str, str]) -> Store:
             raise ConfigurationError(f"A PostgreSQL store has no option '{name}'.{nearest(name, known)}")
     schema = options.get("schema")
     return PostgresStore(url, schema=schema) if schema else PostgresStore(url)
-
-
-def postgres_address(url: str) -> tuple[str, dict[str, str]]:
-    """The URL as the server's library takes it, and the options in it that are ours."""
-    address, _, query = url.partition("?")
-    said = dict(parse_qsl(query, keep_blank_values=True))
-    if "schema" not in said:
-        return url, {}
-    own = {"schema": said.pop("schema")}
-    return f"{address}?{urlencode(said)}" if said else address, own
 
 
 def engine_for(

@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
-from detent.apps.warranty.evals import shipped_cases, suite
+from detent.apps.warranty.evals import suite
+from detent.apps.warranty.evals.cases import shipped_cases
 from detent.apps.warranty.evals.subject import LEGACY, TRANSCRIPT, WarrantySubject
 from detent.apps.warranty.settings import read
 from detent.evals.case import EvalTestCase

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from detent.apps.warranty.evals import shipped_cases, suite
+from detent.apps.warranty.evals import suite
+from detent.apps.warranty.evals.cases import shipped_cases
 from detent.apps.warranty.evals.mails import mail_of
 from detent.apps.warranty.evals.subject import WarrantySubject, contracts_of
 from detent.apps.warranty.flow import shipped

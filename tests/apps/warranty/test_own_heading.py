@@ -10,7 +10,7 @@ from detent.apps.warranty.app import APP
 from detent.apps.warranty.mailbox import said_over, warranty_settings
 from detent.apps.warranty.own_heading import at_the_top, lifted
 from detent.kernel.errors import ConfigurationError
-from detent.runtime.key_hosts import key_uses
+from detent.runtime.key_uses import key_uses
 from detent.runtime.settings import Settings, SettingsError, read_settings
 
 NESTED = """\

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from detent.apps.warranty.own_heading import lifted
 from detent.apps.warranty.settings import WarrantySettings, read, wrong_values
 from detent.dispatch.autonomy import StepMode
-from detent.runtime.key_hosts import KeyHosts
+from detent.runtime.key_uses import check_keys
 from detent.runtime.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def office_for(settings: Settings, **parts: Any) -> Office:
     from detent.apps.warranty.office import Office
 
     parts.setdefault("wrap", told)
-    KeyHosts(settings, parts.get("environ")).check_all("mail", "tools")
+    check_keys(settings, "mail", "tools", environ=parts.get("environ"))
     return Office.of(warranty_settings(settings), agents=agent_steps(settings), **parts)
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
+from detent.authoring.problem import Problem
 from detent.flows.playbook import forms
 from detent.flows.playbook.instruction import Candidates, FormField, WorkedExample
 from detent.kernel.errors import nearest
 from detent.kernel.patterns import InvalidPattern, compiled
-
-if TYPE_CHECKING:
-    from detent.flows.playbook.reading import _Reader
 
 TYPES = ("string", "integer", "number", "boolean")
 BOUNDS = {"minLength": "string", "maxLength": "string", "minimum": "number", "maximum": "number"}
@@ -22,7 +20,31 @@ BAD_FORM = "P21"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
-def read_form(reader: _Reader) -> tuple[FormField, ...]:
+class FrontMatter(Protocol):
+    """A step file's front matter, as reading a form needs it."""
+
+    said: dict[str, Any]
+    problems: list[Problem]
+
+    def wrong(self, code: str, way: tuple[Any, ...], message: str, line: int | None = None) -> None:
+        """Note a problem at a key."""
+
+    def unknown(self, found: Mapping[str, Any], known: Iterable[str], way: tuple[Any, ...]) -> None:
+        """Note keys that mean nothing."""
+
+    def text(
+        self, way: tuple[Any, ...], inside: Mapping[str, Any] | None = None, number: bool = False
+    ) -> str | None:
+        """The text at a key."""
+
+    def items(self, way: tuple[Any, ...]) -> list[Any]:
+        """The list at a key."""
+
+    def keys_said(self, key: str) -> tuple[str, ...]:
+        """The names that a key lists."""
+
+
+def read_form(reader: FrontMatter) -> tuple[FormField, ...]:
     """The fields of the form; those that cannot be used are told and left out."""
     said = reader.said.get("form")
     if said is None and "form" not in reader.said:
@@ -36,7 +58,7 @@ def read_form(reader: _Reader) -> tuple[FormField, ...]:
     return tuple(field for field in found if field is not None)
 
 
-def _field(reader: _Reader, name: str, said: Any) -> FormField | None:
+def _field(reader: FrontMatter, name: str, said: Any) -> FormField | None:
     way = ("form", name)
     if not _NAME.fullmatch(name):
         reader.wrong(BAD_FORM, way, f"'{name}' cannot name a field: letters, digits and _ do.")
@@ -62,7 +84,7 @@ def _field(reader: _Reader, name: str, said: Any) -> FormField | None:
     return FormField(name, description or "", schema, meanings, candidates, fills)
 
 
-def _choices(reader: _Reader, name: str, said: Mapping[str, Any], way: Sequence[str]) -> dict[str, str]:
+def _choices(reader: FrontMatter, name: str, said: Mapping[str, Any], way: Sequence[str]) -> dict[str, str]:
     """The values of a choice, with what each means."""
     here = (*way, "enum")
     value = said.get("enum")
@@ -89,7 +111,9 @@ def _choices(reader: _Reader, name: str, said: Mapping[str, Any], way: Sequence[
     return {one: " ".join((meaning or "").split()) for one, meaning in pairs}
 
 
-def _candidates(reader: _Reader, name: str, said: Mapping[str, Any], way: Sequence[str]) -> Candidates | None:
+def _candidates(
+    reader: FrontMatter, name: str, said: Mapping[str, Any], way: Sequence[str]
+) -> Candidates | None:
     """What finds the candidates of a field."""
     here = (*way, "candidates")
     value = said.get("candidates")
@@ -126,7 +150,12 @@ def _candidates(reader: _Reader, name: str, said: Mapping[str, Any], way: Sequen
 
 
 def _schema(
-    reader: _Reader, said: Mapping[str, Any], way: Sequence[str], meanings: Mapping[str, str], *, labels: bool
+    reader: FrontMatter,
+    said: Mapping[str, Any],
+    way: Sequence[str],
+    meanings: Mapping[str, str],
+    *,
+    labels: bool,
 ) -> dict[str, Any]:
     """JSON Schema of the field's value, or of one label."""
     kind = said.get("type", "string")
@@ -158,7 +187,7 @@ def _schema(
     return schema
 
 
-def read_examples(reader: _Reader, form: Sequence[FormField]) -> tuple[WorkedExample, ...]:
+def read_examples(reader: FrontMatter, form: Sequence[FormField]) -> tuple[WorkedExample, ...]:
     """The worked examples; each answer must fit the form."""
     found: list[WorkedExample] = []
     whole = isinstance(reader.said.get("form"), dict) and len(form) == len(reader.said["form"])

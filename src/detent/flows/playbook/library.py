@@ -26,7 +26,7 @@ from detent.flows.playbook.playbook import Playbook, read_playbook
 from detent.flows.playbook.registry import Load, imported, reachable
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.policy import USUAL, RetryPolicy
-from detent.runtime.key_hosts import KeyHosts
+from detent.runtime.key_uses import check_keys
 from detent.runtime.plugs import Definitions
 from detent.runtime.project_files import ProjectFiles
 from detent.runtime.settings import FILES, Settings, SettingsError
@@ -175,7 +175,7 @@ def mail_out(
         place = settings.place("mail", "from")
         raise SettingsError("The settings", [f"{place}: 'mail.from' must say who sends by SMTP."])
     if by_smtp:
-        KeyHosts(settings, environ).check_all("mail")
+        check_keys(settings, "mail", environ=environ)
     if sink is None:
         base = settings.base("mail", "outbox")
         sink = sink_for(mail, lambda path: base / Path(path).expanduser(), environ, sent=False)

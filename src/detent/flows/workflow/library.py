@@ -236,7 +236,7 @@ class Workflows(Definitions):
 
     def _protected(self) -> list[Path]:
         """The store's files, wherever in the project they lie: not for actions."""
-        from detent.runtime.wiring import store_url
+        from detent.runtime.store_url import store_url
 
         url = store_url(self.settings)
         if "://" in url or url.startswith("memory:"):

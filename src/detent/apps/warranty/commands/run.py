@@ -75,7 +75,7 @@ def mailbox_workspace(
     """The workspace of a project; its runs are kept with it, wherever the command is called."""
     from detent.cli.workspace import Workspace
     from detent.runtime.settings import SettingsError
-    from detent.runtime.wiring import DEFAULT_STORE
+    from detent.runtime.store_url import DEFAULT_STORE
 
     try:
         workspace = Workspace(store, config, plugin, looks=looks)

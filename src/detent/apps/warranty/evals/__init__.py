@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from detent.apps.warranty.evals.cases import REGISTRY, shipped_cases
 from detent.evals.suite import EvalSuite
-
-REGISTRY = "registry.yaml"
-"""The devices of a suite, beside its cases."""
-
-
-def shipped_cases() -> Path:
-    """The folder of cases that comes with the application."""
-    return Path(str(resources.files("detent.apps.warranty.evals") / "scenarios"))
 
 
 def _subject(settings: Any, folder: Path) -> Any:

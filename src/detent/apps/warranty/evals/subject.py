@@ -19,7 +19,7 @@ from detent.adapters.mail.message import EmailMessage
 from detent.adapters.mail.source import Arrival
 from detent.apps.warranty.craft.coverage import Device, device_of
 from detent.apps.warranty.craft.words import WORDS
-from detent.apps.warranty.evals import REGISTRY, shipped_cases
+from detent.apps.warranty.evals.cases import REGISTRY, shipped_cases
 from detent.apps.warranty.evals.faults import answered, with_current_names
 from detent.apps.warranty.evals.mails import CaseMail, mail_of
 from detent.apps.warranty.flow import instructions, overlays

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from detent.flows.workflow import events
-from detent.flows.workflow.commands.lines import WorkflowLines
 from detent.flows.workflow.reading import read_workflow
+from detent.flows.workflow.run_lines import WorkflowLines
 from tests.runtime import shop_package
 
 GREET = """\

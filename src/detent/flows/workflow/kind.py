@@ -92,8 +92,8 @@ class WorkflowKind(Kind):
 
     def lines(self, engine: Engine, flow: Flow) -> AbstractContextManager[Any] | None:
         """Its steps and those below it, as the file names them."""
-        from detent.flows.workflow.commands.lines import WorkflowLines
         from detent.flows.workflow.events import Telling
+        from detent.flows.workflow.run_lines import WorkflowLines
 
         spec = getattr(flow, "workflow", None)
         if spec is None:
@@ -103,7 +103,7 @@ class WorkflowKind(Kind):
 
     async def tell_ending(self, workspace: Any, engine: Engine, run: Run) -> bool:
         """How a run of a workflow stands, what it gave or waits for."""
-        from detent.flows.workflow.commands.lines import tell_ending
+        from detent.flows.workflow.run_lines import tell_ending
         from detent.flows.workflow.runs import set_shown
 
         if getattr(engine.flows.get(run.flow), "workflow", None) is None:

@@ -192,8 +192,8 @@ class _Job:
         from detent.authoring.problem import DocumentError
         from detent.cli.output import clean, warn
         from detent.flows.workflow.commands.group import stand_ins
-        from detent.flows.workflow.commands.lines import WorkflowLines
         from detent.flows.workflow.project_registry import settings_problems
+        from detent.flows.workflow.run_lines import WorkflowLines
         from detent.flows.workflow.runs import WorkflowRuns
 
         workflows = workflows_of(self.workspace.catalog)

@@ -234,7 +234,7 @@ def run_resume(param: Param) -> Result:
 def run_scale(param: Param) -> Result:
     """Ask a store of many runs what people ask: the list, its last page, one run, a flow's metrics."""
     from detent import Engine, Outcome
-    from detent.engine.journals import read
+    from detent.engine.journal_reader import read
     from detent.engine.ports import RunQuery
     from detent.insight.metrics import flow_metrics
     from detent.stores import SQLiteStore

@@ -45,9 +45,9 @@ def mail(number: int) -> Any:
 @asynccontextmanager
 async def office_in(folder: Path) -> AsyncIterator[Any]:
     """A mailbox with its devices."""
-    from detent.apps.warranty.craft.coverage import device_of
-    from detent.apps.warranty.office import Office
+    from detent.apps.warranty.domain.coverage import device_of
     from detent.apps.warranty.settings import read
+    from detent.apps.warranty.wiring import Office
 
     office = Office.of(read({}, folder), environ={}, now=lambda: RECEIVED)
     await office.registry.add([device_of(dict(one)) for one in DEVICES])  # type: ignore[attr-defined]

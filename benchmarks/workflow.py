@@ -67,8 +67,8 @@ def registry() -> Any:
 
 def compiled(source: str) -> tuple[Any, list[Any]]:
     """The workflow of a file and its flows."""
-    from detent.flows.workflow.compiling import Compiled
-    from detent.flows.workflow.home import Ports
+    from detent.flows.workflow.compile_context import Ports
+    from detent.flows.workflow.flow import Compiled
     from detent.flows.workflow.reading import read_workflow
 
     read = read_workflow(source.encode(), "bench.yaml")
@@ -195,7 +195,7 @@ def run_expressions(param: Param) -> Result:
 
 def run_reading(param: Param) -> Result:
     """A file read, checked and made into flows; a third of its size beside it."""
-    from detent.flows.workflow.checking import check_workflow
+    from detent.flows.workflow.checks import check_workflow
     from detent.flows.workflow.reading import read_workflow
 
     shelf = registry()

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from detent import Engine, Flow, Status
-from detent.engine.journals import read
+from detent.engine.journal_reader import read
 from detent.engine.ports import RunQuery
 from detent.insight.metrics import flow_metrics
 from detent.insight.timeline import render, timeline

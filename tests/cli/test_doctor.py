@@ -19,7 +19,7 @@ from detent.kernel.status import Status
 from detent.runtime.settings import read_settings
 from detent.runtime.store_health import LOOK_AT, definition_problem, disk_needs, run_needs
 from detent.runtime.wiring import store_for
-from detent.testing.store_trials.craft import commit, new, now
+from detent.testing.store_trials.builders import commit, new, now
 
 
 def told(said):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from detent.adapters.models.files import KNOWN
+from detent.adapters.models.model_files import KNOWN
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +114,7 @@ def test_ctrl_c_keeps_what_there_is_and_says_how_to_go_on(spawn, silent_index, s
 def test_help_of_models_loads_nothing_heavy():
     script = (
         "import sys\nfrom detent.cli.main import run\nrun(['models', 'pull', '--help'])\n"
-        "heavy = {'asyncio', 'rich', 'urllib.request', 'xllamacpp', 'detent.adapters.models.files'}\n"
+        "heavy = {'asyncio', 'rich', 'urllib.request', 'xllamacpp', 'detent.adapters.models.model_files'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

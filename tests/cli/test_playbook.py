@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from detent.flows.playbook.loading import clear_instruction_cache
 from detent.flows.playbook.starter import NEW
+from detent.flows.playbook.step_file_cache import clear_instruction_cache
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "playbook"

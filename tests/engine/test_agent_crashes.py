@@ -20,7 +20,7 @@ from detent.kernel.entries import Entry, Moved, Noted, Recorded
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
 from detent.testing.crash import CrashPoints
-from detent.testing.nursery import Job, Nursery
+from detent.testing.worker_processes import Job, Nursery
 from detent.testing.world import World
 from tests.engine.agent_crashing import KEY, Oracle, effects_of, journey
 from tests.examples import covering, one_in

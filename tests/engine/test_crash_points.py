@@ -13,7 +13,7 @@ from detent.engine.engine import Engine
 from detent.kernel.entries import AttemptFailed, EffectDone, Entry, Recorded
 from detent.kernel.status import Status
 from detent.testing.crash import CrashPoints
-from detent.testing.nursery import Job, Nursery
+from detent.testing.worker_processes import Job, Nursery
 from detent.testing.workload import MakeWorkload
 from detent.testing.world import World
 from tests.engine import answers, crashing

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from detent.engine.source_imports import import_from_source
+from detent.authoring.source_imports import import_from_source
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from detent.dispatch.config import StepConfig
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
-from detent.engine.journals import read
+from detent.engine.journal_reader import read
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool, ToolError

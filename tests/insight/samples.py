@@ -6,7 +6,7 @@ from typing import Any
 from detent.adapters.stores.memory import MemoryStore
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
-from detent.engine.journals import read
+from detent.engine.journal_reader import read
 from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.step import Step
 from detent.engine.step_failures import Transient

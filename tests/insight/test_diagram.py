@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from detent.flows.refine.state_machine import REFINE
 from detent.flows.refine.state_machine import OrchestrationState as S
-from detent.insight.diagram import Path, mermaid, path_of, svg
+from detent.insight.diagram.diagram import Path, mermaid, path_of, svg
 from detent.insight.table import Table, condition_text
 from detent.kernel.entries import Moved, Reopened, Started
 from tests.examples import examples

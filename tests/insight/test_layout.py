@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detent.flows.refine.state_machine import REFINE
-from detent.insight.layers import Neighbours, back_arcs, ordered, ranks
-from detent.insight.layout import layout
-from detent.insight.lettering import cut, width, wrap
-from detent.insight.shapes import Box, Label, Layout
+from detent.insight.diagram.layers import Neighbours, back_arcs, ordered, ranks
+from detent.insight.diagram.layout import layout
+from detent.insight.diagram.shapes import Box, Label, Layout
+from detent.insight.diagram.text_width import cut, width, wrap
 from detent.insight.table import Table
 from tests.examples import examples
 from tests.insight.samples import CLAIM

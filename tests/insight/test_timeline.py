@@ -2,8 +2,8 @@
 
 import json
 
+from detent.insight.formatting import span
 from detent.insight.timeline import render, timeline
-from detent.insight.words import span
 from detent.kernel.entries import KINDS, Ended, Held, Moved, Started
 from detent.kernel.status import Status
 from tests.insight.samples import claims, entries, every_kind, journal

@@ -7,7 +7,7 @@ import pytest
 
 from detent.kernel.errors import ConfigurationError, FlowNotFound
 from detent.runtime.catalog import Catalog
-from detent.runtime.installed import PluginError
+from detent.runtime.entry_points import PluginError
 from detent.runtime.settings import Settings, read_settings
 
 FLOW = """

@@ -14,7 +14,7 @@ from detent.dispatch.config import UNSAID, StepConfig
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.evidence import EvidenceRules
 from detent.engine.step import Step
-from detent.runtime.dispatching import dispatch_settings, place_of
+from detent.runtime.dispatch_settings import dispatch_settings, place_of
 from detent.runtime.settings import SettingsError, read_settings
 from detent.runtime.wiring import engine_for
 

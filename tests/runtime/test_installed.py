@@ -2,7 +2,7 @@
 
 from importlib.metadata import entry_points
 
-from detent.runtime.installed import offered
+from detent.runtime.entry_points import offered
 
 
 def install(folder, name, points):

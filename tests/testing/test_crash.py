@@ -11,7 +11,7 @@ from detent.engine.outcome import Effect, Outcome
 from detent.engine.tools import Tool
 from detent.kernel.machine import Machine
 from detent.testing.crash import CrashPoint, CrashPoints
-from detent.testing.nursery import Job, Nursery
+from detent.testing.worker_processes import Job, Nursery
 from detent.testing.world import World
 
 

@@ -131,7 +131,7 @@ async def _asked(workspace: Workspace, said: str, *, doubt: bool) -> tuple[str, 
     import sys
 
     from detent.cli.output import clean, say
-    from detent.engine.journals import load
+    from detent.engine.journal_reader import load
 
     if not sys.stdin.isatty():
         return None
@@ -318,7 +318,7 @@ def fork(
 
 async def _entry_at(engine: Engine, run_id: str, said: str) -> int:
     """The entry a text means: a number, or the last time a state was entered."""
-    from detent.engine.journals import read
+    from detent.engine.journal_reader import read
     from detent.kernel.errors import ConfigurationError, nearest
 
     if said.lstrip("-").isdigit():
@@ -366,7 +366,7 @@ def purge(
 
 async def _purge(workspace: Workspace, said: str | None, before: float | None, json: bool) -> None:
     from detent.cli.output import say, say_json
-    from detent.insight.words import count
+    from detent.insight.formatting import count
     from detent.runtime.plugs import kinds
 
     async with workspace.store() as store:

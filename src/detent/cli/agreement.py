@@ -165,10 +165,10 @@ class _Advice:
 
 async def _report(workspace: Workspace, wanted: _Wanted) -> tuple[list[StepFigures], list[_Advice]]:
     from detent.dispatch.agreement import Agreement
-    from detent.engine.journals import read
+    from detent.engine.journal_reader import read
     from detent.engine.ports import RunQuery
     from detent.kernel.errors import FlowNotFound
-    from detent.runtime.dispatching import dispatch_settings
+    from detent.runtime.dispatch_settings import dispatch_settings
 
     rules = dispatch_settings(workspace.settings, (), agents=None, complete=False).evidence
     async with workspace.store() as store:
@@ -286,7 +286,7 @@ def _say_demotions(workspace: Workspace, rows: list[StepFigures]) -> None:
 
 def _cells(row: StepFigures) -> list[str]:
     """One line of the table."""
-    from detent.insight.words import money
+    from detent.insight.formatting import money
 
     interval = (
         f"{row.lower95:.1%} – {row.upper95:.1%}"

@@ -242,7 +242,7 @@ def means(said: str, step: str) -> bool:
 def resolved(workspace: Workspace, flow: Flow, step: Step) -> Resolved:
     """What the layers of configuration say about a step."""
     from detent.dispatch.dispatcher import Dispatcher
-    from detent.runtime.dispatching import dispatch_settings
+    from detent.runtime.dispatch_settings import dispatch_settings
 
     settings = dispatch_settings(workspace.settings, [flow], complete=False)
     return Dispatcher(settings).plan_for(flow, step).resolved

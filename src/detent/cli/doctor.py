@@ -184,7 +184,7 @@ async def _standing(workspace: Workspace, store: Store, report: dict[str, Any]) 
 
 def _print(report: dict[str, Any]) -> None:
     from detent.cli.output import clean, fields, paint, say, size
-    from detent.insight.words import count
+    from detent.insight.formatting import count
 
     good, bad = paint("ok", "green"), paint("problem", "red")
     say(paint("installed", bold=True))

@@ -169,7 +169,7 @@ def diagram(
 ) -> None:
     """Draw a flow, or the path of a run through it."""
     from detent.cli.workspace import Workspace, run_async
-    from detent.insight import diagram as drawing
+    from detent.insight.diagram import diagram as drawing
     from detent.runtime.catalog import is_path
 
     workspace = Workspace(store, config, plugin, looks=True)
@@ -189,7 +189,7 @@ def diagram(
 async def _drawn_run(workspace: Workspace, target: str) -> tuple[dict[str, Any], Any]:
     """The table a run was made under, and its journal."""
     from detent.cli.runs import definition, journal
-    from detent.insight.diagram import path_of
+    from detent.insight.diagram.diagram import path_of
     from detent.kernel.errors import ConfigurationError, FlowNotFound, RunNotFound, StoreUnavailable
 
     try:

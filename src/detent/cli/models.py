@@ -29,7 +29,7 @@ def list_models(
     json: options.Json = False,
 ) -> None:
     """List the model files that can be had by name."""
-    from detent.adapters.models.files import KNOWN, ModelFileMissing, models_folder, path
+    from detent.adapters.models.model_files import KNOWN, ModelFileMissing, models_folder, path
     from detent.cli.output import say, say_json, size, table
 
     found: dict[str, tuple[str, str | None]] = {}
@@ -76,8 +76,8 @@ def pull(name: Name) -> int:
 
     Resumed where it broke off, kept only when its checksum is right.
     """
-    from detent.adapters.models.files import known
-    from detent.adapters.models.files import pull as fetch
+    from detent.adapters.models.model_files import known
+    from detent.adapters.models.model_files import pull as fetch
     from detent.cli.output import say, warn
 
     model = known(name)
@@ -98,7 +98,7 @@ def path_of(
     ],
 ) -> None:
     """Print where a model file is."""
-    from detent.adapters.models.files import path
+    from detent.adapters.models.model_files import path
     from detent.cli.output import say
 
     say(str(path(name)))

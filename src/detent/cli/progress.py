@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from detent.cli.live import LiveLines
 from detent.cli.output import STATUS_COLOURS, clean, cut, is_terminal, paint, printable, say, status, width
-from detent.insight.words import span
+from detent.insight.formatting import span
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

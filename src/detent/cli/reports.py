@@ -144,7 +144,7 @@ async def _export(workspace: Workspace, said: list[str], output: Path | None) ->
     import sys
 
     from detent.cli.output import warn
-    from detent.engine.journals import read
+    from detent.engine.journal_reader import read
     from detent.kernel.entries import to_plain
     from detent.kernel.errors import ConfigurationError
     from detent.kernel.plain import encode

@@ -117,7 +117,7 @@ async def _resume_all(
     from detent.cli.output import say, say_json, warn
     from detent.cli.progress import BatchProgress
     from detent.cli.signals import INTERRUPTED
-    from detent.insight.words import count
+    from detent.insight.formatting import count
 
     progress = None if json or quiet else BatchProgress(0)
     again = workspace.command("resume", "--all")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from detent.cli.output import clean, iso, local, say, status, warn
-from detent.insight.words import count, money, span
+from detent.insight.formatting import count, money, span
 from detent.kernel.status import REOPENABLE, Status
 
 if TYPE_CHECKING:

@@ -140,7 +140,7 @@ def _about(row: RunRow) -> str:
 
 
 async def journal(store: Store, run_id: str) -> list[Entry]:
-    from detent.engine.journals import read
+    from detent.engine.journal_reader import read
 
     return [entry async for entry in read(store, run_id)]
 
@@ -178,7 +178,7 @@ def show(
 async def _show(workspace: Workspace, said: str, follow: bool, whole: bool, json: bool) -> None:
     from detent.cli import run_status
     from detent.cli.output import iso, say_json
-    from detent.engine.journals import load
+    from detent.engine.journal_reader import load
     from detent.insight.timeline import timeline
 
     async with workspace.store() as store:
@@ -268,7 +268,7 @@ def _print_run(workspace: Workspace, run: Run, entries: list[Entry], ledger: Any
 
 def _value(value: Any) -> str:
     """A value in one line, cut to what a person wants to see at once."""
-    from detent.insight.words import value as in_words
+    from detent.insight.formatting import value as in_words
 
     return in_words(value, 200)
 

@@ -40,7 +40,7 @@ def step(
     from detent.cli.values import read_object, read_sets
     from detent.cli.workspace import Workspace, run_async
     from detent.kernel.errors import ConfigurationError
-    from detent.runtime.dispatching import dispatch_settings
+    from detent.runtime.dispatch_settings import dispatch_settings
     from detent.runtime.trial import try_step
 
     workspace = Workspace(None, config, plugin)

@@ -119,7 +119,7 @@ class _Book:
         from detent.cli.output import warn
         from detent.dispatch.dispatcher import Dispatcher
         from detent.dispatch.executor import DISPATCH_AGENT
-        from detent.runtime.dispatching import dispatch_settings
+        from detent.runtime.dispatch_settings import dispatch_settings
         from detent.runtime.executors import ConfiguredExecutors
 
         self.settings = workspace.settings
@@ -201,7 +201,7 @@ class _Book:
         from detent.dispatch.agent_tools import declared_tools
         from detent.dispatch.config import FIELDS
         from detent.kernel.plain import to_plain
-        from detent.runtime.dispatching import place_of
+        from detent.runtime.dispatch_settings import place_of
 
         plan = self.plan(one)
         resolved = plan.resolved

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from detent.evals.suite import GROUP, EvalSuite
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.runtime.catalog import is_path
-from detent.runtime.installed import offered
+from detent.runtime.entry_points import offered
 from detent.runtime.plugs import plugs
 
 if TYPE_CHECKING:

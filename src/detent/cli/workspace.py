@@ -37,7 +37,7 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     finally:
         if left := in_threads().running:
             from detent.cli.output import warn
-            from detent.insight.words import count
+            from detent.insight.formatting import count
 
             warn(f"Waiting for {count(left, 'call')} that cannot be stopped; Ctrl-C ends the process.")
 

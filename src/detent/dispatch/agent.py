@@ -26,8 +26,8 @@ from detent.dispatch.usage import UsageMetadata
 from detent.engine.calls import over
 from detent.engine.outcome import Effect
 from detent.engine.ports import TapeCall
-from detent.engine.raised import PutDown
 from detent.engine.step_failures import StepFailed
+from detent.engine.user_errors import PutDown
 from detent.kernel import log
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Recorded

@@ -20,7 +20,7 @@ from detent.dispatch.result import DispatchResult
 from detent.dispatch.shadow import Shadow
 from detent.engine import claims
 from detent.engine.context import CannotCheck, StepContext, TrialContext
-from detent.engine.journals import read
+from detent.engine.journal_reader import read
 from detent.engine.offloaded import looked_beside
 from detent.engine.outcome import Effect, Outcome
 from detent.kernel.budget import NOTHING, Spend

@@ -17,15 +17,15 @@ from detent.engine.concurrency import Slots
 from detent.engine.derived import row_of
 from detent.engine.driver import Driver
 from detent.engine.flow import Flow
-from detent.engine.journals import load
+from detent.engine.journal_reader import load
 from detent.engine.leases import LeaseLost, Leases
 from detent.engine.observers import Observers
 from detent.engine.offloaded import Beside
 from detent.engine.performer import HandlerPerformer, Performer
 from detent.engine.ports import Blob, Clock, Lease, NewRun, Resource, Store, Tape
-from detent.engine.raised import failure, message_of
 from detent.engine.step import Step
 from detent.engine.timers import Timers
+from detent.engine.user_errors import failure, message_of
 from detent.kernel import checks, log
 from detent.kernel.budget import Budget
 from detent.kernel.entries import ChildEnded, Entry, Held, Moved, Noted, Started

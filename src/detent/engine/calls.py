@@ -21,8 +21,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
-from detent.engine.computing import only_computes
-from detent.engine.raised import failure
+from detent.engine.pure_functions import only_computes
+from detent.engine.user_errors import failure
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from detent.engine.family import child_of, children
 from detent.engine.flow import Flow
 from detent.engine.moves import UNDOES, undoing_now
 from detent.engine.offloaded import NOTHING, Beside
-from detent.engine.raised import ChildrenWaiting
+from detent.engine.user_errors import ChildrenWaiting
 from detent.kernel.budget import Budget
 from detent.kernel.entries import ChildEnded
 from detent.kernel.errors import ConfigurationError, Fenced, RunBusy, RunExists, RunStateError

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from detent.engine import moves
 from detent.engine.driver import Driver
 from detent.engine.flow import Flow
-from detent.engine.journals import load, load_taken
+from detent.engine.journal_reader import load, load_taken
 from detent.engine.ports import Lease, Taken
-from detent.engine.raised import failure, message_of
+from detent.engine.user_errors import failure, message_of
 from detent.kernel import checks, log
 from detent.kernel.entries import Claimed, Held, Migrated, Released
 from detent.kernel.errors import (

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from detent.engine import claims, moves
 from detent.engine.driver import Driver
 from detent.engine.effects import AGAIN, HAPPENED, SKIP
-from detent.engine.journals import load, read
+from detent.engine.journal_reader import load, read
 from detent.engine.ports import Request, RunQuery
-from detent.engine.raised import ChildrenWaiting
+from detent.engine.user_errors import ChildrenWaiting
 from detent.kernel import checks
 from detent.kernel.budget import Budget
 from detent.kernel.entries import (

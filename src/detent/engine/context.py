@@ -11,10 +11,10 @@ from detent.engine.calls import TimeLimit, call
 from detent.engine.offloaded import blob_of, kept_beside
 from detent.engine.outcome import Effect, Receipt
 from detent.engine.ports import Clock, TapeCall, TapeError
-from detent.engine.raised import located
 from detent.engine.step import Step
 from detent.engine.step_failures import Transient
 from detent.engine.tools import Tool, Toolbox, ToolError
+from detent.engine.user_errors import located
 from detent.kernel import checks
 from detent.kernel.budget import NOTHING, Budget, Spend
 from detent.kernel.caller import line_of

@@ -15,9 +15,9 @@ from detent.engine.context import StepContext
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.performer import Assignment, Performer, called, concluded
 from detent.engine.ports import Lease
-from detent.engine.raised import ChildrenWaiting, failure, located, message_of
 from detent.engine.step import Step
 from detent.engine.step_failures import Transient
+from detent.engine.user_errors import ChildrenWaiting, failure, located, message_of
 from detent.engine.work import Process, Work
 from detent.kernel import log
 from detent.kernel.budget import NOTHING, Spend

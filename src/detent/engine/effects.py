@@ -14,8 +14,8 @@ from detent.engine import moves
 from detent.engine.calls import TimeLimit, call, watched
 from detent.engine.context import StepContext, kept_answer
 from detent.engine.ports import LedgerLine, TapeCall, TapeError
-from detent.engine.raised import failure, message_of
 from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
+from detent.engine.user_errors import failure, message_of
 from detent.kernel import log
 from detent.kernel.budget import NOTHING
 from detent.kernel.entries import Body, EffectBegun, EffectDone, EffectFailed, Held, Proposed

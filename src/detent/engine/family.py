@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable
 
 from detent.engine.flow import Flow, Past
-from detent.engine.journals import read
+from detent.engine.journal_reader import read
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.kernel.entries import Moved
 from detent.kernel.errors import RunNotFound

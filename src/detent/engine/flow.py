@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from detent.engine.calls import still_running
 from detent.engine.ports import Resource, Store
-from detent.engine.raised import message_of
 from detent.engine.step import Handler, Step
 from detent.engine.step_failures import refused
 from detent.engine.tools import CALL, Tool, Toolbox, ToolError
+from detent.engine.user_errors import message_of
 from detent.kernel.budget import LIMITS, Budget
 from detent.kernel.entries import Entry
 from detent.kernel.errors import ConfigurationError, DefinitionError, name_of, nearest

@@ -16,7 +16,7 @@ from detent.engine.context import step_path
 from detent.engine.derived import row_of
 from detent.engine.family import ancestors, children
 from detent.engine.flow import Past
-from detent.engine.journals import read
+from detent.engine.journal_reader import read
 from detent.engine.moves import UNDOES, undoing_now
 from detent.engine.ports import LedgerLine, NewRun
 from detent.kernel import checks

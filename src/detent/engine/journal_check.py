@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
 from detent.engine.derived import row_of
-from detent.engine.journals import read
+from detent.engine.journal_reader import read
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.kernel.errors import RunDamaged, StoreError, name_of
 from detent.kernel.run import Run

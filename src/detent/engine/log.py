@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from detent.engine import moves
 from detent.engine.derived import derived
 from detent.engine.flow import Flow
-from detent.engine.journals import load
+from detent.engine.journal_reader import load
 from detent.engine.ports import Blob, Clock, Commit, Lease, Store
 from detent.engine.spending import Spending
 from detent.kernel.entries import Body, CalledOff, Entry, Migrated

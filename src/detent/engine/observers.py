@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from detent.engine.raised import failure
+from detent.engine.user_errors import failure
 from detent.kernel import entries as journal
 from detent.kernel import log
 from detent.kernel.entries import Entry, Moved

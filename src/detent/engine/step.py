@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from detent.engine.calls import Pace, in_thread, pace_of, paced
-from detent.engine.raised import failure
 from detent.engine.step_failures import TRANSIENT
+from detent.engine.user_errors import failure
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.policy import ONCE, BreakerPolicy, RetryPolicy
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from detent.engine import claims
-from detent.engine.journals import load
+from detent.engine.journal_reader import load
 from detent.engine.ports import RunQuery
 from detent.kernel.entries import Released
 from detent.kernel.errors import (

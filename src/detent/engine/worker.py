@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from detent.engine import claims, commands, waking
 from detent.engine.driver import Driver
-from detent.engine.journals import load
+from detent.engine.journal_reader import load
 from detent.engine.ports import RunRow, Worker
 from detent.kernel import log
 from detent.kernel.errors import (

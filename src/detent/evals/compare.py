@@ -12,7 +12,7 @@ from typing import NamedTuple
 from detent.dispatch.evidence import wilson
 from detent.evals.paths import drawn
 from detent.evals.report import CaseResult, EvalReport
-from detent.insight.words import columns, money
+from detent.insight.formatting import columns, money
 from detent.kernel.budget import NOTHING, Spend
 
 SLOWER_RATIO, SLOWER_MS = 1.5, 50.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from detent.evals.likeness import told
-from detent.insight.words import short
+from detent.insight.formatting import short
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "routing": (

@@ -21,7 +21,7 @@ from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.executor import ExecutorSource, StepExecutor
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
-from detent.engine.journals import read
+from detent.engine.journal_reader import read
 from detent.engine.ports import Store, Tape, TapeError
 from detent.engine.tools import Tool
 from detent.evals.artifacts import Artifacts

@@ -13,7 +13,7 @@ from detent.evals.failure import GROUPS, StepFailure
 from detent.evals.likeness import told
 from detent.evals.paths import drawn
 from detent.evals.report import CaseResult, EvalReport
-from detent.insight.words import cost, count
+from detent.insight.formatting import cost, count
 
 Paint = Callable[[str, str], str]
 """`(text, colour) -> text`."""

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from detent.insight.formatting import columns, money, short, span, value
 from detent.insight.timeline import timeline
-from detent.insight.words import columns, money, short, span, value
 from detent.kernel.entries import (
     AttemptFailed,
     Body,

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from detent.insight.formatting import columns, money, span, total
 from detent.insight.table import machine_of
-from detent.insight.words import columns, money, span, total
 from detent.kernel.entries import AttemptFailed, EffectDone, Entry, Held, Moved, Released
 from detent.kernel.machine import Machine
 from detent.kernel.run import Run

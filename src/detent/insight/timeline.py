@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from detent.insight.words import columns, cost, count, short, span, value
+from detent.insight.formatting import columns, cost, count, short, span, value
 from detent.kernel.entries import (
     AttemptFailed,
     Body,

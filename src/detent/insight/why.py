@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
+from detent.insight.formatting import cost, count, short, span, value
 from detent.insight.table import Source, Table
-from detent.insight.words import cost, count, short, span, value
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import (
     AttemptFailed,

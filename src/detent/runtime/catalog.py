@@ -16,9 +16,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from detent.engine.source_imports import SourceLoader, import_from_source
+from detent.authoring.source_imports import SourceLoader, import_from_source
 from detent.kernel.errors import ConfigurationError, FlowNotFound, nearest
-from detent.runtime.installed import offered, plugin_error, shown_point
+from detent.runtime.entry_points import offered, plugin_error, shown_point
 from detent.runtime.plugs import Definitions, apps, kinds, plugs, suffixes
 from detent.runtime.settings import Keys, Settings
 

@@ -17,7 +17,7 @@ from detent.evals.played import Player, PlayFailed
 from detent.evals.player import FlowPlayer, Subject
 from detent.evals.suite import EvalSuite
 from detent.kernel.errors import ConfigurationError
-from detent.runtime.dispatching import dispatch_settings
+from detent.runtime.dispatch_settings import dispatch_settings
 from detent.runtime.settings import Settings
 
 

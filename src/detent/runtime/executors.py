@@ -246,7 +246,7 @@ class ConfiguredExecutors:
 
     @cached_property
     def _points(self) -> Mapping[str, EntryPoint]:
-        from detent.runtime.installed import offered
+        from detent.runtime.entry_points import offered
 
         found: dict[str, EntryPoint] = {}
         for point in offered(GROUP):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from detent.kernel.errors import ConfigurationError, nearest
-from detent.runtime.installed import offered, plugin_error, shown_point
+from detent.runtime.entry_points import offered, plugin_error, shown_point
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

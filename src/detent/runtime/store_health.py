@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from detent.engine.journal_check import check_journals
 from detent.engine.leases import Leases
 from detent.engine.ports import RunQuery, RunRow, Store
-from detent.insight.words import count
+from detent.insight.formatting import count
 from detent.kernel.errors import ConfigurationError, RunDamaged, StoreDamaged, StoreError, StoreUnavailable
 from detent.kernel.status import Status
 from detent.runtime.store_url import store_url

@@ -129,7 +129,7 @@ def engine_for(
     """
     from detent.dispatch.executor import DISPATCH_AGENT
     from detent.engine.engine import Engine
-    from detent.runtime.dispatching import dispatch_settings
+    from detent.runtime.dispatch_settings import dispatch_settings
 
     flows = list(flows)
     told = [*observers]

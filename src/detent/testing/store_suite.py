@@ -21,11 +21,11 @@ Every trial gets an event loop and a store of its own and closes the store after
 
 from __future__ import annotations
 
-from detent.testing.store_trials.beside import BesideTrials
 from detent.testing.store_trials.claims import ClaimTrials
-from detent.testing.store_trials.crowd import ClosingTrials, CrowdTrials
+from detent.testing.store_trials.concurrency import ClosingTrials, CrowdTrials
+from detent.testing.store_trials.derived import BesideTrials
+from detent.testing.store_trials.durability import LastingTrials
 from detent.testing.store_trials.fence import FenceTrials
-from detent.testing.store_trials.lasting import LastingTrials
 from detent.testing.store_trials.reading import ReadingTrials
 
 __all__ = ["DurableStoreSuite", "StoreSuite"]

@@ -36,15 +36,15 @@ from detent.engine.ports import RunQuery, RunRow
 from detent.kernel.errors import ConfigurationError, RunBusy, RunStateError
 from detent.kernel.plain import encode
 from detent.kernel.status import Status
+from detent.testing.blocking_workload import SHORT_LEASE
 from detent.testing.crash import CrashPoint, CrashPoints
-from detent.testing.labour import SHORT_LEASE
-from detent.testing.nursery import CUT_OFF, JUMP, STOP_SELF, Job, Nursery, store_at
 from detent.testing.verify import Found, Violation, excerpt, expect, verify
+from detent.testing.worker_processes import CUT_OFF, JUMP, STOP_SELF, Job, Nursery, store_at
 from detent.testing.workload import Workload, find_workload
 from detent.testing.world import World
 
 REFERENCE = "detent.testing.workload:reference"
-LABOUR = "detent.testing.labour:labour"
+LABOUR = "detent.testing.blocking_workload:labour"
 PATIENCE = 30.0
 """Seconds without any progress after which open runs count as stuck."""
 SIDE_BY_SIDE = 3

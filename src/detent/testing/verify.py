@@ -13,7 +13,7 @@ from typing import Any
 
 from detent.adapters.stores.memory import MemoryStore
 from detent.engine.engine import Engine
-from detent.engine.journals import load, read
+from detent.engine.journal_reader import load, read
 from detent.engine.ports import RunQuery, Store
 from detent.kernel import entries as journal
 from detent.kernel.entries import Claimed, EffectBegun, EffectDone, Entry, Moved, Recorded

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from detent.adapters.mail.automatic import ignore_reason
+from detent.adapters.mail.automatic_mail import ignore_reason
 from detent.adapters.mail.message import EmailMessage, read_message
 
 MAILS = Path(__file__).parent / "mails"

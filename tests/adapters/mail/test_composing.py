@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detent.adapters.mail.automatic import ignore_reason
-from detent.adapters.mail.composing import message_id_for, reply, reply_subject
+from detent.adapters.mail.automatic_mail import ignore_reason
 from detent.adapters.mail.message import read_message
+from detent.adapters.mail.reply import message_id_for, reply, reply_subject
 from detent.adapters.mail.sink import message_id_of
 
 KEY = "0123456789abcdef" * 4

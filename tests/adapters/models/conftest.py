@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from detent.adapters.models.files import pull
+from detent.adapters.models.model_files import pull
 from detent.kernel.errors import DetentError
 
 

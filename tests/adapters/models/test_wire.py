@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from detent.adapters.models import wire
+from detent.adapters.models import http_common
 from detent.adapters.models.model import Message, ModelRequest
 from detent.dispatch.agent_tools import AgentTool
 from detent.engine.schemas import misfits
@@ -28,15 +28,15 @@ def asking(text: str, *tools: str) -> ModelRequest:
 class TestStatuses:
     @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 529])
     def test_these_may_pass(self, status):
-        assert wire.status_failure("X", status).transient
+        assert http_common.status_failure("X", status).transient
 
     @pytest.mark.parametrize("status", [301, 400, 401, 402, 403, 404, 413, 422])
     def test_these_do_not_pass(self, status):
-        assert not wire.status_failure("X", status, retry_after=3).transient
-        assert wire.status_failure("X", status, retry_after=3).retry_after is None
+        assert not http_common.status_failure("X", status, retry_after=3).transient
+        assert http_common.status_failure("X", status, retry_after=3).retry_after is None
 
     def test_an_empty_account_does_not_fill_itself_by_waiting(self):
-        assert not wire.status_failure("X", 429, code="insufficient_quota").transient
+        assert not http_common.status_failure("X", 429, code="insufficient_quota").transient
 
 
 class TestRetryAfter:
@@ -54,23 +54,23 @@ class TestRetryAfter:
         ],
     )
     def test_it_is_read_as_seconds_or_as_a_date(self, headers, seconds):
-        assert wire.retry_after(headers, now=100.0) == seconds
+        assert http_common.retry_after(headers, now=100.0) == seconds
 
 
 class TestMessages:
     def test_a_key_is_never_repeated(self):
-        assert wire.fit_to_tell("bad key sk-123", asking("?"), ["sk-123", ""]) == "bad key ***"
+        assert http_common.fit_to_tell("bad key sk-123", asking("?"), ["sk-123", ""]) == "bad key ***"
 
     def test_what_repeats_the_question_is_left_out(self):
         question = "The customer Erika Mustermann wants her money back"
-        told = wire.fit_to_tell("cannot parse: 'Erika Mustermann  wants'", asking(question))
+        told = http_common.fit_to_tell("cannot parse: 'Erika Mustermann  wants'", asking(question))
         assert "Erika" not in told
         assert "left out" in told
 
     def test_it_is_one_short_line(self):
-        told = wire.fit_to_tell("a\nb " + "x" * 500, asking("?"))
+        told = http_common.fit_to_tell("a\nb " + "x" * 500, asking("?"))
         assert told.startswith("a b xx")
-        assert len(told) <= wire.LONGEST_TOLD + 1
+        assert len(told) <= http_common.LONGEST_TOLD + 1
 
     @pytest.mark.parametrize(
         ("body", "message"),
@@ -86,7 +86,7 @@ class TestMessages:
         ],
     )
     def test_it_is_found_in_every_shape_servers_give_it(self, body, message):
-        assert wire.told(body)[0] == message
+        assert http_common.told(body)[0] == message
 
 
 @pytest.mark.parametrize(
@@ -97,53 +97,53 @@ class TestMessages:
     ],
 )  # fmt: skip
 def test_json_that_stops_in_the_middle_is_told_from_garbage(text, cut):
-    assert wire.cut_short(text) is cut
+    assert http_common.cut_short(text) is cut
 
 
 class TestNames:
     def test_names_come_back_as_they_were(self):
-        names = wire.WireNames(asking("?", "crm.find", "crm_find", "crm/find", "ü"))
+        names = http_common.WireNames(asking("?", "crm.find", "crm_find", "crm/find", "ü"))
         given = [names.wire(name) for name in ("crm.find", "crm_find", "crm/find", "ü")]
         assert len(set(given)) == 4
         assert [names.own(name) for name in given] == ["crm.find", "crm_find", "crm/find", "ü"]
         assert all(name.replace("_", "").replace("-", "").isalnum() or name == "_" for name in given)
 
     def test_long_names_fit(self):
-        assert len(wire.WireNames(asking("?")).wire("a" * 200)) <= 64
+        assert len(http_common.WireNames(asking("?")).wire("a" * 200)) <= 64
 
     def test_a_name_nobody_was_given_stays(self):
-        assert wire.WireNames(asking("?")).own("invented") == "invented"
+        assert http_common.WireNames(asking("?")).own("invented") == "invented"
 
 
 class TestSchemas:
     def test_closing_narrows_and_changes_nothing_else(self):
-        closed = wire.closed(FORM)
+        closed = http_common.closed(FORM)
         assert closed["additionalProperties"] is False
         assert closed["$defs"]["A"]["additionalProperties"] is False
         assert not misfits({"a": {"n": 1}, "b": "x"}, closed)
         assert misfits({"a": {"n": 1, "m": 2}, "b": "x"}, closed)
-        assert wire.wholly_closed(closed)
-        assert not wire.wholly_closed(FORM)
+        assert http_common.wholly_closed(closed)
+        assert not http_common.wholly_closed(FORM)
 
     def test_an_optional_key_is_not_strict(self):
-        assert not wire.wholly_closed(wire.closed({**FORM, "required": ["a"]}))
+        assert not http_common.wholly_closed(http_common.closed({**FORM, "required": ["a"]}))
 
     def test_an_object_for_anything_stays_open(self):
         free = {"type": "object", "properties": {"x": {"type": "object"}}, "required": ["x"]}
-        assert wire.open_ended(free)
-        assert wire.open_ended({})
-        assert wire.open_ended({"type": "object", "additionalProperties": {"type": "string"}})
-        assert not wire.open_ended(FORM)
-        assert wire.closed(free)["properties"]["x"] == {"type": "object"}
+        assert http_common.open_ended(free)
+        assert http_common.open_ended({})
+        assert http_common.open_ended({"type": "object", "additionalProperties": {"type": "string"}})
+        assert not http_common.open_ended(FORM)
+        assert http_common.closed(free)["properties"]["x"] == {"type": "object"}
 
 
 class TestAddresses:
     @pytest.mark.parametrize("url", ["127.0.0.1:80", "ftp://x", "http://", "http://x:99999999", ""])
     def test_what_is_no_address_is_told(self, url):
-        assert "base_url" in wire.wrong_address(url)
+        assert "base_url" in http_common.wrong_address(url)
 
     def test_only_host_and_port_are_named(self):
-        assert wire.host_of("https://user:secret@example.org:8443/v1?key=k") == "example.org:8443"
+        assert http_common.host_of("https://user:secret@example.org:8443/v1?key=k") == "example.org:8443"
 
     @pytest.mark.parametrize(
         ("url", "own"),
@@ -151,12 +151,12 @@ class TestAddresses:
          ("http://example.org", False), ("http://10.0.0.1", False)],
     )  # fmt: skip
     def test_this_machine_is_known(self, url, own):
-        assert wire.on_this_machine(url) is own
+        assert http_common.on_this_machine(url) is own
 
 
 def test_all_wrong_options_are_told_at_once_with_the_nearest():
     with pytest.raises(ConfigurationError) as caught:
-        wire.checked_options(
+        http_common.checked_options(
             "openai", {"base_ulr": "x", "timeout": True, "n": 1}, {"base_url": str, "timeout": float}
         )
     assert "Did you mean 'base_url'?" in str(caught.value)

@@ -19,7 +19,7 @@ from detent.engine.ports import Lease, RunQuery, Store
 from detent.kernel.entries import Noted
 from detent.kernel.errors import ConfigurationError, Fenced, StoreTooNew, StoreUnavailable
 from detent.testing.store_suite import DurableStoreSuite
-from detent.testing.store_trials.craft import commit, edge, line, new, sums, worker
+from detent.testing.store_trials.builders import commit, edge, line, new, sums, worker
 
 pytestmark = pytest.mark.postgres
 

@@ -15,7 +15,7 @@ from detent.adapters.stores.sqlite import SQLiteStore
 from detent.engine.ports import Store
 from detent.kernel.errors import Fenced, StoreTooNew, StoreUnavailable
 from detent.testing.store_suite import DurableStoreSuite
-from detent.testing.store_trials.craft import commit, edge, new, sums
+from detent.testing.store_trials.builders import commit, edge, new, sums
 
 
 class TestSQLiteStore(DurableStoreSuite):
@@ -178,7 +178,7 @@ async def test_writes_to_a_locked_store_are_refused_together_and_reads_go_on(pat
 OPEN_ONE = """
 import asyncio, sys
 from detent.adapters.stores.sqlite import SQLiteStore
-from detent.testing.store_trials.craft import new
+from detent.testing.store_trials.builders import new
 
 async def main():
     store = SQLiteStore(sys.argv[1])
@@ -256,7 +256,7 @@ async def test_an_append_that_was_reported_survives_the_process(path: Path) -> N
     script = """
 import asyncio, os, signal, sys
 from detent.adapters.stores.sqlite import SQLiteStore
-from detent.testing.store_trials.craft import commit, new
+from detent.testing.store_trials.builders import commit, new
 
 async def main():
     store = SQLiteStore(sys.argv[1])

@@ -9,7 +9,7 @@ import pytest
 
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.kernel.errors import StoreLost
-from detent.testing.store_trials.craft import commit, new
+from detent.testing.store_trials.builders import commit, new
 
 
 def gone(path: Path) -> None:

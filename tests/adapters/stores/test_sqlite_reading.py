@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from detent.adapters.stores.sqlite import SQLiteStore
-from detent.testing.store_trials.craft import commit, new
+from detent.testing.store_trials.builders import commit, new
 from tests.adapters.stores.unprivileged import python
 
 READ = """
 import asyncio, sys
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.kernel.errors import StoreError
-from detent.testing.store_trials.craft import new
+from detent.testing.store_trials.builders import new
 
 async def main():
     store = SQLiteStore(sys.argv[1], create=False)

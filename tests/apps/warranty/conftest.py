@@ -12,8 +12,8 @@ import pytest
 
 from detent.adapters.crm.client import CrmClient
 from detent.adapters.crm.settings import CrmSettings
-from detent.apps.warranty.craft.coverage import Device
-from detent.apps.warranty.craft.serials import serial_key
+from detent.apps.warranty.domain.coverage import Device
+from detent.apps.warranty.domain.serials import serial_key
 from detent.apps.warranty.tools.crm import CrmRegistry, CrmTickets
 from detent.apps.warranty.tools.registry import Registry, WarrantySource
 from detent.apps.warranty.tools.tickets import TicketDesk, Tickets

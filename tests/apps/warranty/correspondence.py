@@ -19,14 +19,14 @@ from detent.adapters.mail.message import EmailMessage, read_message
 from detent.adapters.mail.sink import message_id_of
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
-from detent.apps.warranty.craft.coverage import device_of
+from detent.apps.warranty.domain.coverage import device_of
 from detent.apps.warranty.flow import shipped
-from detent.apps.warranty.office import Office
 from detent.apps.warranty.processor import EmailProcessor, StepOrchestrator
 from detent.apps.warranty.results import OrchestrationResult, ProcessingResult
 from detent.apps.warranty.router import StepRouter
 from detent.apps.warranty.settings import WarrantySettings, read
 from detent.apps.warranty.tools.tickets import Ticket
+from detent.apps.warranty.wiring import Office
 from detent.dispatch.config import StepConfig
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine

@@ -27,7 +27,8 @@ PACKAGES = ("detent.apps.warranty", "detent.adapters.mail", "detent.flows.playbo
 MORE = (
     "detent.cli.main", "detent.apps.warranty.commands.run", "detent.apps.warranty.commands.lines",
     "detent.cli.signals", "detent.cli.workspace", "detent.cli.resume", "detent.apps.warranty.mailbox",
-    "detent.runtime.wiring", "detent.runtime.dispatching", "detent.runtime.logging", "detent.engine.schemas",
+    "detent.runtime.wiring", "detent.runtime.dispatch_settings", "detent.runtime.logging",
+    "detent.engine.schemas",
     "detent.engine.engine",
     "detent.adapters.stores.sqlite", "pydantic.type_adapter", "rich.console", "structlog", "imapclient",
 )  # fmt: skip

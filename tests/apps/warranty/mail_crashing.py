@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from detent.adapters.mail.outbox import Outbox
-from detent.apps.warranty.office import Office
 from detent.apps.warranty.settings import read
 from detent.apps.warranty.tools.tickets import NewTicket, Tickets
+from detent.apps.warranty.wiring import Office
 from detent.testing.crash import CrashPoints
 from detent.testing.workload import Planned, Workload
 from detent.testing.world import World

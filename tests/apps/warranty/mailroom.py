@@ -13,7 +13,7 @@ from typing import Any
 
 from detent.adapters.mail.message import read_message
 from detent.apps.warranty.attention import Matter, attention
-from detent.apps.warranty.craft.coverage import device_of
+from detent.apps.warranty.domain.coverage import device_of
 from detent.apps.warranty.mailbox import Mailbox, opened
 from detent.apps.warranty.service import Service, Told
 from detent.apps.warranty.tools.registry import Registry

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detent.apps.warranty.craft.coverage import (
+from detent.apps.warranty.domain.coverage import (
     Device,
     coverage,
     describes_device,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from detent.apps.warranty.craft.numbers import numbers_in
+from detent.apps.warranty.domain.numbers import numbers_in
 from detent.apps.warranty.handlers import LONGEST_SHOWN, letter
 from detent.apps.warranty.mail_data import TextPart
 from tests.apps.warranty.correspondence import (

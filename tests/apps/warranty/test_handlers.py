@@ -8,12 +8,12 @@ import pytest
 
 from detent.adapters.mail.message import read_message
 from detent.adapters.stores.memory import MemoryStore
-from detent.apps.warranty.craft.words import WORDS
+from detent.apps.warranty.domain.words import WORDS
 from detent.apps.warranty.flow import warranty_flow
 from detent.apps.warranty.handlers import Desk
 from detent.apps.warranty.mail_data import MailView, mail_of, pack
-from detent.apps.warranty.office import Office
 from detent.apps.warranty.settings import read
+from detent.apps.warranty.wiring import Office
 from detent.engine.engine import Engine
 from detent.engine.outcome import Outcome
 from detent.flows.playbook.instruction import DEGRADED, ENDS, FAILED

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import pytest
 
-from detent.apps.warranty.craft.coverage import device_of
+from detent.apps.warranty.domain.coverage import device_of
 from detent.apps.warranty.intake_records import key_in
 from detent.apps.warranty.tools.registry import Registry
 from detent.apps.warranty.tools.tickets import Ticket, Tickets

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detent.apps.warranty.craft.language import (
+from detent.apps.warranty.domain.language import (
     language_of,
     without_greeting,
     without_notices,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from detent.adapters.stores.sqlite import SQLiteStore
-from detent.apps.warranty.craft.coverage import device_of
+from detent.apps.warranty.domain.coverage import device_of
 from detent.apps.warranty.mail_data import pack
 from detent.apps.warranty.tools.registry import Registry
 from detent.apps.warranty.tools.tickets import Tickets
@@ -16,7 +16,7 @@ from detent.engine.engine import Engine
 from detent.insight.visits import visits
 from detent.kernel.status import Status
 from detent.testing.crash import CrashPoints
-from detent.testing.nursery import Job, Nursery
+from detent.testing.worker_processes import Job, Nursery
 from detent.testing.world import World
 from tests.apps.warranty import mail_crashing
 from tests.apps.warranty.correspondence import COVERED, CUSTOMER, DEVICES, PATHS, outbox, text_of, usual

@@ -5,7 +5,7 @@ from pathlib import Path
 from detent.apps.warranty.flow import shipped
 from detent.flows.playbook.commands import drawing_of, page_of
 from detent.flows.playbook.playbook import read_playbook
-from detent.insight.diagram import mermaid
+from detent.insight.diagram.diagram import mermaid
 
 ROOT = Path(__file__).parents[3]
 

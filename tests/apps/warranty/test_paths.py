@@ -9,11 +9,11 @@ from datetime import datetime
 
 import pytest
 
-from detent.adapters.mail.composing import message_id_for
 from detent.adapters.mail.message import read_message
+from detent.adapters.mail.reply import message_id_for
 from detent.adapters.stores.sqlite import SQLiteStore
-from detent.apps.warranty.craft.language import language_of
-from detent.apps.warranty.craft.serials import extract, serial_shaped
+from detent.apps.warranty.domain.language import language_of
+from detent.apps.warranty.domain.serials import extract, serial_shaped
 from detent.apps.warranty.flow import shipped
 from detent.apps.warranty.mail_data import TextPart, pack
 from detent.apps.warranty.tools.replies import reply_key

@@ -154,7 +154,7 @@ def test_journals_hold_no_word_of_a_mail(tmp_path):
         async with room.open() as service:
             with OutOfOrder(room):
                 await service.once()
-            from detent.engine.journals import read
+            from detent.engine.journal_reader import read
             from detent.engine.ports import RunQuery
             from detent.kernel.entries import to_plain
             from detent.kernel.plain import encode

@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 
 from detent import Engine, Flow, Machine, Outcome, Status
-from detent.apps.warranty.craft.coverage import Device
+from detent.apps.warranty.domain.coverage import Device
 from detent.apps.warranty.tools.crm import CrmRegistry
 from detent.apps.warranty.tools.database import DatabaseError
 from detent.apps.warranty.tools.registry import Imported, Registry, check_warranty_tool

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
-from detent.apps.warranty.craft.words import WORDS
+from detent.apps.warranty.domain.words import WORDS
 from detent.apps.warranty.handlers import Desk
 from detent.apps.warranty.mail_data import MailView
 from detent.apps.warranty.results import StepRoutingResult

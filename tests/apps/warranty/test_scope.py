@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detent.apps.warranty.craft.scope import (
+from detent.apps.warranty.domain.scope import (
     LONGEST_DESCRIPTION,
     description_missing,
     has_safety,
     issue_description,
     scope_of,
 )
-from detent.apps.warranty.craft.words import STARTING, WORDS, fold, found, spaced
+from detent.apps.warranty.domain.words import STARTING, WORDS, fold, found, spaced
 from detent.kernel.errors import DefinitionError
 from tests.examples import examples
 

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from detent.apps.warranty.craft.serials import (
+from detent.apps.warranty.domain.serials import (
     MOST_KEPT,
     SerialExtraction,
     extract,

@@ -12,13 +12,13 @@ from detent.adapters.mail.eml_folder import EmlFolder
 from detent.apps.warranty.attention import attention
 from detent.apps.warranty.events import LEGACY
 from detent.apps.warranty.files_source import NamedFiles
-from detent.apps.warranty.purging import purge_texts
+from detent.apps.warranty.purge import purge_texts
 from detent.apps.warranty.responses import ResponseGenerator
 from detent.apps.warranty.service import TooManyErrors
 from detent.apps.warranty.settings import read
 from detent.apps.warranty.tools.registry import Registry
 from detent.apps.warranty.tools.tickets import Tickets
-from detent.engine.journals import read as entries_of
+from detent.engine.journal_reader import read as entries_of
 from detent.engine.tools import ToolError
 from detent.kernel.errors import ConfigurationError, RunStateError
 from detent.kernel.status import Status

@@ -16,7 +16,7 @@ from detent.apps.warranty.stats import mailbox_stats
 from detent.apps.warranty.stats_page import page
 from detent.cli.main import run as detent
 from detent.engine.tools import ToolError
-from detent.insight.spread import EXACT, Spread
+from detent.insight.percentiles import EXACT, Spread
 from detent.kernel.entries import AttemptFailed, Moved
 from detent.kernel.status import Status
 from tests.apps.warranty.correspondence import (

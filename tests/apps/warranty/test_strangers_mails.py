@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
-from detent.adapters.mail.automatic import ignore_reason
+from detent.adapters.mail.automatic_mail import ignore_reason
 from detent.adapters.mail.message import EmailMessage, Unreadable, read_message
 from detent.adapters.stores.memory import MemoryStore
-from detent.apps.warranty.craft.serials import extract, serial_key
+from detent.apps.warranty.domain.serials import extract, serial_key
 from detent.apps.warranty.mail_data import TextPart
 from detent.kernel.status import Status
 from tests.apps.warranty.correspondence import NOW, PATHS, mailbox, text_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from detent.authoring.problem import DocumentError
-from detent.flows.playbook.checking import check_playbook
+from detent.flows.playbook.checks import check_playbook
 from detent.flows.playbook.flow import playbook_flow
 from tests.flows.playbook.bench import World, step_file, write
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from detent.flows.playbook.checking import check_playbook
+from detent.flows.playbook.checks import check_playbook
 from detent.flows.playbook.flow import playbook_flow
 from detent.flows.playbook.forms import MOST_CANDIDATES, Candidate, by_pattern, candidates_of
 from detent.flows.playbook.history import response_text

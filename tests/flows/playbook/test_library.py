@@ -26,12 +26,12 @@ from detent.flows.playbook.library import (
     playbook_of,
     problems_of,
 )
-from detent.flows.playbook.loading import clear_instruction_cache
+from detent.flows.playbook.step_file_cache import clear_instruction_cache
 from detent.flows.playbook.trial import step_alone
 from detent.kernel.entries import Moved
 from detent.kernel.errors import ConfigurationError, DefinitionChanged
 from detent.kernel.status import Status
-from detent.runtime.dispatching import dispatch_settings
+from detent.runtime.dispatch_settings import dispatch_settings
 from detent.runtime.evals import player_of
 from detent.runtime.settings import SettingsError, read_settings
 from tests.flows.playbook.bench import step_file, write

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from detent.engine.outcome import Outcome
-from detent.flows.playbook.checking import check_playbook
+from detent.flows.playbook.checks import check_playbook
 from detent.flows.playbook.flow import playbook_flow
 from detent.flows.playbook.functions import failure_of
 from detent.flows.playbook.history import MaxStepsExceeded

@@ -6,7 +6,7 @@ import pytest
 
 from detent.adapters.stores.memory import MemoryStore
 from detent.adapters.stores.sqlite import SQLiteStore
-from detent.flows.playbook.checking import check_playbook
+from detent.flows.playbook.checks import check_playbook
 from detent.flows.playbook.flow import playbook_flow
 from detent.flows.playbook.history import response_text, step_history
 from detent.insight.visits import function_calls, visits

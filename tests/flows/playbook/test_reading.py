@@ -10,8 +10,12 @@ import pytest
 from detent.authoring.problem import DocumentError
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.flows.playbook.instruction import Edge, InstructionFile
-from detent.flows.playbook.loading import InstructionLoader, clear_instruction_cache, load_instruction_cached
 from detent.flows.playbook.reading import read_instruction
+from detent.flows.playbook.step_file_cache import (
+    InstructionLoader,
+    clear_instruction_cache,
+    load_instruction_cached,
+)
 from tests.flows.playbook.bench import PARCELS, step_file, write
 
 WHOLE = """---

@@ -324,7 +324,7 @@ class TestResuming:
 
     async def test_a_changed_file_refuses_to_go_on_and_is_named(self, tmp_path, world):
         """W-02: a run goes on under the files it was started with, or not at all."""
-        from detent.flows.playbook.loading import clear_instruction_cache
+        from detent.flows.playbook.step_file_cache import clear_instruction_cache
 
         store = MemoryStore()
         flow = repairs(tmp_path, world)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from detent.dispatch import dispatcher  # noqa: F401  loaded before workers are forked
-from detent.flows.workflow.compiling import Compiled
-from detent.flows.workflow.home import Ports
+from detent.flows.workflow.compile_context import Ports
+from detent.flows.workflow.flow import Compiled
 from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.registry import Registry, ValidationStage, action
 from detent.flows.workflow.spec import WorkflowSpec

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from detent.authoring.names import Named
 from detent.authoring.problem import Problem
 from detent.dispatch.autonomy import AutonomyLevel
-from detent.flows.workflow.checking import check_read
+from detent.flows.workflow.checks import check_read
 from detent.flows.workflow.reading import Read, read_workflow
 from detent.flows.workflow.registry import (
     Action,

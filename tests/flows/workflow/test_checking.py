@@ -10,7 +10,7 @@ import pytest
 
 from detent.authoring.problem import DocumentError
 from detent.dispatch.config import StepConfig
-from detent.flows.workflow.checking import check_read, check_workflow
+from detent.flows.workflow.checks import check_read, check_workflow
 from detent.flows.workflow.registry import Action, Agent, Generator
 from detent.flows.workflow.shelf import WorkflowNotFound
 from detent.kernel.errors import ConfigurationError

@@ -21,7 +21,7 @@ from detent.kernel.entries import Moved
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 from detent.testing.crash import CrashPoints
-from detent.testing.nursery import Job, Nursery
+from detent.testing.worker_processes import Job, Nursery
 from detent.testing.world import World
 from tests.engine import answers
 from tests.examples import covering, one_in

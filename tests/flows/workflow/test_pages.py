@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from detent.flows.workflow.checking import check_workflow
+from detent.flows.workflow.checks import check_workflow
 from detent.flows.workflow.project_registry import registry_for
 from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.registry import Action, schema_of

@@ -16,7 +16,7 @@ from detent.flows.workflow.registry import Registry
 from detent.flows.workflow.settings import WorkflowSettings
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.catalog import Catalog
-from detent.runtime.installed import PluginError
+from detent.runtime.entry_points import PluginError
 from detent.runtime.settings import Settings, SettingsError, read_settings
 from tests.golden import Messages
 from tests.runtime import shop_package

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from detent.authoring.problem import DocumentError
-from detent.flows.workflow.checking import check_read
+from detent.flows.workflow.checks import check_read
 from detent.flows.workflow.project_registry import registry_for
 from detent.flows.workflow.shelf import SHIPPED, WorkflowNotFound, WorkflowShelf, is_path
 from detent.flows.workflow.spec import SubworkflowStep

@@ -21,12 +21,12 @@ from detent.adapters.project.checkpoints import Checkpoints
 from detent.authoring.names import Named
 from detent.engine.context import StepContext
 from detent.engine.family import children
-from detent.engine.journals import read
+from detent.engine.journal_reader import read
 from detent.engine.ports import Store
-from detent.flows.workflow.checking import check_read
-from detent.flows.workflow.compiling import Compiled
+from detent.flows.workflow.checks import check_read
+from detent.flows.workflow.compile_context import Ports
 from detent.flows.workflow.events import Event, Telling
-from detent.flows.workflow.home import Ports
+from detent.flows.workflow.flow import Compiled
 from detent.flows.workflow.inputs import coerce
 from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.registry import Action, Registry, ValidationStage

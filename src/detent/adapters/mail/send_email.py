@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from email.utils import parseaddr
 from typing import Any
 
-from detent.adapters.mail.composing import message_id_for, reply
+from detent.adapters.mail.reply import message_id_for, reply
 from detent.adapters.mail.sink import MailSink
 from detent.engine.context import StepContext
 from detent.engine.tools import Tool, ToolError

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from detent.adapters.http_body import limiting_hooks
-from detent.adapters.models import wire
+from detent.adapters.models import http_common
 from detent.adapters.models.executor import ModelStepExecutor
 from detent.adapters.models.prices import PriceTable
 from detent.adapters.models.pydantic_ai import LARGEST_ANSWER, MISSING, Made, PydanticAIModel
@@ -40,7 +40,7 @@ def connect(
     prices: PriceTable | None = None,
 ) -> PydanticAIModel:
     """The model a provider's settings describe; `ConfigurationError` when they cannot be used."""
-    wire.checked_options(kind, options, OPTIONS)
+    http_common.checked_options(kind, options, OPTIONS)
     return claude(**{name: value for name, value in options.items() if value is not None}, prices=prices)
 
 
@@ -49,16 +49,16 @@ def claude(
     model_id: str = MODEL_ID,
     api_key_env: str = API_KEY_ENV,
     base_url: str | None = None,
-    timeout: float = wire.CONNECT_TIMEOUT,
-    answer_timeout: float = wire.ANSWER_TIMEOUT,
+    timeout: float = http_common.CONNECT_TIMEOUT,
+    answer_timeout: float = http_common.ANSWER_TIMEOUT,
     max_answer_bytes: int = LARGEST_ANSWER,
     prices: PriceTable | None = None,
 ) -> PydanticAIModel:
     """A Claude model. Nothing is imported before it is asked, and the key is read then."""
-    if base_url is not None and (wrong := wire.wrong_address(base_url)):
+    if base_url is not None and (wrong := http_common.wrong_address(base_url)):
         raise ConfigurationError(f"Provider of kind 'claude': {wrong}.")
     limits = {"timeout": timeout, "answer_timeout": answer_timeout, "max_answer_bytes": max_answer_bytes}
-    wire.check_limits("claude", limits)
+    http_common.check_limits("claude", limits)
 
     def make(name: str) -> Made:
         key = os.environ.get(api_key_env)
@@ -70,7 +70,7 @@ def claude(
         from pydantic_ai.providers.anthropic import AnthropicProvider
 
         # No time limit between two pieces of the answer and no second try: who asks sees to both.
-        trust_env = base_url is None or not wire.on_this_machine(base_url)
+        trust_env = base_url is None or not http_common.on_this_machine(base_url)
         http = httpx2.AsyncClient(
             timeout=httpx2.Timeout(None, connect=timeout),
             trust_env=trust_env,

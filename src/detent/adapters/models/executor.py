@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from detent.adapters.models import tool_words
+from detent.adapters.models import prompted_tools
 from detent.adapters.models.model import Message, Model, ModelAnswer, ModelRequest, OnText, ToolCall
 from detent.dispatch.agent_tools import FATAL, AgentTool, AgentTools
 from detent.dispatch.answer_text import parse_answer
@@ -177,7 +177,7 @@ class _Talk:
     def _asking(self, request: ModelRequest) -> ModelRequest:
         """The request of the next turn: the tools left, and what its answer must look like."""
         if self.in_words:
-            return replace(request, schema=tool_words.alternatives(self.tools, self.wanted))
+            return replace(request, schema=prompted_tools.alternatives(self.tools, self.wanted))
         # A plain text needs no form: asked for under one, it would come in quotation marks.
         schema = None if self.text_will_do else self.wanted
         return replace(request, schema=schema, tools=tuple(self.tools))
@@ -216,7 +216,7 @@ class _Talk:
         if not self.in_words:
             return answer.calls
         try:
-            asked = tool_words.read(parse_answer(answer.text, text_allowed=False))
+            asked = prompted_tools.read(parse_answer(answer.text, text_allowed=False))
         except ValueError:
             return ()
         return () if asked is None else (ToolCall("", asked.name, asked.arguments),)
@@ -333,7 +333,7 @@ class _Stream:
             self._heard = True
             if self._held is not None:
                 self._held += text
-                if (calls := tool_words.calls(self._held)) is None:
+                if (calls := prompted_tools.calls(self._held)) is None:
                     return
                 text, self._held = self._held, None
                 self._kind = "thinking" if calls else "output"
@@ -347,7 +347,9 @@ class _Stream:
             text, self._held = self._held, None
         elif self._heard or not text:
             return
-        await self._tell(text, "thinking" if tool_words.calls(text) and self._held is not None else "output")
+        await self._tell(
+            text, "thinking" if prompted_tools.calls(text) and self._held is not None else "output"
+        )
 
     async def _tell(self, text: str, kind: Literal["output", "thinking"]) -> None:
         chunk = AgentStreamChunk(self._agent, text, kind, self._clock())
@@ -357,7 +359,7 @@ class _Stream:
 
 def _with_words(messages: tuple[Message, ...], tools: list[AgentTool]) -> tuple[Message, ...]:
     """The messages with the tools told in the first of them."""
-    words = tool_words.told(tools)
+    words = prompted_tools.told(tools)
     if messages[0].role == "system":
         return (Message("system", f"{messages[0].content}\n\n{words}"), *messages[1:])
     return (Message("system", words), *messages)

@@ -19,10 +19,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from detent.adapters.models.files import DEFAULT, ModelFileMissing, locate, path
+from detent.adapters.models.http_common import check_limits, checked_options, fit_to_tell, too_late
 from detent.adapters.models.local_schema import decodable
 from detent.adapters.models.model import Message, Model, ModelAnswer, ModelRequest, OnText
-from detent.adapters.models.wire import check_limits, checked_options, fit_to_tell, too_late
+from detent.adapters.models.model_files import DEFAULT, ModelFileMissing, locate, path
 from detent.dispatch.executor import Availability
 from detent.dispatch.executor_errors import ExecutorError
 from detent.dispatch.usage import UsageMetadata

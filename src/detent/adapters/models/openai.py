@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, pieces, whole
-from detent.adapters.models import wire
+from detent.adapters.models import http_common
 from detent.adapters.models.model import Message, ModelAnswer, ModelRequest, OnText, ToolCall
 from detent.adapters.models.prices import PriceTable
 from detent.dispatch.executor import Availability
@@ -83,21 +83,21 @@ def connect(
         raise ConfigurationError(
             f"There is no kind '{kind}' of model server.{nearest(kind, PRESETS)} Known: {', '.join(PRESETS)}."
         )
-    wire.checked_options(kind, options, OPTIONS)
+    http_common.checked_options(kind, options, OPTIONS)
     said = {name: value for name, value in options.items() if value is not None}
     preset = PRESETS[kind]
     base_url = said.get("base_url", preset.base_url)
-    if wrong := wire.wrong_address(base_url):
+    if wrong := http_common.wrong_address(base_url):
         raise ConfigurationError(f"Provider of kind '{kind}': {wrong}.")
-    wire.check_limits(kind, said)
+    http_common.check_limits(kind, said)
     return OpenAIModel(
         base_url,
         kind=kind,
         model_id=said.get("model_id"),
         api_key_env=said.get("api_key_env", preset.api_key_env),
         native_tools=said.get("native_tools", False),
-        connect_timeout=said.get("timeout", wire.CONNECT_TIMEOUT),
-        answer_timeout=said.get("answer_timeout", wire.ANSWER_TIMEOUT),
+        connect_timeout=said.get("timeout", http_common.CONNECT_TIMEOUT),
+        answer_timeout=said.get("answer_timeout", http_common.ANSWER_TIMEOUT),
         max_answer_bytes=said.get("max_answer_bytes"),
         prices=prices,
     )
@@ -137,8 +137,8 @@ class OpenAIModel:
         model_id: str | None = None,
         api_key_env: str | None = None,
         native_tools: bool = False,
-        connect_timeout: float = wire.CONNECT_TIMEOUT,
-        answer_timeout: float = wire.ANSWER_TIMEOUT,
+        connect_timeout: float = http_common.CONNECT_TIMEOUT,
+        answer_timeout: float = http_common.ANSWER_TIMEOUT,
         max_answer_bytes: int | None = None,
         prices: PriceTable | None = None,
         clock: Callable[[], float] = time.time,
@@ -156,7 +156,7 @@ class OpenAIModel:
         self._clock = clock
         self._client: httpx2.AsyncClient | None = None
         self._taken: dict[str | None, _Taken] = {}
-        self._who = f"The {kind} server at {wire.host_of(self.base_url)}"
+        self._who = f"The {kind} server at {http_common.host_of(self.base_url)}"
 
     def available(self) -> Availability:
         """Whether it could be asked now; nothing is sent."""
@@ -164,7 +164,7 @@ class OpenAIModel:
             return Availability(False, "httpx2 is not installed: pip install 'detent[models]'")
         if self._api_key_env and not os.environ.get(self._api_key_env):
             return Availability(False, f"{self._api_key_env} is not set")
-        wrong = wire.wrong_address(self.base_url)
+        wrong = http_common.wrong_address(self.base_url)
         return Availability(not wrong, wrong)
 
     def priced(self, model_id: str | None) -> bool:
@@ -183,7 +183,7 @@ class OpenAIModel:
         if model_id is None and self._preset.needs_model:
             raise ExecutorError(f"{self._who} serves several models: say which with `model_id`.")
         taken = self._taken.setdefault(model_id, _Taken(self._preset.limit))
-        names = wire.WireNames(request)
+        names = http_common.WireNames(request)
         while True:
             body = self._body(request, model_id, taken, names, streaming=on_text is not None)
             try:
@@ -203,7 +203,7 @@ class OpenAIModel:
 
             self._client = httpx2.AsyncClient(
                 timeout=httpx2.Timeout(None, connect=self._connect_timeout),
-                trust_env=not wire.on_this_machine(self.base_url),
+                trust_env=not http_common.on_this_machine(self.base_url),
             )
         return self._client
 
@@ -211,7 +211,11 @@ class OpenAIModel:
         return os.environ.get(self._api_key_env, "") if self._api_key_env else ""
 
     async def _ask(
-        self, body: dict[str, Any], request: ModelRequest, names: wire.WireNames, on_text: OnText | None
+        self,
+        body: dict[str, Any],
+        request: ModelRequest,
+        names: http_common.WireNames,
+        on_text: OnText | None,
     ) -> ModelAnswer:
         try:
             client = self._connected()
@@ -237,7 +241,7 @@ class OpenAIModel:
                     return self._whole(await whole(response, most), request, names)
                 return await self._followed(pieces(response, most), request, names, on_text)
         except TimeoutError:
-            raise wire.too_late(self._who, self._answer_timeout) from None
+            raise http_common.too_late(self._who, self._answer_timeout) from None
         except BodyTooLarge as error:
             raise ExecutorError(
                 f"{self._who} sent {error}, which is no answer of {request.max_tokens} tokens."
@@ -246,7 +250,7 @@ class OpenAIModel:
             raise ExecutorError(f"{self._who} sent an answer that cannot be decoded.") from None
         except httpx2.UnsupportedProtocol:
             raise ExecutorError(
-                f"{self._who} cannot be reached: {wire.wrong_address(self.base_url)}."
+                f"{self._who} cannot be reached: {http_common.wrong_address(self.base_url)}."
             ) from None
         except httpx2.TransportError as error:
             raise ExecutorError(
@@ -258,7 +262,7 @@ class OpenAIModel:
         request: ModelRequest,
         model_id: str | None,
         taken: _Taken,
-        names: wire.WireNames,
+        names: http_common.WireNames,
         *,
         streaming: bool,
     ) -> dict[str, Any]:
@@ -267,14 +271,14 @@ class OpenAIModel:
         if request.schema is not None:
             form = _form(taken, request.schema)
             if form == "json_schema":
-                schema = wire.closed(request.schema)
-                strict = wire.is_object(schema) and wire.wholly_closed(schema)
+                schema = http_common.closed(request.schema)
+                strict = http_common.is_object(schema) and http_common.wholly_closed(schema)
                 body["response_format"] = {
                     "type": form,
                     "json_schema": {"name": "answer", "schema": schema, "strict": strict},
                 }
             else:
-                messages = _with_words(messages, wire.in_words(request.schema))
+                messages = _with_words(messages, http_common.in_words(request.schema))
                 if form == "json_object":
                     body["response_format"] = {"type": form}
         if request.tools:
@@ -309,33 +313,33 @@ class OpenAIModel:
             body = json.loads(raw)
         except (ValueError, RecursionError):
             body = None
-        message, code = wire.told(body)
-        error = wire.status_failure(
+        message, code = http_common.told(body)
+        error = http_common.status_failure(
             self._who,
             status,
-            wire.fit_to_tell(message, request, [self._key()]),
+            http_common.fit_to_tell(message, request, [self._key()]),
             code=code,
-            retry_after=wire.retry_after(headers, self._clock()),
+            retry_after=http_common.retry_after(headers, self._clock()),
         )
         return _Refused(error, f"{code} {message}".lower()) if status in (400, 422) else error
 
     def _failure_inside(self, body: Mapping[str, Any], request: ModelRequest) -> ExecutorError:
         """An error told in a body that came with status 200, or in the middle of a stream."""
-        message, code = wire.told(body)
+        message, code = http_common.told(body)
         error = body["error"]
         status = error.get("code") if isinstance(error, Mapping) else None
         if not isinstance(status, int) or not 400 <= status < 600:
             status = 503 if any(word in code for word in ("overloaded", "unavailable")) else None
             status = status or (429 if "rate_limit" in code else 500 if "server" in code else 400)
-        return wire.status_failure(
-            self._who, status, wire.fit_to_tell(message, request, [self._key()]), code=code
+        return http_common.status_failure(
+            self._who, status, http_common.fit_to_tell(message, request, [self._key()]), code=code
         )
 
-    def _whole(self, raw: bytes, request: ModelRequest, names: wire.WireNames) -> ModelAnswer:
+    def _whole(self, raw: bytes, request: ModelRequest, names: http_common.WireNames) -> ModelAnswer:
         try:
             body = json.loads(raw)
         except (ValueError, RecursionError):
-            cut = wire.cut_short(raw.decode("utf-8", "replace"))
+            cut = http_common.cut_short(raw.decode("utf-8", "replace"))
             how = "an answer that stops in the middle" if cut else "something that is no answer"
             raise ExecutorError(f"{self._who} sent {how} ({len(raw)} bytes).", transient=cut) from None
         if isinstance(body, Mapping) and body.get("error"):
@@ -357,7 +361,11 @@ class OpenAIModel:
             raise self._garbage(len(raw)) from error
 
     async def _followed(
-        self, pieces: AsyncIterator[bytes], request: ModelRequest, names: wire.WireNames, on_text: OnText
+        self,
+        pieces: AsyncIterator[bytes],
+        request: ModelRequest,
+        names: http_common.WireNames,
+        on_text: OnText,
     ) -> ModelAnswer:
         heard, size = _Heard(), 0
         async for data in _events(pieces):
@@ -381,7 +389,7 @@ class OpenAIModel:
     def _garbage(self, size: int) -> ExecutorError:
         return ExecutorError(f"{self._who} sent something that is no chat completion ({size} bytes).")
 
-    def _answer(self, heard: _Heard, request: ModelRequest, names: wire.WireNames) -> ModelAnswer:
+    def _answer(self, heard: _Heard, request: ModelRequest, names: http_common.WireNames) -> ModelAnswer:
         model_id = heard.model_id if isinstance(heard.model_id, str) else None
         usage = self._usage(heard.usage, request.model_id or self.model_id, model_id)
         finish = _finish(heard)
@@ -500,7 +508,7 @@ async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield data[-1]
 
 
-def _message(message: Message, names: wire.WireNames) -> dict[str, Any]:
+def _message(message: Message, names: http_common.WireNames) -> dict[str, Any]:
     plain: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.calls:
         plain["tool_calls"] = [
@@ -542,7 +550,7 @@ def _finish(heard: _Heard) -> Finish:
 def _form(taken: _Taken, schema: Mapping[str, Any]) -> str:
     form = taken.refused_schemas.get(digest(to_plain(schema), 24), taken.form)
     # A server told to give an object gives one, whatever the schema in words says.
-    return "words" if form == "json_object" and not wire.is_object(schema) else form
+    return "words" if form == "json_object" and not http_common.is_object(schema) else form
 
 
 def _form_of(body: Mapping[str, Any]) -> str:
@@ -574,7 +582,9 @@ def _adapted(taken: _Taken, body: Mapping[str, Any], request: ModelRequest, said
         taken.renamed = True
     elif "response_format" in body and request.schema is not None and any(w in said for w in _ABOUT_FORM):
         looser: Literal["json_object", "words"] = (
-            "json_object" if _form_of(body) == "json_schema" and wire.is_object(request.schema) else "words"
+            "json_object"
+            if _form_of(body) == "json_schema" and http_common.is_object(request.schema)
+            else "words"
         )
         if taken.proven:
             taken.refused_schemas[digest(to_plain(request.schema), 24)] = looser

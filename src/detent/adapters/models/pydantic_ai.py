@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from detent.adapters.http_body import limiting_hooks, too_large
-from detent.adapters.models import wire
+from detent.adapters.models import http_common
 from detent.adapters.models.model import Message, ModelAnswer, ModelRequest, OnText, ToolCall
 from detent.adapters.models.prices import PriceTable
 from detent.dispatch.executor import Availability
@@ -68,8 +68,8 @@ def connect(
     prices: PriceTable | None = None,
 ) -> PydanticAIModel:
     """The model a provider's settings describe; `ConfigurationError` when they cannot be used."""
-    wire.checked_options(kind, options, OPTIONS)
-    wire.check_limits(kind, options)
+    http_common.checked_options(kind, options, OPTIONS)
+    http_common.check_limits(kind, options)
     name = options.get("model") or ""
     largest = options.get("max_answer_bytes") or LARGEST_ANSWER
     provider, colon, _ = name.partition(":")
@@ -100,7 +100,7 @@ def connect(
         make,
         default_id=name,
         prices=prices,
-        answer_timeout=options.get("answer_timeout") or wire.ANSWER_TIMEOUT,
+        answer_timeout=options.get("answer_timeout") or http_common.ANSWER_TIMEOUT,
     )
 
 
@@ -119,7 +119,7 @@ def _provider(name: str, largest: int) -> tuple[Any, tuple[Any, ...]]:
         return made_by(), ()
     library = importlib.import_module("httpx" if "httpx.Async" in str(takes.annotation) else "httpx2")
     client = library.AsyncClient(
-        timeout=library.Timeout(PATIENCE, connect=wire.CONNECT_TIMEOUT),
+        timeout=library.Timeout(PATIENCE, connect=http_common.CONNECT_TIMEOUT),
         event_hooks=limiting_hooks(library, largest),
     )
     return made_by(http_client=client), (client,)
@@ -138,7 +138,7 @@ class PydanticAIModel:
         ready: Callable[[], Availability] | None = None,
         prices: PriceTable | None = None,
         secrets: Callable[[], tuple[str, ...]] = tuple,
-        answer_timeout: float = wire.ANSWER_TIMEOUT,
+        answer_timeout: float = http_common.ANSWER_TIMEOUT,
     ) -> None:
         self._make = make
         self._default_id = default_id
@@ -180,7 +180,7 @@ class PydanticAIModel:
         """One answer. Cancelling closes the connection."""
         model_id = request.model_id or self._default_id
         made = await self._served(model_id)
-        names = wire.WireNames(request)
+        names = http_common.WireNames(request)
         deadline = asyncio.timeout(self._answer_timeout)
         try:
             async with deadline:
@@ -189,7 +189,7 @@ class PydanticAIModel:
             raise
         except Exception as error:
             if deadline.expired():
-                raise wire.too_late(_who(model_id), self._answer_timeout) from None
+                raise http_common.too_late(_who(model_id), self._answer_timeout) from None
             raise self._failure(error, model_id, request) from error
         return self._answer(response, model_id, names, made.model)
 
@@ -209,7 +209,7 @@ class PydanticAIModel:
     # -- reading --------------------------------------------------------------------------------------------
 
     def _answer(
-        self, response: ModelResponse, model_id: str, names: wire.WireNames, served: Served
+        self, response: ModelResponse, model_id: str, names: http_common.WireNames, served: Served
     ) -> ModelAnswer:
         from pydantic_ai.messages import TextPart, ToolCallPart
 
@@ -264,10 +264,11 @@ class PydanticAIModel:
         if (limit := too_large(error)) is not None:
             return ExecutorError(f"{who} sent {limit}, which is no answer.")
         if isinstance(error, of.ModelHTTPError):
-            message, code = wire.told(error.body)
+            message, code = http_common.told(error.body)
             empty = "billing" if isinstance(error, of.ModelQuotaExceededError) else code
-            return wire.status_failure(
-                who, error.status_code, wire.fit_to_tell(message, request, self._secrets()), code=empty,
+            return http_common.status_failure(
+                who, error.status_code, http_common.fit_to_tell(message, request, self._secrets()),
+                code=empty,
                 retry_after=error.retry_after,
             )  # fmt: skip
         if isinstance(error, of.ModelConnectionError):
@@ -284,7 +285,7 @@ class PydanticAIModel:
         if isinstance(error, of.ModelRequestRejectedError | of.ModelQuotaExceededError | of.UserError):
             return ExecutorError(f"{who} refused the request ({type(error).__name__}).")
         if isinstance(error, of.ModelAPIError) and isinstance(error.__cause__, json.JSONDecodeError):
-            cut = wire.cut_short(error.__cause__.doc)
+            cut = http_common.cut_short(error.__cause__.doc)
             how = "an answer that stops in the middle" if cut else "something that is no answer"
             return ExecutorError(f"{who} sent {how}.", transient=cut)
         if isinstance(error, of.UnexpectedModelBehavior) and "ended without content" in error.message:
@@ -296,7 +297,7 @@ class PydanticAIModel:
 
 
 async def _asked(
-    made: Made, request: ModelRequest, names: wire.WireNames, on_text: OnText | None
+    made: Made, request: ModelRequest, names: http_common.WireNames, on_text: OnText | None
 ) -> ModelResponse:
     settings = _settings(made, request)
     parameters = _parameters(made.model, request, names, settings)
@@ -335,7 +336,7 @@ def _settings(made: Made, request: ModelRequest) -> ModelSettings:
 
 
 def _parameters(
-    served: Served, request: ModelRequest, names: wire.WireNames, settings: ModelSettings
+    served: Served, request: ModelRequest, names: http_common.WireNames, settings: ModelSettings
 ) -> ModelRequestParameters:
     """Tools, and the tightest way of holding the answer to its schema that the model has."""
     from pydantic_ai.exceptions import ModelRequestRejectedError, UserError
@@ -362,8 +363,8 @@ def _parameters(
         kind="output",
     )
     ways = []
-    if wire.is_object(schema):
-        if not wire.open_ended(schema):  # closing an open object would forbid what belongs in it
+    if http_common.is_object(schema):
+        if not http_common.open_ended(schema):  # closing an open object would forbid what belongs in it
             ways.append(
                 ModelRequestParameters(function_tools=tools, output_mode="native", output_object=object_)
             )
@@ -381,7 +382,7 @@ def _parameters(
     return ModelRequestParameters(function_tools=tools, output_mode="prompted", output_object=object_)
 
 
-def _messages(request: ModelRequest, names: wire.WireNames) -> list[ModelMessage]:
+def _messages(request: ModelRequest, names: http_common.WireNames) -> list[ModelMessage]:
     from pydantic_ai import messages as of
 
     called = {call.id: call.name for message in request.messages for call in message.calls}
@@ -410,7 +411,7 @@ def _messages(request: ModelRequest, names: wire.WireNames) -> list[ModelMessage
     return talk
 
 
-def _returned(message: Message, called: Mapping[str, str], names: wire.WireNames) -> Any:
+def _returned(message: Message, called: Mapping[str, str], names: http_common.WireNames) -> Any:
     from pydantic_ai.messages import ToolReturnPart
 
     call = message.answers or ""

@@ -38,6 +38,7 @@ def project_tools(
     from detent.adapters.guarded import NOTHING
     from detent.adapters.project.addresses import Reach
     from detent.adapters.project.backups import Backups
+    from detent.adapters.project.changed_files import Watch
     from detent.adapters.project.effect_notes import EffectNotes
     from detent.adapters.project.files import Files, file_tools
     from detent.adapters.project.git import Git, query_tools
@@ -49,7 +50,6 @@ def project_tools(
     from detent.adapters.project.sandbox import Sandbox
     from detent.adapters.project.shell import Shell, shell_tools
     from detent.adapters.project.tables import Tables, table_tools
-    from detent.adapters.project.watching import Watch
 
     said = os.environ if environ is None else environ
     sandbox = Sandbox(root, state, protected, guarded or NOTHING)

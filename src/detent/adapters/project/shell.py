@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from detent.adapters.project.changed_files import Watch
 from detent.adapters.project.effect_notes import folder_of, safe
 from detent.adapters.project.programs import Ran, TimedOut, name_of, run_program
 from detent.adapters.project.sandbox import Sandbox, quoted
-from detent.adapters.project.watching import Watch
 from detent.engine.tools import EffectCall, Tool, ToolError
 from detent.kernel.plain import digest
 from detent.kernel.policy import ONCE

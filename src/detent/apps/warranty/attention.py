@@ -9,7 +9,7 @@ from detent.apps.warranty.files_source import NamedFiles
 from detent.apps.warranty.intake import source_id
 from detent.apps.warranty.intake_records import Record, Records
 from detent.apps.warranty.settings import WarrantySettings
-from detent.engine.journals import load
+from detent.engine.journal_reader import load
 from detent.engine.ports import RunRow, Store
 from detent.kernel.entries import Started
 from detent.kernel.errors import RunNotFound

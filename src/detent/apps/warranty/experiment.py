@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 from detent.apps.warranty.handlers import ASK
 from detent.apps.warranty.settings import Arm, Experiment, WarrantySettings
 from detent.dispatch.autonomy import FallbackReason
-from detent.engine.journals import read
+from detent.engine.journal_reader import read
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.evals.compare import TOO_FEW, Gap, newcombe
 from detent.evals.paths import drawn
 from detent.flows.playbook.instruction import DONE
-from detent.insight.spread import Spread
+from detent.insight.formatting import columns, money
+from detent.insight.percentiles import Spread
 from detent.insight.visits import visits
-from detent.insight.words import columns, money
 from detent.kernel.entries import Started
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.run import Run

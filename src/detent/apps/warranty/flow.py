@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from detent.apps.warranty.craft.words import WORDS
+from detent.apps.warranty.domain.words import WORDS
 from detent.apps.warranty.handlers import Desk, shown
 from detent.apps.warranty.mail_data import mail_of, received_day
 from detent.apps.warranty.rules import TICKET_RULES, Rules

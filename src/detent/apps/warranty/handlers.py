@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from detent.adapters.mail.composing import reply_subject
-from detent.apps.warranty.craft.language import language_of
-from detent.apps.warranty.craft.numbers import numbers_in
-from detent.apps.warranty.craft.scope import (
+from detent.adapters.mail.reply import reply_subject
+from detent.apps.warranty.domain.language import language_of
+from detent.apps.warranty.domain.numbers import numbers_in
+from detent.apps.warranty.domain.scope import (
     NO_DESCRIPTION,
     Scope,
     description_missing,
     issue_description,
     scope_of,
 )
-from detent.apps.warranty.craft.serials import SerialExtraction, extract
-from detent.apps.warranty.craft.words import Words
+from detent.apps.warranty.domain.serials import SerialExtraction, extract
+from detent.apps.warranty.domain.words import Words
 from detent.apps.warranty.mail_data import MailView, TextPart, mail_of, with_flags
 from detent.apps.warranty.settings import WarrantySettings
 from detent.authoring.templates import ABSENT, Values, values_of

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from email.utils import parseaddr
 from typing import Any, Literal
 
-from detent.adapters.mail.automatic import ignore_reason
+from detent.adapters.mail.automatic_mail import ignore_reason
 from detent.adapters.mail.message import EmailMessage, Unreadable, read_message
 from detent.adapters.mail.source import Arrival
 from detent.apps.warranty.intake_records import DAY, Decision, Rate, Record, Records
-from detent.apps.warranty.office import Office
 from detent.apps.warranty.tools.replies import address_hash, reply_key
+from detent.apps.warranty.wiring import Office
 from detent.kernel import log
 
 Orchestrator = Literal["step", "legacy"]

@@ -18,14 +18,14 @@ from detent.runtime.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from detent.adapters.mail.source import MailSource
-    from detent.apps.warranty.dry import Rehearsal
+    from detent.apps.warranty.dry_run import Rehearsal
     from detent.apps.warranty.intake import Intake
     from detent.apps.warranty.intake_records import Records
-    from detent.apps.warranty.office import Office
     from detent.apps.warranty.processor import EmailProcessor
     from detent.apps.warranty.responses import ResponseGenerator
     from detent.apps.warranty.rollback import Rollback
     from detent.apps.warranty.service import Service, Tell
+    from detent.apps.warranty.wiring import Office
     from detent.engine.engine import Engine
     from detent.engine.flow import Flow
 
@@ -79,7 +79,7 @@ def said_over(settings: Settings, changes: Mapping[tuple[str, ...], Any]) -> Set
 
 def agent_steps(settings: Settings) -> tuple[str, ...]:
     """The steps that settings give to agents: these need no handler."""
-    from detent.runtime.dispatching import dispatch_settings
+    from detent.runtime.dispatch_settings import dispatch_settings
 
     said = dispatch_settings(settings, [], complete=False)
     return tuple(
@@ -90,7 +90,7 @@ def agent_steps(settings: Settings) -> tuple[str, ...]:
 def office_for(settings: Settings, **parts: Any) -> Office:
     """The office the settings describe."""
     from detent.apps.warranty.events import told
-    from detent.apps.warranty.office import Office
+    from detent.apps.warranty.wiring import Office
 
     parts.setdefault("wrap", told)
     check_keys(settings, "mail", "tools", environ=parts.get("environ"))
@@ -213,7 +213,7 @@ async def opened(
     async with AsyncExitStack() as stack:
         parts["environ"] = environ
         if rehearsal is not None:
-            from detent.apps.warranty.dry import NoSink
+            from detent.apps.warranty.dry_run import NoSink
 
             settings = stack.enter_context(_aside(settings))
             parts |= {"sink": NoSink(), "wrap": lambda tool: rehearsal.wrap(told(tool))}
@@ -259,7 +259,7 @@ class _aside:
 def response_generator(settings: Settings) -> ResponseGenerator:
     """Has single steps answer, as the settings have them performed."""
     from detent.apps.warranty.responses import ResponseGenerator
-    from detent.runtime.dispatching import dispatch_settings
+    from detent.runtime.dispatch_settings import dispatch_settings
 
     return ResponseGenerator(
         warranty_settings(settings),

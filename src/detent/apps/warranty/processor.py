@@ -9,11 +9,11 @@ from detent.adapters.mail.message import EmailMessage
 from detent.apps.warranty.experiment import Trial
 from detent.apps.warranty.handlers import AMBIGUOUS
 from detent.apps.warranty.mail_data import MailView, Packed, mail_of, pack
-from detent.apps.warranty.office import Office
 from detent.apps.warranty.results import OrchestrationResult, ProcessingResult, StepTuple
 from detent.apps.warranty.router import StepRouter, usual_ask
+from detent.apps.warranty.wiring import Office
 from detent.engine.engine import Engine
-from detent.engine.journals import read
+from detent.engine.journal_reader import read
 from detent.engine.offloaded import kept_beside
 from detent.flows.playbook.history import response_text
 from detent.flows.playbook.instruction import DONE

@@ -14,7 +14,7 @@ from detent.apps.warranty.intake_records import Record, run_id_of
 from detent.apps.warranty.mail_data import Packed
 from detent.apps.warranty.processor import EmailProcessor
 from detent.engine.engine import Engine
-from detent.engine.journals import read
+from detent.engine.journal_reader import read
 from detent.flows.playbook.flow import MAX_STEPS
 from detent.kernel import log
 from detent.kernel.entries import Moved, Started

@@ -8,14 +8,14 @@ from typing import Any
 
 from detent.adapters.mail.message import EmailMessage
 from detent.adapters.stores.memory import MemoryStore
-from detent.apps.warranty.dry import NoSink, Rehearsal
+from detent.apps.warranty.dry_run import NoSink, Rehearsal
 from detent.apps.warranty.mail_data import pack
-from detent.apps.warranty.office import Office
 from detent.apps.warranty.results import StepExecutionResult
 from detent.apps.warranty.settings import WarrantySettings
+from detent.apps.warranty.wiring import Office
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
-from detent.engine.journals import read
+from detent.engine.journal_reader import read
 from detent.flows.playbook.flow import PlaybookFlow
 from detent.flows.playbook.history import response_text
 from detent.flows.playbook.instruction import folded

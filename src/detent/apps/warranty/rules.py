@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from detent.apps.warranty.craft import tokens
-from detent.apps.warranty.craft.language import language_of
-from detent.apps.warranty.craft.serials import extract, serial_key, serial_shaped
+from detent.apps.warranty.domain import tokens
+from detent.apps.warranty.domain.language import language_of
+from detent.apps.warranty.domain.serials import extract, serial_key, serial_shaped
 from detent.apps.warranty.handlers import AMBIGUOUS, ASK, CHECK, CONFIRM, DEVICE, REDIRECT, SERIAL, Desk
 from detent.apps.warranty.mail_data import MailView, TextPart, mail_of
 from detent.apps.warranty.settings import FIRST_STEP

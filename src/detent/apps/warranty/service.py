@@ -20,11 +20,11 @@ from detent.apps.warranty.files_source import NamedFiles
 from detent.apps.warranty.intake import Admitted, Intake, source_id, tell
 from detent.apps.warranty.intake_records import Record, run_id_of
 from detent.apps.warranty.mail_data import Packed, pack
-from detent.apps.warranty.office import Office
 from detent.apps.warranty.processor import EmailProcessor
-from detent.apps.warranty.purging import purge_run, purge_texts
+from detent.apps.warranty.purge import purge_run, purge_texts
 from detent.apps.warranty.reruns import Starter
 from detent.apps.warranty.results import ProcessingResult
+from detent.apps.warranty.wiring import Office
 from detent.engine.engine import Engine
 from detent.engine.ports import RunRow
 from detent.kernel import log

@@ -19,8 +19,8 @@ from detent.engine.tools import ToolError
 from detent.kernel.errors import IntegrationMissing
 
 if TYPE_CHECKING:
-    from detent.apps.warranty.office import Office
     from detent.apps.warranty.settings import WarrantySettings
+    from detent.apps.warranty.wiring import Office
     from detent.dispatch.plan import Plan
     from detent.engine.engine import Engine
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from detent.apps.warranty.legacy.flow import NAME as LEGACY
-from detent.engine.journals import read
+from detent.engine.journal_reader import read
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.evals.paths import drawn
 from detent.flows.playbook.instruction import DEGRADED, FAILED
-from detent.insight.spread import Spread
+from detent.insight.formatting import columns, count
+from detent.insight.percentiles import Spread
 from detent.insight.visits import StepVisit, visits
-from detent.insight.words import columns, count
 from detent.kernel.entries import Entry, Moved, Started
 from detent.kernel.status import Status
 

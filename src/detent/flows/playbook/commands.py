@@ -114,7 +114,7 @@ def diagram(
     from detent.cli.flows import _write
     from detent.cli.workspace import Workspace
     from detent.flows.playbook.playbook import read_playbook
-    from detent.insight.diagram import mermaid
+    from detent.insight.diagram.diagram import mermaid
     from detent.kernel.errors import ConfigurationError
     from detent.runtime.trust import trusted_as_made
 
@@ -202,7 +202,7 @@ def step(
     from detent.cli.workspace import Workspace, run_async
     from detent.flows.playbook.trial import step_alone
     from detent.kernel.errors import ConfigurationError
-    from detent.runtime.dispatching import dispatch_settings
+    from detent.runtime.dispatch_settings import dispatch_settings
 
     workspace = Workspace(None, config, plugin)
     workspace.log(verbose, log_level)

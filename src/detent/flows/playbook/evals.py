@@ -180,7 +180,7 @@ def claim(folder: Path) -> EvalSuite | None:
     """
     if not folder.is_dir() or not is_playbook(folder):
         return None
-    from detent.runtime.installed import offered
+    from detent.runtime.entry_points import offered
     from detent.runtime.plugs import plugs
 
     name = read_manifest(PlaybookFolder.at(folder))[0].name

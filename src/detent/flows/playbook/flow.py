@@ -13,8 +13,8 @@ from detent.engine.context import StepContext
 from detent.engine.flow import Flow
 from detent.engine.step import Handler, Step
 from detent.engine.tools import Tool
-from detent.flows.playbook.checking import problems_of, redirect_of
-from detent.flows.playbook.declared import DeclaredHandler, EffectWriter, Further
+from detent.flows.playbook.checks import problems_of, redirect_of
+from detent.flows.playbook.declared_handler import DeclaredHandler, EffectWriter, Further
 from detent.flows.playbook.folder import PlaybookFolder
 from detent.flows.playbook.instruction import ENDS, FAILED, Edge
 from detent.flows.playbook.playbook import Playbook, read_playbook

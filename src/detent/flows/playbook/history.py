@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from detent.flows.playbook.checking import redirect_of
+from detent.flows.playbook.checks import redirect_of
 from detent.flows.playbook.instruction import DEGRADED
 from detent.flows.playbook.protocol import BODY, read_reply, render
 from detent.insight.visits import Blobs, FunctionCall, StepTuple, StepVisit, visits

@@ -19,7 +19,7 @@ from detent.adapters.project.lookup import LookupTables, lookup_tool
 from detent.adapters.project.text_files import TextFiles, write_file_tool
 from detent.authoring.problem import DocumentError, Problem
 from detent.engine.tools import Tool, tools_of
-from detent.flows.playbook.checking import check_playbook, redirect_of
+from detent.flows.playbook.checks import check_playbook, redirect_of
 from detent.flows.playbook.flow import PlaybookFlow, playbook_flow
 from detent.flows.playbook.folder import INSTRUCTIONS, MANIFEST, PlaybookFolder
 from detent.flows.playbook.playbook import Playbook, read_playbook

@@ -17,8 +17,8 @@ from detent.flows.playbook.folder import (
     read_manifest,
 )
 from detent.flows.playbook.instruction import Edge, InstructionFile, folded
-from detent.flows.playbook.loading import InstructionLoader, read_cached
 from detent.flows.playbook.protocol import BODY
+from detent.flows.playbook.step_file_cache import InstructionLoader, read_cached
 from detent.flows.playbook.table import aliases_of, canonical_edges
 from detent.flows.playbook.templates import TemplateSet
 from detent.kernel.errors import ConfigurationError, nearest

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from detent.dispatch.plan import Plan
     from detent.engine.context import StepContext
     from detent.engine.outcome import Effect
-    from detent.flows.playbook.declared import DeclaredHandler
+    from detent.flows.playbook.declared_handler import DeclaredHandler
 
 PURGED = "(no longer kept)"
 

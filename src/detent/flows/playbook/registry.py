@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 from detent.authoring.problem import Problem
-from detent.engine.source_imports import import_from_source
+from detent.authoring.source_imports import import_from_source
 from detent.engine.tools import Tool, tools_of
 from detent.flows.playbook.folder import INSTRUCTIONS
 from detent.flows.playbook.playbook import Playbook

@@ -18,7 +18,13 @@ from detent.engine.context import StepContext, TrialContext
 from detent.engine.outcome import Effect, Outcome, Receipt, additions
 from detent.engine.step import Handler, Step
 from detent.engine.tools import Tool
-from detent.flows.playbook.declared import NO_EDGE, DeclaredHandler, EffectWriter, first_edge, received
+from detent.flows.playbook.declared_handler import (
+    NO_EDGE,
+    DeclaredHandler,
+    EffectWriter,
+    first_edge,
+    received,
+)
 from detent.flows.playbook.folder import OutputLine
 from detent.flows.playbook.form_prompting import FormDialect
 from detent.flows.playbook.forms import Finder

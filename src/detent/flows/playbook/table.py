@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from detent.flows.playbook.declared import NO_EDGE
+from detent.flows.playbook.declared_handler import NO_EDGE
 from detent.flows.playbook.instruction import DEGRADED, DONE, ENDS, FAILED, Edge, InstructionFile, folded
 from detent.kernel.guards import Guard, when
 from detent.kernel.machine import Machine, Move

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from detent.adapters.project.cleanup import Cleanup
-from detent.engine.journals import load
+from detent.engine.journal_reader import load
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.flows.workflow.scope import ROLLBACK_ERRORS, ROLLED_BACK
 from detent.flows.workflow.spec import FAILED

@@ -30,7 +30,7 @@ from detent.flows.workflow.spec import (
     ValidateStep,
     WorkflowSpec,
 )
-from detent.insight.lettering import clean
+from detent.insight.diagram.text_width import clean
 
 Direction = Literal["TD", "LR"]
 Path = Mapping[str, Any]

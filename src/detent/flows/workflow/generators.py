@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from detent.flows.workflow.craft.commit_words import body_of
-from detent.flows.workflow.craft.diffs import FileChange, changes_of
+from detent.flows.workflow.domain.commit_words import body_of
+from detent.flows.workflow.domain.diffs import FileChange, changes_of
 from detent.flows.workflow.registry import generator
 
 NOTHING: list[Any] = []

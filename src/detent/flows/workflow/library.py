@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.authoring.problem import DocumentError, Problem
 from detent.engine.tools import Tool, ToolError, tools_of
-from detent.flows.workflow.alone import ONLY, only, step_named
 from detent.flows.workflow.project_registry import known_workflows, problems_of, registry_for, shelf_for
 from detent.flows.workflow.settings import WorkflowSettings
+from detent.flows.workflow.single_step import ONLY, only, step_named
 from detent.flows.workflow.spec import WorkflowSpec
 from detent.runtime.key_hosts import KeyHosts, guarded_fetch
 from detent.runtime.plugs import Definitions
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from detent.adapters.project.checkpoints import Checkpoints
     from detent.engine.flow import Flow
     from detent.engine.ports import Store
-    from detent.flows.workflow.compiling import Compiled
+    from detent.flows.workflow.flow import Compiled
     from detent.flows.workflow.registry import Registry, ValidationStage
     from detent.flows.workflow.shelf import WorkflowShelf
     from detent.runtime.plugs import Kind, Project
@@ -124,8 +124,8 @@ class Workflows(Definitions):
     def compiled(self) -> Compiled:
         """Flows made of files."""
         from detent.flows.workflow.cleanup import Keeping
-        from detent.flows.workflow.compiling import Compiled
-        from detent.flows.workflow.home import Ports
+        from detent.flows.workflow.compile_context import Ports
+        from detent.flows.workflow.flow import Compiled
 
         said = WorkflowSettings.read(self.settings)
         ports = Ports(
@@ -277,7 +277,7 @@ class Workflows(Definitions):
 async def path_taken(store: Store, run_id: str) -> dict[str, str]:
     """How the steps of a run went, by their paths: ok, skipped, failed, or under way; iterations included."""
     from detent.engine.family import children
-    from detent.engine.journals import read
+    from detent.engine.journal_reader import read
     from detent.flows.workflow.scope import SKIPPED, key_of
     from detent.kernel.entries import Moved, Started
 

@@ -39,7 +39,7 @@ from detent.flows.workflow.settings import (
 )
 from detent.kernel import log
 from detent.kernel.errors import ConfigurationError
-from detent.runtime.installed import offered, plugin_error, shown_point
+from detent.runtime.entry_points import offered, plugin_error, shown_point
 from detent.runtime.settings import PREFIX, Settings, SettingsError, alike
 
 if TYPE_CHECKING:
@@ -318,7 +318,7 @@ def problems_of(
 
     `tools` are those that can be called, where that is known. With `forced`, agents are switched off.
     """
-    from detent.flows.workflow.checking import check_read
+    from detent.flows.workflow.checks import check_read
     from detent.runtime.executors import ConfiguredExecutors
 
     read = shelf.load(file)

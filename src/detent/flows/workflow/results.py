@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from detent.flows.workflow.completion_order import completed
 from detent.flows.workflow.errors import RollbackError
-from detent.flows.workflow.order import completed
 from detent.flows.workflow.scope import FAILURE, PASSED_OVER, RESULT, ROLLBACK_ERRORS, SKIPPED, key_of
 from detent.flows.workflow.spec import BranchStep, StepSpec
 from detent.kernel.entries import Entry, Moved

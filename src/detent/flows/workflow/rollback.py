@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from detent.engine.context import StepContext
 from detent.engine.family import children
 from detent.engine.fork import UNDONE
-from detent.engine.journals import read
+from detent.engine.journal_reader import read
 from detent.engine.moves import UNDOING
 from detent.engine.outcome import Outcome
+from detent.flows.workflow.completion_order import completed
 from detent.flows.workflow.expressions import EvaluationError, Prepared
-from detent.flows.workflow.order import completed
 from detent.flows.workflow.scope import (
     FAILURE,
     GIVEN,

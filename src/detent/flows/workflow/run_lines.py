@@ -12,7 +12,7 @@ from detent.cli.output import clean, columns, cut, paint, say, width
 from detent.engine.children import HALTED
 from detent.flows.workflow import events
 from detent.flows.workflow.spec import LoopStep
-from detent.insight.words import count, money, span
+from detent.insight.formatting import count, money, span
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace

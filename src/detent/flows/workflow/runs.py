@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine import claims
 from detent.engine.fork import UNDONE
-from detent.engine.journals import read
+from detent.engine.journal_reader import read
 from detent.engine.offloaded import looked_beside
 from detent.engine.ports import RunQuery, RunRow
 from detent.flows.workflow import events
-from detent.flows.workflow.alone import only, results_in, step_named
 from detent.flows.workflow.inputs import FORCED, coerce, switched_off
-from detent.flows.workflow.literals import passed_over
 from detent.flows.workflow.preflight import Checked, PrerequisitesMissing, check_prerequisites, required_by
 from detent.flows.workflow.scope import (
     BESIDE,
@@ -29,7 +27,9 @@ from detent.flows.workflow.scope import (
     key_of,
 )
 from detent.flows.workflow.secrets import hash_of, marked, marks_for
+from detent.flows.workflow.single_step import only, results_in, step_named
 from detent.flows.workflow.spec import ROLLING_BACK, START, WorkflowSpec
+from detent.flows.workflow.static_types import passed_over
 from detent.kernel.entries import Moved
 from detent.kernel.errors import ConfigurationError, RunBusy, RunNotFound, nearest
 from detent.kernel.ids import check_run_id
@@ -274,7 +274,7 @@ class WorkflowRuns:
 
     def shadowing(self, said: str) -> dict[str, Any]:
         """The run's own configuration that has steps shadowed: their names with commas, or `all`."""
-        from detent.flows.workflow.bodies import every
+        from detent.flows.workflow.child_flows import every
 
         known = [step.name for step in every(self.spec.steps)]
         wanted = known if said == "all" else [one.strip() for one in said.split(",") if one.strip()]

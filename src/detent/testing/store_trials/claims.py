@@ -8,7 +8,7 @@ from typing import Any
 from detent.engine.ports import FORGOTTEN_AFTER, Lease, Store, Taken
 from detent.kernel.errors import Fenced, RunBusy
 from detent.kernel.status import Status
-from detent.testing.store_trials.craft import (
+from detent.testing.store_trials.builders import (
     T0,
     WITHDRAWN,
     Trials,

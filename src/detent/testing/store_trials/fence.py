@@ -8,7 +8,7 @@ from detent.engine.ports import Store
 from detent.kernel.entries import Noted
 from detent.kernel.errors import Fenced, RunExists, RunNotFound
 from detent.kernel.status import Status
-from detent.testing.store_trials.craft import (
+from detent.testing.store_trials.builders import (
     T0,
     WITHDRAWN,
     Trials,

@@ -7,7 +7,7 @@ from typing import Any
 from detent.engine.ports import RunQuery, Store
 from detent.kernel.entries import Noted
 from detent.kernel.status import Status
-from detent.testing.store_trials.craft import (
+from detent.testing.store_trials.builders import (
     T0,
     Trials,
     commit,

@@ -15,7 +15,7 @@ import pytest
 from detent.adapters.project.sandbox import Sandbox
 from detent.adapters.project.tables import Tables
 from detent.engine.tools import ToolError
-from detent.flows.workflow.craft.row_rules import Rule
+from detent.flows.workflow.domain.row_rules import Rule
 
 pa = import_module("pyarrow")
 

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from detent.flows.workflow.actions import text as actions
-from detent.flows.workflow.craft.commit_words import kind_of, scope_of
-from detent.flows.workflow.craft.diffs import FileChange, read_diff
+from detent.flows.workflow.domain.commit_words import kind_of, scope_of
+from detent.flows.workflow.domain.diffs import FileChange, read_diff
 from detent.flows.workflow.generators import change_summary, commit_body, release_notes
 from tests.examples import examples
 

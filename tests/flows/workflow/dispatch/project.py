@@ -26,7 +26,7 @@ from detent.flows.workflow.spec import WorkflowSpec
 from detent.kernel.entries import EffectDone, Moved
 from detent.kernel.run import Run
 from detent.runtime.catalog import Catalog
-from detent.runtime.dispatching import dispatch_settings
+from detent.runtime.dispatch_settings import dispatch_settings
 from detent.runtime.settings import Settings, read_settings
 from tests.engine.dispatching.samples import Heard, capture
 

@@ -16,11 +16,11 @@ import pytest
 from detent.adapters.mail.message import read_message
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
-from detent.apps.warranty.craft.coverage import device_of
+from detent.apps.warranty.domain.coverage import device_of
 from detent.apps.warranty.mailbox import warranty_settings
-from detent.apps.warranty.office import Office
 from detent.apps.warranty.processor import EmailProcessor, StepOrchestrator
 from detent.apps.warranty.router import StepRouter
+from detent.apps.warranty.wiring import Office
 from detent.authoring.problem import DocumentError
 from detent.cli.main import run as detent
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
@@ -32,15 +32,15 @@ from detent.engine.engine import Engine
 from detent.engine.family import family_of
 from detent.engine.flow import Flow
 from detent.engine.tools import NOT_DONE, Tool
-from detent.flows.workflow.compiling import Compiled
-from detent.flows.workflow.home import Ports
+from detent.flows.workflow.compile_context import Ports
+from detent.flows.workflow.flow import Compiled
 from detent.flows.workflow.inputs import InputsError
 from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.registry import Action, Registry
 from detent.kernel.entries import Started
 from detent.kernel.errors import StoreUnavailable
 from detent.kernel.status import Status
-from detent.runtime.dispatching import dispatch_settings
+from detent.runtime.dispatch_settings import dispatch_settings
 from detent.testing.crash import CrashPoint, CrashPoints
 from tests.engine.dispatching.samples import capture
 from tests.examples import ALL

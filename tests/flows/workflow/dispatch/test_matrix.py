@@ -28,8 +28,8 @@ from detent.engine.family import family_of
 from detent.engine.flow import Flow
 from detent.engine.outcome import Hold
 from detent.engine.tools import Tool
-from detent.flows.workflow.compiling import Compiled
-from detent.flows.workflow.home import Ports
+from detent.flows.workflow.compile_context import Ports
+from detent.flows.workflow.flow import Compiled
 from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.registry import Action, Registry, ValidationStage
 from detent.flows.workflow.spec import WorkflowSpec

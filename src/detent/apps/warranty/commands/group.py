@@ -223,7 +223,7 @@ def purge(
 
 async def _purge(workspace: Workspace, before: float) -> int:
     from detent.apps.warranty.events import LEGACY
-    from detent.apps.warranty.purging import purge_texts
+    from detent.apps.warranty.purge import purge_texts
 
     async with workspace.store() as store:
         return await purge_texts(store, ("warranty", LEGACY), before, all_runs=True)
@@ -272,7 +272,7 @@ def serial(mail: MailFile, json: options.Json = False, config: options.Config = 
     """Find the serial number in a mail."""
     from dataclasses import asdict
 
-    from detent.apps.warranty.craft.serials import extract
+    from detent.apps.warranty.domain.serials import extract
     from detent.apps.warranty.mail_data import MailView
     from detent.cli.output import fields, say_json
 

@@ -12,8 +12,8 @@ from detent.cli.progress import step_line, under_way
 from detent.dispatch.dispatcher import dispatcher_of
 
 if TYPE_CHECKING:
-    from detent.apps.warranty.office import Office
     from detent.apps.warranty.service import Told
+    from detent.apps.warranty.wiring import Office
     from detent.engine.engine import Engine
     from detent.kernel.entries import Entry
 

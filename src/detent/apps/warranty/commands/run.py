@@ -154,7 +154,7 @@ class _Job:
         from contextlib import nullcontext
 
         from detent.apps.warranty.commands.lines import MailLines, header
-        from detent.apps.warranty.dry import Rehearsal
+        from detent.apps.warranty.dry_run import Rehearsal
         from detent.apps.warranty.mailbox import opened, warranty_settings
         from detent.cli.output import say
 
@@ -186,7 +186,7 @@ class _Job:
     async def _rehearse(self, box: Mailbox, lines: MailLines, rehearsal: Any) -> int:
         from collections import Counter
 
-        from detent.apps.warranty.dry import rehearse
+        from detent.apps.warranty.dry_run import rehearse
 
         found = await rehearse(
             box.source, box.intake, box.processor, rehearsal, lambda told: self._tell(lines, told)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from detent.apps.warranty.craft.coverage import failure, normalised
+from detent.apps.warranty.domain.coverage import failure, normalised
 from detent.engine.tools import ToolError
 from detent.evals.case import EvalTestCase
 

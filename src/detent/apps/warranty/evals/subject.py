@@ -17,8 +17,8 @@ from typing import Any
 
 from detent.adapters.mail.message import EmailMessage
 from detent.adapters.mail.source import Arrival
-from detent.apps.warranty.craft.coverage import Device, device_of
-from detent.apps.warranty.craft.words import WORDS
+from detent.apps.warranty.domain.coverage import Device, device_of
+from detent.apps.warranty.domain.words import WORDS
 from detent.apps.warranty.evals.cases import REGISTRY, shipped_cases
 from detent.apps.warranty.evals.faults import answered, with_current_names
 from detent.apps.warranty.evals.mails import CaseMail, mail_of
@@ -27,12 +27,12 @@ from detent.apps.warranty.handlers import Desk
 from detent.apps.warranty.intake import Intake as MailIntake
 from detent.apps.warranty.intake_records import Records
 from detent.apps.warranty.mail_data import pack
-from detent.apps.warranty.office import Office
 from detent.apps.warranty.processor import EmailProcessor, Legacy, Orchestrator, StepOrchestrator
 from detent.apps.warranty.router import StepRouter
 from detent.apps.warranty.settings import Arm, WarrantySettings, read
 from detent.apps.warranty.tools.registry import Registry
 from detent.apps.warranty.tools.tickets import Tickets
+from detent.apps.warranty.wiring import Office
 from detent.authoring.document import read_value
 from detent.engine.engine import Engine
 from detent.evals.artifacts import Artifacts

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from detent.apps.warranty.craft.scope import scope_of
-from detent.apps.warranty.craft.serials import extract
-from detent.apps.warranty.craft.words import STARTING, Words, found, spaced
+from detent.apps.warranty.domain.scope import scope_of
+from detent.apps.warranty.domain.serials import extract
+from detent.apps.warranty.domain.words import STARTING, Words, found, spaced
 from detent.apps.warranty.mail_data import MailView
 from detent.kernel.budget import NOTHING, Spend
 

@@ -10,12 +10,12 @@ from detent.apps.warranty.legacy.detecting import Ask
 from detent.apps.warranty.legacy.processing import DETECT, PROCESS, Clerk
 from detent.apps.warranty.legacy.scenarios import Scenarios, scenarios_folder
 from detent.apps.warranty.mail_data import Packed
-from detent.apps.warranty.office import Office
 from detent.apps.warranty.results import ProcessingResult
+from detent.apps.warranty.wiring import Office
 from detent.dispatch.agent_side import AgentSide
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
-from detent.engine.journals import read
+from detent.engine.journal_reader import read
 from detent.engine.step import Step
 from detent.flows.playbook.instruction import DEGRADED, DONE, FAILED
 from detent.flows.playbook.table import STATUS

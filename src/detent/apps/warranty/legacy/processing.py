@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from detent.apps.warranty.craft.words import STARTING
+from detent.apps.warranty.domain.words import STARTING
 from detent.apps.warranty.flow import shipped
 from detent.apps.warranty.handlers import Desk
 from detent.apps.warranty.legacy.detecting import (

@@ -10,7 +10,7 @@ from detent.apps.warranty.legacy.detecting import SCENARIOS
 from detent.apps.warranty.settings import WarrantySettings
 from detent.authoring.problem import DocumentError, Place, Problem
 from detent.flows.playbook.instruction import InstructionFile
-from detent.flows.playbook.loading import read_cached
+from detent.flows.playbook.step_file_cache import read_cached
 from detent.kernel.plain import digest
 
 TAKEN = "P11"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from detent.engine.journals import load, read
+from detent.engine.journal_reader import load, read
 from detent.engine.ports import Store
 from detent.insight.visits import FunctionCall, blobs_of, visits
 from detent.kernel.plain import encode

@@ -8,8 +8,8 @@ from typing import Any
 
 from detent.adapters.crm.client import CrmClient
 from detent.adapters.crm.faults import CrmFault
-from detent.apps.warranty.craft.coverage import coverage, describes_device, device_of, normalised
-from detent.apps.warranty.craft.serials import serial_key
+from detent.apps.warranty.domain.coverage import coverage, describes_device, device_of, normalised
+from detent.apps.warranty.domain.serials import serial_key
 from detent.apps.warranty.tools.registry import keys_to_try
 from detent.apps.warranty.tools.tickets import NewTicket, receipt, stamp
 from detent.engine.tools import ToolError

@@ -16,8 +16,8 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from detent.apps.warranty.craft.coverage import Device, coverage, device_of, read_date
-from detent.apps.warranty.craft.serials import serial_key
+from detent.apps.warranty.domain.coverage import Device, coverage, device_of, read_date
+from detent.apps.warranty.domain.serials import serial_key
 from detent.apps.warranty.tools.database import BUSY_TIMEOUT, Database, DatabaseError
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.errors import ConfigurationError, DefinitionError, nearest

@@ -16,7 +16,7 @@ from email.utils import parseaddr
 from pathlib import Path
 from typing import Any
 
-from detent.adapters.mail.composing import message_id_for, reply
+from detent.adapters.mail.reply import message_id_for, reply
 from detent.adapters.mail.sink import MailInDoubt, MailSink
 from detent.apps.warranty.tools.database import BUSY_TIMEOUT, Database, DatabaseError
 from detent.engine.context import StepContext

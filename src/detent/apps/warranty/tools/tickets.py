@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from detent.adapters.mail.headers import usable_address
-from detent.apps.warranty.craft.scope import issue_description as described
-from detent.apps.warranty.craft.serials import serial_key
+from detent.apps.warranty.domain.scope import issue_description as described
+from detent.apps.warranty.domain.serials import serial_key
 from detent.apps.warranty.tools.database import BUSY_TIMEOUT, Database, DatabaseError
 from detent.apps.warranty.tools.registry import BREAKER, Given
 from detent.engine.tools import NOT_DONE, Tool, ToolError

@@ -8,8 +8,8 @@ from typing import Any, TypedDict
 
 from detent.dispatch.proposal import Proposal, Verdict
 from detent.engine.step_failures import StepFailed
-from detent.flows.workflow.craft.commit_words import body_of, kind_of, scope_of, summary_of
-from detent.flows.workflow.craft.diffs import changes_of
+from detent.flows.workflow.domain.commit_words import body_of, kind_of, scope_of, summary_of
+from detent.flows.workflow.domain.diffs import changes_of
 from detent.flows.workflow.registry import action
 from detent.kernel.errors import nearest
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict
 
 from detent.engine.context import StepContext
 from detent.engine.step_failures import StepFailed
-from detent.flows.workflow.craft.row_rules import Rule, read_rules
+from detent.flows.workflow.domain.row_rules import Rule, read_rules
 from detent.flows.workflow.registry import action
 
 Reference = dict[str, Any]

@@ -229,7 +229,7 @@ class _Job:
         """Check everything and print the plan."""
         from detent.cli.output import clean, cut, say, say_json, table
         from detent.flows.workflow.commands.show import planned
-        from detent.insight.words import count
+        from detent.insight.formatting import count
         from detent.kernel.plain import encode
 
         chosen, runs, prepared = self._chosen()

@@ -35,7 +35,7 @@ def described(
 ) -> dict[str, Any]:
     """A workflow as plain values: inputs, steps, and what the settings make of each step."""
     from detent.dispatch.executor import DISPATCH_AGENT
-    from detent.runtime.dispatching import dispatch_settings
+    from detent.runtime.dispatch_settings import dispatch_settings
 
     agents = None if registry.incomplete else (DISPATCH_AGENT, *registry.agents.names)
     dispatch = dispatch_settings(settings, [], agents=agents, complete=False, deterministic=forced)
@@ -56,7 +56,7 @@ def planned(
     """Every step that a run may come to, those of subworkflows included, and how each is performed."""
     from detent.dispatch.executor import DISPATCH_AGENT
     from detent.flows.workflow.preflight import walk
-    from detent.runtime.dispatching import dispatch_settings
+    from detent.runtime.dispatch_settings import dispatch_settings
 
     agents = None if registry.incomplete else (DISPATCH_AGENT, *registry.agents.names)
     dispatch = dispatch_settings(settings, [], agents=agents, complete=False, deterministic=forced)
@@ -127,7 +127,7 @@ class _Steps:
             return {"mode": None, "autonomy": None, "layer": None}
         from detent.dispatch.config import StepConfigError, resolve
         from detent.dispatch.executor import DISPATCH_AGENT
-        from detent.runtime.dispatching import place_of
+        from detent.runtime.dispatch_settings import place_of
 
         agent = step.agent if isinstance(step, AgentStep) else DISPATCH_AGENT
         try:

@@ -13,8 +13,8 @@ from detent.dispatch.config import UNSAID
 from detent.engine.calls import call
 from detent.engine.context import StepContext
 from detent.engine.step import Step
+from detent.flows.workflow.compile_context import Home, Seat
 from detent.flows.workflow.expressions import Prepared, prepared
-from detent.flows.workflow.home import Home, Seat
 from detent.flows.workflow.registry import ContextBuilder, Generator
 from detent.flows.workflow.scope import GIVEN, OUTPUT, key_of
 from detent.flows.workflow.spec import AgentStep, GenerateStep

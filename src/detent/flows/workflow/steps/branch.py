@@ -10,8 +10,8 @@ from detent.dispatch.config import UNSAID
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
 from detent.engine.step import Step
+from detent.flows.workflow.compile_context import Home, Seat
 from detent.flows.workflow.expressions import condition
-from detent.flows.workflow.home import Home, Seat
 from detent.flows.workflow.scope import finished, key_of, scope_of
 from detent.flows.workflow.spec import BranchStep, StepSpec
 from detent.flows.workflow.steps.common import gate, metadata

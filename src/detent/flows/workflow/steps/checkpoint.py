@@ -8,9 +8,9 @@ from typing import Any
 from detent.dispatch.autonomy import StepType
 from detent.engine.context import StepContext
 from detent.engine.step import Step
+from detent.flows.workflow.compile_context import Home, Seat
 from detent.flows.workflow.errors import WorkflowError
 from detent.flows.workflow.expressions import prepared
-from detent.flows.workflow.home import Home, Seat
 from detent.flows.workflow.scope import HASH, INPUTS, OK, Results
 from detent.flows.workflow.spec import CheckpointStep
 from detent.flows.workflow.steps.common import control, resolved

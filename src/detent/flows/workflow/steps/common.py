@@ -12,8 +12,8 @@ from detent.dispatch.config import UNSAID
 from detent.engine.context import StepContext
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.step import UNKNOWN_TOOLS, Step
+from detent.flows.workflow.compile_context import Home, Seat
 from detent.flows.workflow.expressions import Prepared, condition
-from detent.flows.workflow.home import Home, Seat
 from detent.flows.workflow.scope import finished, key_of, scope_of, skipped
 from detent.kernel.plain import copied
 

@@ -11,9 +11,9 @@ from detent.engine.child import Child
 from detent.engine.context import StepContext
 from detent.engine.offloaded import Beside
 from detent.engine.step import Step
+from detent.flows.workflow.compile_context import Home, Seat
 from detent.flows.workflow.errors import LoopExhausted, LoopStepExecutionError, WorkflowError
 from detent.flows.workflow.expressions import Prepared, condition
-from detent.flows.workflow.home import Home, Seat
 from detent.flows.workflow.scope import FAILURE, INDEX, ITEM, STEP, TOTAL, handed_down, key_of, scope_of
 from detent.flows.workflow.spec import LoopStep
 from detent.flows.workflow.steps.common import control, own_steps, resolved
@@ -22,7 +22,7 @@ from detent.kernel.run_config import PATH, STEPS
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
-    from detent.flows.workflow.bodies import Body
+    from detent.flows.workflow.child_flows import Body
 
 MOST_ITEMS = 10_000
 

@@ -14,9 +14,9 @@ from detent.engine.schemas import returns_of
 from detent.engine.step import WAITS, Step
 from detent.engine.step_failures import StepFailed
 from detent.engine.tools import Tool
+from detent.flows.workflow.compile_context import Home, Seat
 from detent.flows.workflow.expressions import prepared
 from detent.flows.workflow.expressions.templates import OPENING
-from detent.flows.workflow.home import Home, Seat
 from detent.flows.workflow.registry import Action
 from detent.flows.workflow.scope import OUTPUT, key_of
 from detent.flows.workflow.spec import PythonStep

@@ -8,9 +8,9 @@ from detent.dispatch.autonomy import StepType
 from detent.engine.context import StepContext
 from detent.engine.offloaded import set_aside
 from detent.engine.step import Step
+from detent.flows.workflow.compile_context import Home, Seat
 from detent.flows.workflow.errors import SubworkflowError
 from detent.flows.workflow.expressions import prepared
-from detent.flows.workflow.home import Home, Seat
 from detent.flows.workflow.inputs import coerce, switched_off
 from detent.flows.workflow.scope import FAILURE, INPUTS, RESULT, SECRETS
 from detent.flows.workflow.secrets import marked, marks_for

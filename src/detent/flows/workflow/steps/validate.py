@@ -9,9 +9,9 @@ from detent.dispatch.autonomy import StepType
 from detent.engine.context import StepContext
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.step import Step
+from detent.flows.workflow.compile_context import Home, Seat
 from detent.flows.workflow.errors import ValidationFailed, WorkflowError
 from detent.flows.workflow.expressions import condition
-from detent.flows.workflow.home import Home, Seat
 from detent.flows.workflow.scope import FAILURE, SECRETS, finished, handed_down, key_of
 from detent.flows.workflow.secrets import hidden
 from detent.flows.workflow.spec import ValidateStep
@@ -20,7 +20,7 @@ from detent.kernel.policy import RetryPolicy
 from detent.kernel.run_config import PATH, STEPS
 
 if TYPE_CHECKING:
-    from detent.flows.workflow.bodies import Body
+    from detent.flows.workflow.child_flows import Body
     from detent.flows.workflow.registry import ValidationStage
 
 USUAL_RETRIES = 3

@@ -168,7 +168,7 @@ class Nursery:
     def __init__(self) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "detent.testing.nursery"],
+            [sys.executable, "-m", "detent.testing.worker_processes"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
         )  # fmt: skip
         self._alive: set[int] = set()

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
-from detent.insight.layers import Arc, Neighbours, back_arcs, ordered, placed, ranks
-from detent.insight.lettering import cut, width, wrap
-from detent.insight.rails import Rails
-from detent.insight.shapes import Box, Label, Layout, Wire
+from detent.insight.diagram.lanes import Rails
+from detent.insight.diagram.layers import Arc, Neighbours, back_arcs, ordered, placed, ranks
+from detent.insight.diagram.shapes import Box, Label, Layout, Wire
+from detent.insight.diagram.text_width import cut, width, wrap
 from detent.insight.table import Edge, Table
 
 NAME_SIZE = 13.0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from detent.apps.warranty.craft.experience import MORE
+from detent.apps.warranty.domain.experience import MORE
 from detent.kernel.errors import DefinitionError, nearest
 
 _LETTERS = str.maketrans({"ł": "l", "đ": "d", "ø": "o", "ß": "ss", "’": "'", "‘": "'", "´": "'", "`": "'"})

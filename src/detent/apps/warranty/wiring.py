@@ -11,7 +11,7 @@ from typing import Any
 
 from detent.adapters.mail.settings import sink_for
 from detent.adapters.mail.sink import MailSink
-from detent.apps.warranty.craft.words import WORDS
+from detent.apps.warranty.domain.words import WORDS
 from detent.apps.warranty.flow import tools, warranty_flow
 from detent.apps.warranty.handlers import Desk
 from detent.apps.warranty.settings import WarrantySettings

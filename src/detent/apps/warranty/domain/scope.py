@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from detent.apps.warranty.craft import TextPart
-from detent.apps.warranty.craft.language import without_greeting, without_notices, without_signature
-from detent.apps.warranty.craft.serials import extract, without_serials
-from detent.apps.warranty.craft.words import WORDS, Words, found, spaced
+from detent.apps.warranty.domain import TextPart
+from detent.apps.warranty.domain.language import without_greeting, without_notices, without_signature
+from detent.apps.warranty.domain.serials import extract, without_serials
+from detent.apps.warranty.domain.words import WORDS, Words, found, spaced
 
 FEWEST_WORDS = 5
 """A text with fewer words describes nothing."""

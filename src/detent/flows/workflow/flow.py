@@ -17,9 +17,9 @@ from detent.engine.flow import Detour, Flow
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool
-from detent.flows.workflow.bodies import Body, every, names_of, reads
+from detent.flows.workflow.child_flows import Body, every, names_of, reads
+from detent.flows.workflow.compile_context import Home, Ports, Seat
 from detent.flows.workflow.expressions import Prepared, prepared
-from detent.flows.workflow.home import Home, Ports, Seat
 from detent.flows.workflow.registry import Action, Registry
 from detent.flows.workflow.results import steps_of
 from detent.flows.workflow.rollback import KWARGS, Rollback, rolling_back, undone_by

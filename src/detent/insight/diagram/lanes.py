@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
-from detent.insight.lettering import width
-from detent.insight.shapes import Label, Point, Wire
+from detent.insight.diagram.shapes import Label, Point, Wire
+from detent.insight.diagram.text_width import width
 
 if TYPE_CHECKING:
-    from detent.insight.layers import Neighbours
-    from detent.insight.shapes import Box
+    from detent.insight.diagram.layers import Neighbours
+    from detent.insight.diagram.shapes import Box
 
 LABEL_SIZE = 10.5
 LABEL_LINE = 13.5

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from detent.apps.warranty.craft import TextPart, labels, tokens
-from detent.apps.warranty.craft.tokens import Word
+from detent.apps.warranty.domain import TextPart, labels, tokens
+from detent.apps.warranty.domain.tokens import Word
 
 Method = Literal["pattern", "agent", "none", "error"]
 

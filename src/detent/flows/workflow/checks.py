@@ -23,24 +23,10 @@ from typing import Any, NamedTuple
 from detent.authoring.document import Written, below
 from detent.authoring.problem import Place, Problem
 from detent.flows.workflow.expressions import ExpressionError, Prepared, Reference, Template, condition
-from detent.flows.workflow.families import Family, Find
-from detent.flows.workflow.findings import Findings, cut
 from detent.flows.workflow.inputs import misfit as input_misfit
-from detent.flows.workflow.literals import (
-    ANYTHING,
-    Signature,
-    Unknown,
-    always,
-    keys_given,
-    kind,
-    known,
-    misfit,
-    wholly_known,
-)
-from detent.flows.workflow.performers import Performers
+from detent.flows.workflow.problem_list import Findings, cut
 from detent.flows.workflow.reading import Read
 from detent.flows.workflow.registry import Action, Registry
-from detent.flows.workflow.sight import Sight, Site
 from detent.flows.workflow.spec import (
     AgentStep,
     BranchStep,
@@ -53,6 +39,20 @@ from detent.flows.workflow.spec import (
     ValidateStep,
     WorkflowSpec,
 )
+from detent.flows.workflow.static_types import (
+    ANYTHING,
+    Signature,
+    Unknown,
+    always,
+    keys_given,
+    kind,
+    known,
+    misfit,
+    wholly_known,
+)
+from detent.flows.workflow.step_modes import Performers
+from detent.flows.workflow.subworkflows import Family, Find
+from detent.flows.workflow.visibility import Sight, Site
 
 STAGES = ("format", "lint", "typecheck", "test")
 """Stages every project has, whether or not it gives them a command."""

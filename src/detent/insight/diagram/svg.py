@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import pairwise
 
-from detent.insight.lettering import clean, width
-from detent.insight.marks import Marks
-from detent.insight.shapes import Box, Label, Layout, Point, Wire
+from detent.insight.diagram.path_marks import Marks
+from detent.insight.diagram.shapes import Box, Label, Layout, Point, Wire
+from detent.insight.diagram.text_width import clean, width
 from detent.insight.table import Edge, Table
 from detent.kernel.plain import digest
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from detent.insight.drawing import draw
-from detent.insight.layout import layout
-from detent.insight.lettering import clean
-from detent.insight.marks import Marks
+from detent.insight.diagram.layout import layout
+from detent.insight.diagram.path_marks import Marks
+from detent.insight.diagram.svg import draw
+from detent.insight.diagram.text_width import clean
 from detent.insight.table import Edge, Source, Table
 from detent.kernel.entries import Entry, Migrated, Moved, Reopened, Started
 from detent.kernel.errors import name_of

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from detent.apps.warranty.craft import TextPart, labels, tokens
-from detent.apps.warranty.craft.serials import serial_key
+from detent.apps.warranty.domain import TextPart, labels, tokens
+from detent.apps.warranty.domain.serials import serial_key
 
 BEFORE, AFTER = 48, 24
 """Characters shown around a number."""

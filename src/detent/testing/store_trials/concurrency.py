@@ -7,7 +7,7 @@ import asyncio
 from detent.engine.ports import RunQuery, Store
 from detent.kernel.entries import Noted
 from detent.kernel.errors import Fenced, StoreError
-from detent.testing.store_trials.craft import (
+from detent.testing.store_trials.builders import (
     WITHDRAWN,
     Trials,
     blob,

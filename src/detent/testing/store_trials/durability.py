@@ -10,7 +10,7 @@ from detent.engine.ports import RunQuery, Store
 from detent.kernel.entries import Noted
 from detent.kernel.errors import Fenced, RunBusy, RunExists
 from detent.kernel.status import Status
-from detent.testing.store_trials.craft import (
+from detent.testing.store_trials.builders import (
     T0,
     WITHDRAWN,
     Trials,

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Literal
 
-from detent.apps.warranty.craft import TextPart
-from detent.apps.warranty.craft.words import fold, spaced, word_set
+from detent.apps.warranty.domain import TextPart
+from detent.apps.warranty.domain.words import fold, spaced, word_set
 
 Language = Literal["en", "pl"]
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from detent.flows.workflow.craft.diffs import FileChange
+from detent.flows.workflow.domain.diffs import FileChange
 
 MOST_LINES = 50
 """Files told in a body; the rest are counted."""

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from detent.apps.warranty.craft import tokens
-from detent.apps.warranty.craft.tokens import Word
-from detent.apps.warranty.craft.words import word_set
+from detent.apps.warranty.domain import tokens
+from detent.apps.warranty.domain.tokens import Word
+from detent.apps.warranty.domain.words import word_set
 
 _SERIAL = word_set(
     """

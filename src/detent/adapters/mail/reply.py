@@ -15,7 +15,7 @@ from datetime import datetime
 from email.header import Header
 from email.utils import format_datetime, formataddr, parseaddr
 
-from detent.adapters.mail.automatic import OWN_HEADER
+from detent.adapters.mail.automatic_mail import OWN_HEADER
 from detent.adapters.mail.headers import addresses, usable_address
 from detent.adapters.mail.text import cleaned
 

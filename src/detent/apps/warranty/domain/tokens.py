@@ -9,7 +9,7 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-from detent.apps.warranty.craft.words import fold
+from detent.apps.warranty.domain.words import fold
 
 SHORTEST, LONGEST = 5, 20
 """Characters of a serial number, the joining ones included."""

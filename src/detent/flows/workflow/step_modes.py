@@ -13,7 +13,7 @@ from typing import Any
 from detent.authoring.document import below
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.dispatch.config import UNSAID, Resolved, StepConfig, StepConfigError, resolve
-from detent.flows.workflow.findings import Findings, a, cut
+from detent.flows.workflow.problem_list import Findings, a, cut
 from detent.flows.workflow.reading import MEANT
 from detent.flows.workflow.registry import Registry
 from detent.flows.workflow.spec import AgentStep, GenerateStep, PythonStep, StepSpec, WorkflowSpec

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from detent.authoring.problem import Problem
-from detent.flows.workflow.findings import Findings, cut
+from detent.flows.workflow.problem_list import Findings, cut
 from detent.flows.workflow.shelf import WorkflowNotFound, is_path
 from detent.flows.workflow.spec import SubworkflowStep, WorkflowSpec
 from detent.kernel.errors import ConfigurationError

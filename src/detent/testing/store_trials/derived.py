@@ -8,7 +8,7 @@ from detent.engine.offloaded import blob_of
 from detent.engine.ports import Store
 from detent.kernel.errors import StoreError
 from detent.kernel.status import Status
-from detent.testing.store_trials.craft import (
+from detent.testing.store_trials.builders import (
     T0,
     Trials,
     blob,

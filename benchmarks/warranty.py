@@ -43,15 +43,15 @@ def mail(number: int) -> Any:
 
 
 @asynccontextmanager
-async def office_in(folder: Path) -> AsyncIterator[Any]:
+async def components_in(folder: Path) -> AsyncIterator[Any]:
     """A mailbox with its devices."""
     from detent.apps.warranty.domain.coverage import device_of
     from detent.apps.warranty.settings import read
-    from detent.apps.warranty.wiring import Office
+    from detent.apps.warranty.wiring import Components
 
-    office = Office.of(read({}, folder), environ={}, now=lambda: RECEIVED)
-    await office.registry.add([device_of(dict(one)) for one in DEVICES])  # type: ignore[attr-defined]
-    yield office
+    components = Components.of(read({}, folder), environ={}, now=lambda: RECEIVED)
+    await components.registry.add([device_of(dict(one)) for one in DEVICES])  # type: ignore[attr-defined]
+    yield components
 
 
 @asynccontextmanager
@@ -64,12 +64,12 @@ async def by_engine(param: Param, how: str) -> AsyncIterator[Process]:
     from detent.apps.warranty.router import StepRouter
 
     async with (
-        office_in(Path(param["folder"])) as office,
-        Engine(SQLiteStore(database(param)), [office.flow]) as engine,
+        components_in(Path(param["folder"])) as components,
+        Engine(SQLiteStore(database(param)), [components.flow]) as engine,
     ):
-        router = StepRouter(office.desk, office.settings.orchestration.router)
-        legacy = legacy_for(office, engine) if how == "legacy" else None
-        processor = EmailProcessor(StepOrchestrator(office, engine, router), legacy=legacy)
+        router = StepRouter(components.handlers, components.settings.orchestration.router)
+        legacy = legacy_for(components, engine) if how == "legacy" else None
+        processor = EmailProcessor(StepOrchestrator(components, engine, router), legacy=legacy)
 
         async def process(message: Any) -> str:
             result = await processor.process_email(message, how=how)
@@ -86,10 +86,10 @@ async def by_hand(param: Param) -> AsyncIterator[Process]:
     from detent.engine.tools import EffectCall
     from detent.kernel.plain import decode
 
-    async with office_in(Path(param["folder"])) as office:
-        await office.open()
-        handlers, tools = office.desk.handlers(), {tool.name: tool for tool in office.tools}
-        steps = office.flow.playbook.steps
+    async with components_in(Path(param["folder"])) as components:
+        await components.open()
+        handlers, tools = components.handlers.by_name(), {tool.name: tool for tool in components.tools}
+        steps = components.flow.playbook.steps
 
         class Receipt(dict[str, Any]):
             def __missing__(self, key: str) -> tuple[str, str]:
@@ -131,7 +131,7 @@ async def by_hand(param: Param) -> AsyncIterator[Process]:
             return str(at)
 
         yield process
-        await office.close()
+        await components.close()
 
 
 async def timed(process: Process, first: int, count: int) -> list[float]:

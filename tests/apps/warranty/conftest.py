@@ -42,7 +42,7 @@ class Place:
             self.crm.devices[serial_key(device.serial)] = record
         return CrmRegistry(self.client())
 
-    def desk(self, **crm: Any) -> TicketDesk:
+    def handlers(self, **crm: Any) -> TicketDesk:
         """A desk that can be asked what became of a ticket."""
         if self.crm is None:
             return Tickets(self.path, now=lambda: NOW)

@@ -26,7 +26,7 @@ from detent.apps.warranty.results import OrchestrationResult, ProcessingResult
 from detent.apps.warranty.router import StepRouter
 from detent.apps.warranty.settings import WarrantySettings, read
 from detent.apps.warranty.tools.tickets import Ticket
-from detent.apps.warranty.wiring import Office
+from detent.apps.warranty.wiring import Components
 from detent.dispatch.config import StepConfig
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
@@ -172,9 +172,9 @@ class Mailbox:
     """One mailbox, open."""
 
     def __init__(
-        self, office: Office, engine: Engine, processor: EmailProcessor, faults: Faults, folder: Path
+        self, components: Components, engine: Engine, processor: EmailProcessor, faults: Faults, folder: Path
     ) -> None:
-        self.office = office
+        self.components = components
         self.engine = engine
         self.processor = processor
         self.orchestrator = processor.orchestrator
@@ -184,7 +184,7 @@ class Mailbox:
 
     @property
     def settings(self) -> WarrantySettings:
-        return self.office.settings
+        return self.components.settings
 
     async def process(self, mail: EmailMessage, **options: Any) -> ProcessingResult:
         return await self.processor.process_email(mail, **options)
@@ -209,7 +209,7 @@ class Mailbox:
         return only
 
     async def tickets(self) -> list[Ticket]:
-        found: list[Ticket] = await self.office.tickets.list()  # type: ignore[attr-defined]
+        found: list[Ticket] = await self.components.tickets.list()  # type: ignore[attr-defined]
         return found
 
     async def entries(self, run_id: str) -> list[Entry]:
@@ -218,7 +218,7 @@ class Mailbox:
     async def visits(self, run_id: str) -> list[StepVisit]:
         entries = await self.entries(run_id)
         blobs = await blobs_of(self.engine.store, entries)
-        return visits(entries, needs=self.office.flow.playbook.needs, blobs=blobs)
+        return visits(entries, needs=self.components.flow.playbook.needs, blobs=blobs)
 
 
 def outbox(folder: Path) -> list[Parsed]:
@@ -275,7 +275,7 @@ async def mailbox(
     dispatch: DispatchSettings | None = None,
     store: Any = None,
     ask: Callable[..., Any] | None = None,
-    **office: Any,
+    **components: Any,
 ) -> AsyncIterator[Mailbox]:
     """A mailbox on a folder, with the usual devices and contacts unless told otherwise."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -284,12 +284,12 @@ async def mailbox(
     values["warranty"] = {"contacts": [dict(one) for one in CONTACTS], **values.get("warranty", {})}
     settings = read(values, folder)
     troubles = Faults(faults or {})
-    made = Office.of(settings, wrap=troubles.around, now=lambda: NOW, environ={}, **office)
+    made = Components.of(settings, wrap=troubles.around, now=lambda: NOW, environ={}, **components)
     await made.registry.add([device_of(dict(one)) for one in devices])  # type: ignore[attr-defined]
     async with Engine(
         store if store is not None else MemoryStore(), [made.flow], dispatch=dispatch
     ) as engine:
-        router = StepRouter(made.desk, settings.orchestration.router, ask)
+        router = StepRouter(made.handlers, settings.orchestration.router, ask)
         yield Mailbox(made, engine, EmailProcessor(StepOrchestrator(made, engine, router)), troubles, folder)
 
 

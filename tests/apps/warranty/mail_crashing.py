@@ -8,7 +8,7 @@ from typing import Any
 from detent.adapters.mail.outbox import Outbox
 from detent.apps.warranty.settings import read
 from detent.apps.warranty.tools.tickets import NewTicket, Tickets
-from detent.apps.warranty.wiring import Office
+from detent.apps.warranty.wiring import Components
 from detent.testing.crash import CrashPoints
 from detent.testing.workload import Planned, Workload
 from detent.testing.world import World
@@ -34,7 +34,7 @@ class Sink:
         return receipt
 
 
-class Desk:
+class Handlers:
     """Tickets that die before or after one is in the file."""
 
     idempotent = True
@@ -57,11 +57,11 @@ class Desk:
         await self.inner.close()
 
 
-def office(world: World, crash: CrashPoints, sink: Any) -> Workload:
+def components(world: World, crash: CrashPoints, sink: Any) -> Workload:
     folder = world.path.parent
     settings = read({"orchestration": {"retry": QUICK}}, folder)
-    tickets = Desk(Tickets(settings.path(settings.tools.database)), crash)
-    made = Office.of(
+    tickets = Handlers(Tickets(settings.path(settings.tools.database)), crash)
+    made = Components.of(
         settings, tickets=tickets, sink=Sink(sink, crash), wrap=crash.tool, environ={}, now=lambda: NOW
     )
     return Workload([made.flow], lambda number: Planned(made.flow.name, {}))
@@ -69,9 +69,9 @@ def office(world: World, crash: CrashPoints, sink: Any) -> Workload:
 
 def with_outbox(world: World, crash: CrashPoints) -> Workload:
     """Mails can be found again."""
-    return office(world, crash, Outbox(world.path.parent / OUTBOX))
+    return components(world, crash, Outbox(world.path.parent / OUTBOX))
 
 
 def with_slot(world: World, crash: CrashPoints) -> Workload:
     """Nobody can tell whether a mail went out."""
-    return office(world, crash, Slot(world.path.parent / SLOT))
+    return components(world, crash, Slot(world.path.parent / SLOT))

@@ -15,7 +15,7 @@ from detent.adapters.mail.message import read_message
 from detent.apps.warranty.attention import Matter, attention
 from detent.apps.warranty.domain.coverage import device_of
 from detent.apps.warranty.mailbox import Mailbox, opened
-from detent.apps.warranty.service import Service, Told
+from detent.apps.warranty.service import MailResult, Service
 from detent.apps.warranty.tools.registry import Registry
 from detent.apps.warranty.tools.tickets import Ticket, Tickets
 from detent.runtime.settings import Settings
@@ -57,7 +57,7 @@ class Room:
         orchestration = {**QUICKLY, **values.pop("orchestration", {})}
         self.values: dict[str, Any] = {"orchestration": orchestration, **values}
         self.later = timedelta()
-        self.told: list[Told] = []
+        self.told: list[MailResult] = []
         self.inbox = folder / "mail/inbox"
         self.outbox = folder / "mail/outbox"
         self.inbox.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ class Room:
             self.box: Mailbox = box
             yield box.service(self.told.append)
 
-    async def once(self, **parts: Any) -> list[Told]:
+    async def once(self, **parts: Any) -> list[MailResult]:
         """One look at the mailbox, in a process of its own as far as the files can tell."""
         self.told = []
         async with self.open(**parts) as service:
@@ -113,6 +113,6 @@ class Room:
         return {file.name for file in self.inbox.glob("*.eml")}
 
 
-def whats(told: list[Told]) -> list[tuple[str, str | None]]:
+def whats(told: list[MailResult]) -> list[tuple[str, str | None]]:
     """What was done and why, without order."""
     return sorted((one.what, one.reason) for one in told)

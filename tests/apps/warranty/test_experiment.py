@@ -44,7 +44,7 @@ async def experimenting(
     """A mailbox whose mails take part in an experiment."""
     async with mailbox(folder, {"orchestration": {"router": {"experiment": said}}}, **more) as box:
         router = box.orchestrator.router
-        box.orchestrator = StepOrchestrator(box.office, box.engine, router, trial_for(box.settings))
+        box.orchestrator = StepOrchestrator(box.components, box.engine, router, trial_for(box.settings))
         box.processor = EmailProcessor(box.orchestrator)
         yield box
 

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from detent.adapters.mail.message import Unreadable, read_message
-from detent.apps.warranty.service import Told
+from detent.apps.warranty.service import MailResult
 from tests.apps.warranty.mailroom import RECEIVED, Room
 
 VALID, LAPSED, UNKNOWN = "01 02 03a 05", "01 02 03c", "01 02 03b"
@@ -267,7 +267,7 @@ async def test_each_becomes_what_it_must(tmp_path):
     assert await room.once() == []
 
 
-def _became(one: Told) -> str:
+def _became(one: MailResult) -> str:
     path = [] if one.result is None else [step.partition("-")[0] for step in one.result.step_sequence]
     return " ".join(path) or f"{one.what} {one.reason}"
 

@@ -10,10 +10,10 @@ from detent.adapters.mail.message import read_message
 from detent.adapters.stores.memory import MemoryStore
 from detent.apps.warranty.domain.words import WORDS
 from detent.apps.warranty.flow import warranty_flow
-from detent.apps.warranty.handlers import Desk
+from detent.apps.warranty.handlers import Handlers
 from detent.apps.warranty.mail_data import MailView, mail_of, pack
 from detent.apps.warranty.settings import read
-from detent.apps.warranty.wiring import Office
+from detent.apps.warranty.wiring import Components
 from detent.engine.engine import Engine
 from detent.engine.outcome import Outcome
 from detent.flows.playbook.instruction import DEGRADED, ENDS, FAILED
@@ -41,12 +41,12 @@ from tests.apps.warranty.correspondence import (
 
 
 @pytest.fixture
-def desk(tmp_path):
-    return Desk(read({}, tmp_path), WORDS)
+def handlers(tmp_path):
+    return Handlers(read({}, tmp_path), WORDS)
 
 
-def facts(desk: Desk, mail) -> dict:
-    return desk.facts(MailView.of(mail))[1]
+def facts(handlers: Handlers, mail) -> dict:
+    return handlers.facts(MailView.of(mail))[1]
 
 
 class TestTheFirstStep:
@@ -65,8 +65,8 @@ class TestTheFirstStep:
             ("spam", None, "spam", False),
         ],
     )
-    def test_facts(self, desk, kind, language, serial, scope, missing):
-        found = facts(desk, usual(kind, language))
+    def test_facts(self, handlers, kind, language, serial, scope, missing):
+        found = facts(handlers, usual(kind, language))
         assert found["serial_number"] == serial
         assert found["serials"] == ([serial] if serial else [])
         assert found["scope"]["kind"] == scope
@@ -74,26 +74,26 @@ class TestTheFirstStep:
         assert found["language"] == language
         assert found["issue_description"]
 
-    def test_a_mail_is_read_once_however_often_it_is_asked_about(self, desk):
+    def test_a_mail_is_read_once_however_often_it_is_asked_about(self, handlers):
         subject, body = "Printer", "S/N SN48213 broke"
         first, again = (MailView.of(letter(body, subject)) for _ in range(2))
-        assert desk.read(first)[0] is desk.read(again)[0]
-        assert desk.read(MailView.of(letter("S/N SN77120 broke", subject)))[0].serial_number == "SN77120"
+        assert handlers.read(first)[0] is handlers.read(again)[0]
+        assert handlers.read(MailView.of(letter("S/N SN77120 broke", subject)))[0].serial_number == "SN77120"
 
-    def test_the_topic_is_named(self, desk):
-        assert facts(desk, usual("topic"))["scope"] == {"kind": "topic", "topic": "invoice"}
+    def test_the_topic_is_named(self, handlers):
+        assert facts(handlers, usual("topic"))["scope"] == {"kind": "topic", "topic": "invoice"}
 
-    def test_a_passed_on_mail_is_read_where_nothing_was_added(self, desk):
+    def test_a_passed_on_mail_is_read_where_nothing_was_added(self, handlers):
         head = "\n---------- Forwarded message ---------\nFrom: Z <z@x.example>\nSubject: x\n\n"
         text = f"{head}S/N {COVERED} broke."
-        found = facts(desk, letter(text, "Fwd: printer"))
+        found = facts(handlers, letter(text, "Fwd: printer"))
         assert found["serial_number"] == COVERED
 
-    def test_the_newest_words_win_and_all_are_listed(self, desk):
+    def test_the_newest_words_win_and_all_are_listed(self, handlers):
         text = (
             f"The right one is S/N {COVERED}, it is broken.\n\nOn Monday, Z wrote:\n> S/N {LAPSED} is broken"
         )
-        found, said = desk.facts(MailView.of(letter(text)))
+        found, said = handlers.facts(MailView.of(letter(text)))
         assert (said["serial_number"], said["serials"]) == (COVERED, [COVERED, LAPSED])
         assert found.ambiguous
 
@@ -117,7 +117,7 @@ class TestTheTable:
 
     def test_every_step_has_its_edges_and_the_two_ends(self, tmp_path):
 
-        flow = Office.of(read({}, tmp_path)).flow
+        flow = Components.of(read({}, tmp_path)).flow
         edges = {step: {edge.to for edge in flow.playbook.edges[step]} for step in STEPS}
         assert edges == {
             FIRST: {CHECK, ASK, REDIRECT},
@@ -145,10 +145,10 @@ class TestTheTable:
         async def wrong(ctx):
             return Outcome(to, set={"serial_number": serial or None})
 
-        office = Office.of(read({"orchestration": {"retry": QUICK}}, tmp_path))
-        desk = Desk(office.settings, WORDS)
-        desk.handlers = lambda: {**Desk.handlers(desk), "extract_serial": wrong}  # type: ignore[method-assign]
-        flow = warranty_flow(office.settings, office.tools, desk=desk)
+        components = Components.of(read({"orchestration": {"retry": QUICK}}, tmp_path))
+        handlers = Handlers(components.settings, WORDS)
+        handlers.handlers = lambda: {**Handlers.handlers(handlers), "extract_serial": wrong}  # type: ignore[method-assign]
+        flow = warranty_flow(components.settings, components.tools, handlers=handlers)
 
         async with Engine(MemoryStore(), [flow]) as engine:
             packed = pack(usual("valid"), "UTC")

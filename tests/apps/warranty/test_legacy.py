@@ -47,7 +47,7 @@ async def legacy(folder: Path, said: dict[str, Any] | None = None, **more: Any) 
     said = dict(said or {})
     said["orchestration"] = {"use_step_orchestrator": False, **said.get("orchestration", {})}
     async with mailbox(folder, said, **more) as box:
-        older = Legacy(box.office, box.engine, asked)
+        older = Legacy(box.components, box.engine, asked)
         box.processor = EmailProcessor(box.orchestrator, legacy=older)
         yield box
 
@@ -284,7 +284,7 @@ class TestTheSwitch:
         """W-29."""
         async with mailbox(tmp_path) as box:
             assert box.settings.orchestration.use_step_orchestrator
-            box.processor = EmailProcessor(box.orchestrator, legacy=Legacy(box.office, box.engine))
+            box.processor = EmailProcessor(box.orchestrator, legacy=Legacy(box.components, box.engine))
             assert (await box.process(usual("valid"))).orchestrator == "step"
 
     async def test_one_mail_is_answered_once_whatever_the_mode(self, tmp_path):
@@ -301,14 +301,14 @@ class TestTheSwitch:
         (tmp_path / "instructions" / "scenarios").mkdir(parents=True)
         said = {"orchestration": {"legacy_available": False}}
         async with mailbox(tmp_path, said) as box:
-            assert legacy_for(box.office, box.engine) is None
+            assert legacy_for(box.components, box.engine) is None
             assert (await box.process(usual("valid"))).success
 
     async def test_missing_scenario_files_are_all_told_at_once(self, tmp_path):
         (tmp_path / "instructions" / "scenarios").mkdir(parents=True)
         async with mailbox(tmp_path) as box:
             with pytest.raises(DocumentError) as caught:
-                legacy_for(box.office, box.engine)
+                legacy_for(box.components, box.engine)
         assert len(caught.value.problems) == len(SCENARIOS)
 
     async def test_a_project_may_have_scenario_files_of_its_own(self, tmp_path):

@@ -123,7 +123,7 @@ class TestFiles:
 
     async def test_the_result_has_a_fingerprint_of_its_own(self, tmp_path):
         async with mailbox(tmp_path / "a", WITH) as one, mailbox(tmp_path / "b") as other:
-            assert one.office.flow.fingerprint != other.office.flow.fingerprint
+            assert one.components.flow.fingerprint != other.components.flow.fingerprint
 
     async def test_a_run_is_not_gone_on_with_under_other_files(self, tmp_path):
         from detent.adapters.stores.memory import MemoryStore
@@ -131,8 +131,10 @@ class TestFiles:
 
         store = MemoryStore()
         async with mailbox(tmp_path / "a", WITH, store=store) as one:
-            packed = pack(usual("valid"), "UTC", one.office.now())
-            run_id = await one.engine.start(one.office.flow, packed.data, beside=packed.beside, drive=False)
+            packed = pack(usual("valid"), "UTC", one.components.now())
+            run_id = await one.engine.start(
+                one.components.flow, packed.data, beside=packed.beside, drive=False
+            )
         async with mailbox(tmp_path / "b", store=store) as other:
             assert isinstance(other.orchestrator, StepOrchestrator)
             with pytest.raises(DefinitionChanged, match=r"03e-offer-extension|02-check-warranty"):

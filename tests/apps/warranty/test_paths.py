@@ -210,7 +210,7 @@ class TestASerialIsMissing:
         async with mailbox(tmp_path) as box:
             data, beside = _packed(box, letter("Hello, it is broken, please help us with it."))
             with caplog.at_level(logging.WARNING, "detent"):
-                run_id = await box.engine.start(box.office.flow, data, at=CHECK, beside=beside)
+                run_id = await box.engine.start(box.components.flow, data, at=CHECK, beside=beside)
                 run = await box.engine.finish(run_id)
             assert [one.step_name for one in await box.visits(run_id)] == [CHECK, NOT_FOUND]
             assert (run.state, run.data["warranty_data"]) == ("DONE", {"status": "no_serial"})
@@ -224,7 +224,9 @@ class TestASerialIsMissing:
         """W-42, W-65."""
         async with mailbox(tmp_path) as box:
             data, beside = _packed(box, letter("Hello, it is broken, please help us with it."))
-            run = await box.engine.run(box.office.flow, {**data, "language": "en"}, at=step, beside=beside)
+            run = await box.engine.run(
+                box.components.flow, {**data, "language": "en"}, at=step, beside=beside
+            )
             assert run.state == "DONE"
             assert len(box.sent()) == 1
 
@@ -232,7 +234,7 @@ class TestASerialIsMissing:
         async with mailbox(tmp_path) as box:
             data, beside = _packed(box, letter("Hello, it is broken."))
             data |= {"warranty_data": {"error": {"code": "timeout"}}, "language": "en"}
-            run = await box.engine.run(box.office.flow, data, at=REDIRECT, beside=beside)
+            run = await box.engine.run(box.components.flow, data, at=REDIRECT, beside=beside)
             assert (run.state, run.data["flags"]) == ("DONE", ["warranty_check_failed"])
             assert "could not check the warranty of your device just now" in text_of(box.reply())
 
@@ -264,7 +266,7 @@ class TestSpam:
                 "warranty_data": {"error": {"code": "timeout"}}, "serial_number": COVERED,
                 "scope": {"kind": "spam", "topic": None},
             }  # fmt: skip
-            await box.engine.run(box.office.flow, data, at=REDIRECT, beside=beside)
+            await box.engine.run(box.components.flow, data, at=REDIRECT, beside=beside)
             assert COVERED in text_of(box.reply())
 
 
@@ -448,7 +450,7 @@ async def test_the_steps_of_the_journal_are_those_of_the_files(tmp_path):
     store = tmp_path / "store.db"
     async with mailbox(tmp_path, store=SQLiteStore(store)) as box:
         data, beside = _packed(box, usual("valid"))
-        run_id = await box.engine.start(box.office.flow, data, beside=beside, drive=False)
+        run_id = await box.engine.start(box.components.flow, data, beside=beside, drive=False)
     folder = tmp_path / "instructions"
     shutil.copytree(shipped(), folder)
     step = folder / "steps" / f"{CHECK}.md"
@@ -484,7 +486,7 @@ async def test_a_run_that_was_left_half_way_ends_as_any_other(tmp_path):
     store = tmp_path / "store.db"
     async with mailbox(tmp_path, store=SQLiteStore(store)) as box:
         data, beside = _packed(box, usual("valid"))
-        run_id = await box.engine.start(box.office.flow, data, beside=beside, drive=False)
+        run_id = await box.engine.start(box.components.flow, data, beside=beside, drive=False)
     async with mailbox(tmp_path, store=SQLiteStore(store), devices=()) as box:
         await box.engine.resume_all()
         run = await box.engine.finish(run_id)

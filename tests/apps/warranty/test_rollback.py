@@ -263,7 +263,7 @@ class TestWithMails:
         async with mailbox(tmp_path, said, faults=refused) as box:
             rollback = Rollback(box.engine.store, box.settings.orchestration, Hand())
             processor = EmailProcessor(
-                box.orchestrator, legacy=Legacy(box.office, box.engine), choose=rollback.choose
+                box.orchestrator, legacy=Legacy(box.components, box.engine), choose=rollback.choose
             )
             packed_way, under_way = await processor.start(packed(box, usual("expired")))
             for _ in range(3):
@@ -284,14 +284,14 @@ class TestWithMails:
         for name, kind in names.items():
             subject, body = TEXTS[kind, "en"]
             (inbox / f"{name}.eml").write_bytes(raw(body, subject))
-        older = Legacy(box.office, box.engine) if settings.orchestration.legacy_available else None
+        older = Legacy(box.components, box.engine) if settings.orchestration.legacy_available else None
         processor = EmailProcessor(box.orchestrator, legacy=older, choose=rollback.choose)
         records = Records(settings.path(settings.tools.database), lambda: NOW.timestamp())
         told: list[Any] = []
         source = EmlFolder(inbox)
         await source.open()
         service = Service(
-            box.office, processor, source, Intake(box.office, records, processor.choose),
+            box.components, processor, source, Intake(box.components, records, processor.choose),
             tell=told.append, settled=rollback.settled, paused=rollback.paused,
         )  # fmt: skip
         await service.once()
@@ -325,4 +325,4 @@ class TestWithMails:
 
 
 def packed(box: Any, mail: Any) -> Any:
-    return pack(mail, box.settings.warranty.timezone, box.office.now())
+    return pack(mail, box.settings.warranty.timezone, box.components.now())

@@ -8,7 +8,7 @@ import pytest
 
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.apps.warranty.domain.words import WORDS
-from detent.apps.warranty.handlers import Desk
+from detent.apps.warranty.handlers import Handlers
 from detent.apps.warranty.mail_data import MailView
 from detent.apps.warranty.results import StepRoutingResult
 from detent.apps.warranty.router import AskModel, StepRouter
@@ -28,7 +28,7 @@ from tests.apps.warranty.correspondence import (
 
 def router(tmp_path, strategy: str = "default", ask=None, **more) -> StepRouter:
     settings = read({"orchestration": {"router": {"strategy": strategy, **more}}}, tmp_path)
-    return StepRouter(Desk(settings, WORDS), settings.orchestration.router, ask)
+    return StepRouter(Handlers(settings, WORDS), settings.orchestration.router, ask)
 
 
 ODD = [letter(""), letter("?"), letter(f"S/N {COVERED}"), letter("casino"), *(usual(*one) for one in TEXTS)]
@@ -74,7 +74,7 @@ async def test_everything_else_begins_at_the_first_step(tmp_path, text, signals)
 async def test_how_sure_it_has_to_be_is_a_setting(tmp_path):
     near = letter("My serial, printed on the plate of the printer, which is broken:\nAB12-99X", "x")
     sure = await router(tmp_path, "heuristic", min_confidence=0.85).route_to_initial_step(near)
-    found, _ = Desk(read({}, tmp_path), WORDS).facts(MailView.of(near))
+    found, _ = Handlers(read({}, tmp_path), WORDS).facts(MailView.of(near))
     strict = await router(tmp_path, "heuristic").route_to_initial_step(near)
     assert (sure.step_name == CHECK) == (found.confidence >= 0.85)
     assert (strict.step_name == CHECK) == (found.confidence >= 0.95)

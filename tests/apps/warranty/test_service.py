@@ -254,8 +254,8 @@ async def test_a_degraded_mail_is_never_run_again_by_itself(tmp_path):
     """W-50, W-41"""
     room = Room(tmp_path)
     room.put(mail())
-    desk = RefusingDesk(tmp_path / "warranty.db")
-    assert whats(await room.once(tickets=desk)) == [("degraded", "ticket_failed")]
+    handlers = RefusingDesk(tmp_path / "warranty.db")
+    assert whats(await room.once(tickets=handlers)) == [("degraded", "ticket_failed")]
     (redirect,) = room.replies()
     assert "TKT-" not in redirect.body
     room.later += timedelta(days=3)
@@ -395,7 +395,7 @@ async def test_a_run_left_under_other_step_files_stops_nobody_and_is_on_the_list
         admitted = await room.box.intake.admit(await room.box.source.fetch(ref), service.source_id)
         packed = await service._packed(admitted.record)
         await room.box.engine.start(
-            room.box.office.flow,
+            room.box.components.flow,
             packed.data,
             run_id=admitted.record.run_id,
             beside=packed.beside,

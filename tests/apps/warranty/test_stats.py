@@ -223,7 +223,7 @@ class TestByHand:
 
     async def test_runs_of_legacy_mode_are_told_apart(self, tmp_path):
         async with mailbox(tmp_path) as box:
-            older = Legacy(box.office, box.engine)
+            older = Legacy(box.components, box.engine)
             box.processor.legacy = older
             await box.process(usual("valid"), how="legacy")
             await box.process(usual("expired"), how="step")

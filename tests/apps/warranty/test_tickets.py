@@ -39,7 +39,7 @@ WORKER = Path(__file__).with_name("ticket_worker.py")
 
 
 def tool_of(place: Any, **crm: Any) -> Tool:
-    return create_ticket_tool(place.desk(**crm), retry=NO_WAIT)
+    return create_ticket_tool(place.handlers(**crm), retry=NO_WAIT)
 
 
 async def run_of(tool: Tool, **args: Any) -> Any:
@@ -132,7 +132,7 @@ class TestEveryDesk:
         assert await place.count() == 1
 
     async def test_the_run_gives_the_thread(self, place):
-        tool = create_ticket_tool(place.desk(), given=lambda ctx: {"thread_root": "<root@holt.example>"})
+        tool = create_ticket_tool(place.handlers(), given=lambda ctx: {"thread_root": "<root@holt.example>"})
         for number in range(2):
             run = await run_of(tool, source_message_id=f"<{number}@holt.example>")
             assert run.status is Status.SUCCEEDED
@@ -317,6 +317,6 @@ class TestTheCrm:
     )
     async def test_receipts_have_our_shape_whatever_it_answers(self, crm_place, answer, status, created_at):
         crm_place.crm.receipt = answer
-        desk = CrmTickets(crm_place.client(), now=lambda: NOW)
-        receipt = await create_ticket_tool(desk).perform(**ARGS)
+        handlers = CrmTickets(crm_place.client(), now=lambda: NOW)
+        receipt = await create_ticket_tool(handlers).perform(**ARGS)
         assert receipt == {"ticket_id": "5", "status": status, "created_at": created_at}

@@ -25,7 +25,7 @@ from detent.engine.journal_reader import read
 from detent.engine.ports import Store
 from detent.flows.workflow.checks import check_read
 from detent.flows.workflow.compile_context import Ports
-from detent.flows.workflow.events import Event, Telling
+from detent.flows.workflow.events import Event, EventObserver
 from detent.flows.workflow.flow import Compiled
 from detent.flows.workflow.inputs import coerce
 from detent.flows.workflow.reading import read_workflow
@@ -266,7 +266,7 @@ class Workshop:
     def engine(self, spec: WorkflowSpec, store: Store | None = None, **options: Any) -> Engine:
         """An engine that knows a workflow and tells what happens to `events`."""
         flows = self.compiled().flows(spec)
-        telling = Telling(self.events.append, {one.name: one for one in flows})
+        telling = EventObserver(self.events.append, {one.name: one for one in flows})
         return Engine(store or MemoryStore(), flows, observers=[telling], **options)
 
     def data(self, spec: WorkflowSpec, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:

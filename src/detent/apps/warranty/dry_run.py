@@ -13,7 +13,7 @@ from detent.adapters.mail.source import MailGone, MailSource
 from detent.apps.warranty.intake import Intake, source_id
 from detent.apps.warranty.mail_data import pack
 from detent.apps.warranty.processor import EmailProcessor
-from detent.apps.warranty.service import Tell, Told
+from detent.apps.warranty.service import MailResult, Tell
 from detent.engine.tools import NOT_DONE, EffectCall, Tool
 
 TICKET = "TKT-00000"
@@ -64,11 +64,11 @@ class NoSink:
 
 async def rehearse(
     source: MailSource, intake: Intake, processor: EmailProcessor, rehearsal: Rehearsal, tell: Tell
-) -> list[Told]:
+) -> list[MailResult]:
     """Decide about every mail in a mailbox; nothing is written down, performed or marked."""
-    office = intake.office
+    components = intake.components
     where = source_id(source.describe())
-    found: list[Told] = []
+    found: list[MailResult] = []
     for ref in await source.list():
         try:
             arrival = await source.fetch(ref)
@@ -76,13 +76,13 @@ async def rehearse(
             continue
         seen = await intake.foresee(arrival, where)
         if seen.decision != "run" or seen.mail is None:
-            told = Told(seen.record.mail_key, seen.decision, seen.reason)
+            told = MailResult(seen.record.mail_key, seen.decision, seen.reason)
         else:
-            packed = pack(seen.mail, office.settings.warranty.timezone, office.now())
+            packed = pack(seen.mail, components.settings.warranty.timezone, components.now())
             how, run_id = await processor.start(packed)
             run = await processor.orchestrator.engine.finish(run_id)
             result = await processor.result(how, run)
-            told = Told(seen.record.mail_key, run.status.value, run.reason, result, run_id)
+            told = MailResult(seen.record.mail_key, run.status.value, run.reason, result, run_id)
         found.append(told)
         tell(told)
     return found

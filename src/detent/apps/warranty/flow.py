@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from detent.apps.warranty.domain.words import WORDS
-from detent.apps.warranty.handlers import Desk, shown
+from detent.apps.warranty.handlers import Handlers, shown
 from detent.apps.warranty.mail_data import mail_of, received_day
 from detent.apps.warranty.rules import TICKET_RULES, Rules
 from detent.apps.warranty.settings import FIRST_STEP, WarrantySettings
@@ -115,7 +115,7 @@ def warranty_flow(
     settings: WarrantySettings,
     tools: Iterable[Tool],
     *,
-    desk: Desk | None = None,
+    handlers: Handlers | None = None,
     agents: Iterable[str] = (),
     overlay: Sequence[str] = (),
     folder: str | Path | None = None,
@@ -126,17 +126,17 @@ def warranty_flow(
     `agents` are the steps that settings give to agents; `overlay` names overlays beyond the settings';
     `folder` takes the step files from elsewhere.
     """
-    desk = desk or Desk(settings, WORDS.extended(settings.warranty.words))
-    rules = Rules(desk)
+    handlers = handlers or Handlers(settings, WORDS.extended(settings.warranty.words))
+    rules = Rules(handlers)
     limits = settings.orchestration
     flow = playbook_flow(
         folder if folder is not None else instructions(settings),
         tools=tools,
-        handlers=desk.handlers(),
+        handlers=handlers.by_name(),
         validators=rules.validators(),
         contracts={EVERY: rules.contract if folder is None else rules.any_contract},
-        arguments={"send_email": desk.usual_arguments},
-        values=desk.said(),
+        arguments={"send_email": handlers.usual_arguments},
+        values=handlers.said(),
         show=shown(),
         overlays=overlays(settings, overlay),
         agents=agents,
@@ -148,21 +148,23 @@ def warranty_flow(
         strict=settings.playbook.strict,
         check=check,
     )
-    desk.playbook = flow.playbook
+    handlers.playbook = flow.playbook
     for name, step in list(flow.steps.items()):
         rule = TICKET_RULES if name == "03a-valid-warranty" else step.compare
         flow.replace(name, replace(step, agent=replace(agent_side(step), private=True), compare=rule))
     first, file = flow.steps.get(FIRST_STEP), flow.playbook.steps.get(FIRST_STEP)
     named = file is not None and file.conclude is None  # a project's own file that knows no form
     if folder is None and named and first is not None and first.conclude is not None:
-        flow.replace(FIRST_STEP, replace(first, conclude=_with_scope(desk, first.conclude)))
+        flow.replace(FIRST_STEP, replace(first, conclude=_with_scope(handlers, first.conclude)))
     return flow
 
 
-def _with_scope(desk: Desk, conclude: Callable[[StepContext, Any], Any]) -> Callable[[StepContext, Any], Any]:
+def _with_scope(
+    handlers: Handlers, conclude: Callable[[StepContext, Any], Any]
+) -> Callable[[StepContext, Any], Any]:
     """The first step's outcome, with the scope that follows from it."""
 
     async def concluded(ctx: StepContext, said: Any) -> Outcome:
-        return desk.decided(ctx, Outcome.of(await call(conclude, None, ctx, said)))
+        return handlers.decided(ctx, Outcome.of(await call(conclude, None, ctx, said)))
 
     return concluded

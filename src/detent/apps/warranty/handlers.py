@@ -47,7 +47,7 @@ LONGEST_SHOWN, LONGEST_BELOW = 4000, 1500
 """Characters of a mail, and of each text quoted or passed on below it, that an agent is shown."""
 
 
-class Desk:
+class Handlers:
     """The handlers of one mailbox, by the names the step files use."""
 
     def __init__(self, settings: WarrantySettings, words: Words) -> None:
@@ -57,7 +57,7 @@ class Desk:
         """Set once the step files are read; the templates are in it."""
         self._reading = lru_cache(maxsize=READ_AT_ONCE)(self._read)
 
-    def handlers(self) -> dict[str, Callable[..., Any]]:
+    def by_name(self) -> dict[str, Callable[..., Any]]:
         """By name, with what finds candidates and concludes from forms."""
         return {
             "extract_serial": self.extract_serial,

@@ -16,7 +16,7 @@ from detent.adapters.mail.message import EmailMessage, Unreadable, read_message
 from detent.adapters.mail.source import Arrival
 from detent.apps.warranty.intake_records import DAY, Decision, Rate, Record, Records
 from detent.apps.warranty.tools.replies import address_hash, reply_key
-from detent.apps.warranty.wiring import Office
+from detent.apps.warranty.wiring import Components
 from detent.kernel import log
 
 Orchestrator = Literal["step", "legacy"]
@@ -46,14 +46,14 @@ class Intake:
 
     def __init__(
         self,
-        office: Office,
+        components: Components,
         records: Records,
         choose: Callable[[], Awaitable[Orchestrator]],
     ) -> None:
-        self.office = office
+        self.components = components
         self.records = records
         self._choose = choose
-        mail = office.settings.mail
+        mail = components.settings.mail
         self._own = [mail.from_, *mail.own_addresses]
         self._limit = int(mail.max_size_mb * 1024 * 1024)
 
@@ -91,9 +91,9 @@ class Intake:
         known = await self.records.by_id(new.record.id)
         if known is not None and (known.marked or (known.source, known.ref) != (source, arrival.ref)):
             return replace(new, decision="duplicate", reason=_difference(known, new.record), new=False)
-        since = self.office.now().timestamp() - DAY
-        sent = await self.office.replies.sent_to(new.mail.reply_address or "", since)
-        if sent >= self.office.settings.mail.max_replies_per_sender_per_day:
+        since = self.components.now().timestamp() - DAY
+        sent = await self.components.replies.sent_to(new.mail.reply_address or "", since)
+        if sent >= self.components.settings.mail.max_replies_per_sender_per_day:
             return replace(new, decision="held", reason="rate")
         return new
 
@@ -108,8 +108,8 @@ class Intake:
             record = Record(id, id[:12], sha256, source, arrival.ref, "unreadable", error.reason)
             return Admitted("unreadable", record, error.reason)
         id = hashlib.sha256(mail.message_id.encode()).hexdigest() if mail.message_id else mail.sha256
-        own_domain = parseaddr(self.office.settings.mail.from_)[1].rpartition("@")[2] or None
-        reason = ignore_reason(mail, self._own, own_domain, self.office.settings.mail.own_lists)
+        own_domain = parseaddr(self.components.settings.mail.from_)[1].rpartition("@")[2] or None
+        reason = ignore_reason(mail, self._own, own_domain, self.components.settings.mail.own_lists)
         decision: Decision = "ignored" if reason is not None else "run"
         record = Record(
             id, mail.key, mail.sha256, source, arrival.ref, decision, reason,
@@ -118,9 +118,11 @@ class Intake:
         return Admitted(decision, record, reason, mail)
 
     async def _rate(self, mail: EmailMessage) -> Rate:
-        since = self.office.now().timestamp() - DAY
-        await self.office.replies.sent_to(mail.reply_address or "", since)  # their table is there from now on
-        return Rate(self.office.settings.mail.max_replies_per_sender_per_day, since)
+        since = self.components.now().timestamp() - DAY
+        await self.components.replies.sent_to(
+            mail.reply_address or "", since
+        )  # their table is there from now on
+        return Rate(self.components.settings.mail.max_replies_per_sender_per_day, since)
 
 
 def _difference(known: Record, new: Record) -> str | None:

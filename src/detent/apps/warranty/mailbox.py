@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from detent.apps.warranty.responses import ResponseGenerator
     from detent.apps.warranty.rollback import Rollback
     from detent.apps.warranty.service import Service, Tell
-    from detent.apps.warranty.wiring import Office
+    from detent.apps.warranty.wiring import Components
     from detent.engine.engine import Engine
     from detent.engine.flow import Flow
 
@@ -87,81 +87,83 @@ def agent_steps(settings: Settings) -> tuple[str, ...]:
     )
 
 
-def office_for(settings: Settings, **parts: Any) -> Office:
+def office_for(settings: Settings, **parts: Any) -> Components:
     """The office the settings describe."""
     from detent.apps.warranty.events import told
-    from detent.apps.warranty.wiring import Office
+    from detent.apps.warranty.wiring import Components
 
     parts.setdefault("wrap", told)
     check_keys(settings, "mail", "tools", environ=parts.get("environ"))
-    return Office.of(warranty_settings(settings), agents=agent_steps(settings), **parts)
+    return Components.of(warranty_settings(settings), agents=agent_steps(settings), **parts)
 
 
 def flows(settings: Settings) -> list[Flow]:
     """The flows of the mailbox, for whoever finds runs of theirs in a store."""
     from detent.apps.warranty.legacy.flow import legacy_flow
-    from detent.apps.warranty.legacy.processing import Clerk
+    from detent.apps.warranty.legacy.processing import LegacyHandlers
     from detent.apps.warranty.legacy.scenarios import Scenarios, scenarios_folder
 
-    office = office_for(settings)
-    found: list[Flow] = [office.flow]
-    if office.settings.orchestration.legacy_available:
-        scenarios = Scenarios(scenarios_folder(office.settings))
-        found.append(legacy_flow(office, Clerk(office.settings, office.desk), scenarios))
+    components = office_for(settings)
+    found: list[Flow] = [components.flow]
+    if components.settings.orchestration.legacy_available:
+        scenarios = Scenarios(scenarios_folder(components.settings))
+        found.append(
+            legacy_flow(components, LegacyHandlers(components.settings, components.handlers), scenarios)
+        )
     return found
 
 
 def engine_of(
-    settings: Settings, office: Office, *, others: Iterable[Flow] = (), observers: Iterable[Any] = ()
+    settings: Settings, components: Components, *, others: Iterable[Flow] = (), observers: Iterable[Any] = ()
 ) -> Engine:
     """The engine for a mailbox, not yet open, with its events told."""
     from detent.apps.warranty.events import tell_events
     from detent.runtime.catalog import Catalog
     from detent.runtime.wiring import engine_for
 
-    there = [flow for flow in others if flow.name != office.flow.name]
+    there = [flow for flow in others if flow.name != components.flow.name]
     known = Catalog(settings).defined_steps() if settings.section("steps") else ()
     engine = engine_for(
-        settings, [office.flow, *there], observers=observers, complete=True,
-        concurrency=office.settings.agent.max_concurrent_runs, known_steps=known,
+        settings, [components.flow, *there], observers=observers, complete=True,
+        concurrency=components.settings.agent.max_concurrent_runs, known_steps=known,
     )  # fmt: skip
-    tell_events(engine, office.flow)
+    tell_events(engine, components.flow)
     return engine
 
 
-def rollback_of(office: Office, engine: Engine) -> Rollback:
+def rollback_of(components: Components, engine: Engine) -> Rollback:
     """Who watches whether step mode does well enough."""
     from detent.apps.warranty.rollback import Rollback
 
-    return Rollback(engine.store, office.settings.orchestration, lambda: office.now().timestamp())
+    return Rollback(engine.store, components.settings.orchestration, lambda: components.now().timestamp())
 
 
-def processor_of(office: Office, engine: Engine, rollback: Rollback | None = None) -> EmailProcessor:
+def processor_of(components: Components, engine: Engine, rollback: Rollback | None = None) -> EmailProcessor:
     """Who processes the mails of an office."""
     from detent.apps.warranty.events import tell_events
     from detent.apps.warranty.experiment import trial_for
     from detent.apps.warranty.processor import EmailProcessor, StepOrchestrator
     from detent.apps.warranty.router import StepRouter
 
-    orchestration = office.settings.orchestration
-    router = StepRouter(office.desk, orchestration.router)
-    orchestrator = StepOrchestrator(office, engine, router, trial_for(office.settings))
+    orchestration = components.settings.orchestration
+    router = StepRouter(components.handlers, orchestration.router)
+    orchestrator = StepOrchestrator(components, engine, router, trial_for(components.settings))
     legacy = None
     if orchestration.legacy_available:
         from detent.apps.warranty.legacy.flow import Legacy
 
-        legacy = Legacy(office, engine)
+        legacy = Legacy(components, engine)
         tell_events(engine, legacy.flow)
-    choose = (rollback or rollback_of(office, engine)).choose
+    choose = (rollback or rollback_of(components, engine)).choose
     return EmailProcessor(orchestrator, legacy=legacy, choose=choose)
 
 
-def records_of(office: Office) -> Records:
+def records_of(components: Components) -> Records:
     """The intake records of an office."""
     from detent.apps.warranty.intake_records import Records
 
-    database = office.settings.path(office.settings.tools.database)
-    return Records(database, lambda: office.now().timestamp())
+    database = components.settings.path(components.settings.tools.database)
+    return Records(database, lambda: components.now().timestamp())
 
 
 @dataclass(slots=True)
@@ -169,7 +171,7 @@ class Mailbox:
     """A mailbox, open: everything a command works with."""
 
     settings: WarrantySettings
-    office: Office
+    components: Components
     engine: Engine
     processor: EmailProcessor
     records: Records
@@ -182,7 +184,7 @@ class Mailbox:
         from detent.apps.warranty.service import Service
 
         return Service(
-            self.office, self.processor, self.source, self.intake, tell=tell,
+            self.components, self.processor, self.source, self.intake, tell=tell,
             settled=self.rollback.settled, paused=self.rollback.paused,
         )  # fmt: skip
 
@@ -217,23 +219,27 @@ async def opened(
 
             settings = stack.enter_context(_aside(settings))
             parts |= {"sink": NoSink(), "wrap": lambda tool: rehearsal.wrap(told(tool))}
-        office = office_for(settings, **parts)
-        engine = engine_of(settings, office, others=others, observers=observers)
-        rollback = rollback_of(office, engine)
-        processor = processor_of(office, engine, rollback)
+        components = office_for(settings, **parts)
+        engine = engine_of(settings, components, others=others, observers=observers)
+        rollback = rollback_of(components, engine)
+        processor = processor_of(components, engine, rollback)
         source = (
-            source if source is not None else source_for(office.settings.mail, office.settings.path, environ)
+            source
+            if source is not None
+            else source_for(components.settings.mail, components.settings.path, environ)
         )
-        await check_crm(office)
-        await check_models(office, engine, legacy=not office.settings.orchestration.use_step_orchestrator)
+        await check_crm(components)
+        await check_models(
+            components, engine, legacy=not components.settings.orchestration.use_step_orchestrator
+        )
         await source.open()
         stack.push_async_callback(source.close)
         await stack.enter_async_context(engine)
-        await engine.active.prepare(office.flow)
-        records = records_of(office)
+        await engine.active.prepare(components.flow)
+        records = records_of(components)
         stack.push_async_callback(records.close)
-        intake = Intake(office, records, processor.choose)
-        yield Mailbox(office.settings, office, engine, processor, records, intake, source, rollback)
+        intake = Intake(components, records, processor.choose)
+        yield Mailbox(components.settings, components, engine, processor, records, intake, source, rollback)
 
 
 class _aside:

@@ -11,7 +11,7 @@ from detent.apps.warranty.handlers import AMBIGUOUS
 from detent.apps.warranty.mail_data import MailView, Packed, mail_of, pack
 from detent.apps.warranty.results import OrchestrationResult, ProcessingResult, StepTuple
 from detent.apps.warranty.router import StepRouter, usual_ask
-from detent.apps.warranty.wiring import Office
+from detent.apps.warranty.wiring import Components
 from detent.engine.engine import Engine
 from detent.engine.journal_reader import read
 from detent.engine.offloaded import kept_beside
@@ -32,19 +32,19 @@ class StepOrchestrator:
     """Takes mails through the step files."""
 
     def __init__(
-        self, office: Office, engine: Engine, router: StepRouter, trial: Trial | None = None
+        self, components: Components, engine: Engine, router: StepRouter, trial: Trial | None = None
     ) -> None:
-        self.office = office
+        self.components = components
         self.engine = engine
         self.router = router
         if router.ask is None:
-            router.ask = usual_ask(engine, office.settings.orchestration.retry.attempt_timeout_s)
+            router.ask = usual_ask(engine, components.settings.orchestration.retry.attempt_timeout_s)
         self.trial = trial
         """The experiment mails take part in, if there is one."""
         self.history: list[StepTuple] = []
         """The steps of the mail that was taken through last."""
-        if office.flow.name not in engine.flows:
-            engine.add_flow(office.flow)
+        if components.flow.name not in engine.flows:
+            engine.add_flow(components.flow)
 
     async def start(
         self,
@@ -65,7 +65,7 @@ class StepOrchestrator:
             data |= given.data
             tags = (*tags, given.tag)
         routed = await self.router.route_to_initial_step(mail, strategy)
-        if routed.step_name != self.office.flow.playbook.start:
+        if routed.step_name != self.components.flow.playbook.start:
             at = routed.step_name
             facts = {**routed.data, "scope": {"kind": "in_scope", "topic": None}}
             if len(facts["serials"]) > 1:
@@ -81,13 +81,14 @@ class StepOrchestrator:
             method=routed.routing_method, confidence=routed.confidence, **({"arm": arm} if arm else {}),
         )  # fmt: skip
         return await self.engine.start(
-            self.office.flow, data, run_id=run_id, config=dict(config or {}), tags=list(tags), beside=beside,
+            self.components.flow, data, run_id=run_id, config=dict(config or {}), tags=list(tags),
+            beside=beside,
             at=at,
         )  # fmt: skip
 
     async def orchestrate(self, email: EmailMessage, **options: Any) -> OrchestrationResult:
         """Take a mail through the steps, to the end of its run or to where it waits."""
-        packed = pack(email, self.office.settings.warranty.timezone, self.office.now())
+        packed = pack(email, self.components.settings.warranty.timezone, self.components.now())
         run_id = await self.start(packed, **options)
         result = await self.result(await self.engine.finish(run_id))
         self.history = result.step_history
@@ -99,7 +100,7 @@ class StepOrchestrator:
         """What a run came to, folded from its journal and what is still kept beside it."""
         entries = [entry async for entry in read(self.engine.store, run.id)]
         blobs = await blobs_of(self.engine.store, entries)
-        done = visits(entries, needs=self.office.flow.playbook.needs, hashed=HASHED, blobs=blobs)
+        done = visits(entries, needs=self.components.flow.playbook.needs, hashed=HASHED, blobs=blobs)
         last = done[-1] if done else None
         return OrchestrationResult(
             run.id,
@@ -120,7 +121,7 @@ class StepOrchestrator:
 
     def text(self, visit: StepVisit) -> str:
         """A step's canonical rendering."""
-        return response_text(visit, self.office.flow.playbook)
+        return response_text(visit, self.components.flow.playbook)
 
 
 class Legacy(Protocol):
@@ -151,13 +152,13 @@ class EmailProcessor:
         """Which way the next mail goes."""
         if self._choose is not None:
             return await self._choose()
-        wanted = self.orchestrator.office.settings.orchestration.use_step_orchestrator
+        wanted = self.orchestrator.components.settings.orchestration.use_step_orchestrator
         return "step" if wanted or self.legacy is None else "legacy"
 
     async def process_email(self, email: EmailMessage, **options: Any) -> ProcessingResult:
         """Process one mail to its end."""
         packed = pack(
-            email, self.orchestrator.office.settings.warranty.timezone, self.orchestrator.office.now()
+            email, self.orchestrator.components.settings.warranty.timezone, self.orchestrator.components.now()
         )
         how, run_id = await self.start(packed, **options)
         return await self.result(how, await self.orchestrator.engine.finish(run_id))

@@ -12,7 +12,7 @@ from detent.apps.warranty.dry_run import NoSink, Rehearsal
 from detent.apps.warranty.mail_data import pack
 from detent.apps.warranty.results import StepExecutionResult
 from detent.apps.warranty.settings import WarrantySettings
-from detent.apps.warranty.wiring import Office
+from detent.apps.warranty.wiring import Components
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.journal_reader import read
@@ -47,16 +47,18 @@ class ResponseGenerator:
         **parts: Any,
     ) -> None:  # fmt: skip
         self.rehearsal = Rehearsal()
-        self.office = Office.of(settings, wrap=self.rehearsal.wrap, sink=NoSink(), agents=agents, **parts)
+        self.components = Components.of(
+            settings, wrap=self.rehearsal.wrap, sink=NoSink(), agents=agents, **parts
+        )
         self._dispatch = dispatch
 
     async def generate_step_response(
         self, step_name: str, email_content: EmailMessage, context_data: Mapping[str, Any] | None = None
     ) -> StepExecutionResult:
         """What a step gives for a mail and the data it needs; `ConfigurationError` for an unknown step."""
-        flow = self.office.flow
+        flow = self.components.flow
         step = self.named(step_name)
-        packed = pack(email_content, self.office.settings.warranty.timezone, self.office.now())
+        packed = pack(email_content, self.components.settings.warranty.timezone, self.components.now())
         data = {**packed.data, **(context_data or {})}
         stopper = _AfterOne()
         dispatch = self._dispatch(flow) if self._dispatch is not None else None
@@ -79,8 +81,8 @@ class ResponseGenerator:
 
     def named(self, name: str) -> str:
         """A step by its id, an alias, or the beginning of its id."""
-        steps = self.office.flow.playbook.steps
-        found = self.office.flow.playbook.aliases.get(folded(name))
+        steps = self.components.flow.playbook.steps
+        found = self.components.flow.playbook.aliases.get(folded(name))
         if found in steps:
             return str(found)
         meant = [step for step in steps if step.startswith(name)] if name else []

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from detent.adapters.mail.message import EmailMessage
-from detent.apps.warranty.handlers import CHECK, Desk
+from detent.apps.warranty.handlers import CHECK, Handlers
 from detent.apps.warranty.mail_data import MailView
 from detent.apps.warranty.results import StepRoutingResult
 from detent.apps.warranty.rules import stands_in
@@ -31,8 +31,8 @@ Ask = Callable[[MailView], Awaitable[tuple[str, str | None] | None]]
 class StepRouter:
     """Decides the first step of a mail."""
 
-    def __init__(self, desk: Desk, settings: Router, ask: Ask | None = None) -> None:
-        self.desk = desk
+    def __init__(self, handlers: Handlers, settings: Router, ask: Ask | None = None) -> None:
+        self.handlers = handlers
         self.settings = settings
         self.ask = ask
 
@@ -43,7 +43,7 @@ class StepRouter:
         if isinstance(mail, EmailMessage):
             mail = MailView.of(mail)
         strategy = strategy or self.settings.strategy
-        found, scope = self.desk.read(mail)
+        found, scope = self.handlers.read(mail)
         newest = next((part.text for part in mail.parts if part.kind == "newest"), "").strip()
         signals: dict[str, Any] = {
             "spam": scope.kind == "spam",
@@ -60,7 +60,7 @@ class StepRouter:
                 and found.confidence >= self.settings.min_confidence
             )
             if sure and not signals["short"] and scope.kind == "in_scope":
-                return StepRoutingResult(CHECK, 0.95, "heuristic", signals, self.desk.facts(mail)[1])
+                return StepRoutingResult(CHECK, 0.95, "heuristic", signals, self.handlers.facts(mail)[1])
         elif strategy == "llm" and self.ask is not None:
             try:
                 answer = await self.ask(mail)
@@ -71,7 +71,7 @@ class StepRouter:
                 if step == FIRST_STEP:
                     return StepRoutingResult(FIRST_STEP, LLM_CONFIDENCE, "llm", signals)
                 if step == CHECK and serial and stands_in(mail, serial):
-                    facts = {**self.desk.facts(mail)[1], "serial_number": serial}
+                    facts = {**self.handlers.facts(mail)[1], "serial_number": serial}
                     return StepRoutingResult(CHECK, LLM_CONFIDENCE, "llm", signals, facts)
         return usual
 

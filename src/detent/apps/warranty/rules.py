@@ -13,7 +13,7 @@ from typing import Any
 from detent.apps.warranty.domain import tokens
 from detent.apps.warranty.domain.language import language_of
 from detent.apps.warranty.domain.serials import extract, serial_key, serial_shaped
-from detent.apps.warranty.handlers import AMBIGUOUS, ASK, CHECK, CONFIRM, DEVICE, REDIRECT, SERIAL, Desk
+from detent.apps.warranty.handlers import AMBIGUOUS, ASK, CHECK, CONFIRM, DEVICE, REDIRECT, SERIAL, Handlers
 from detent.apps.warranty.mail_data import MailView, TextPart, mail_of
 from detent.apps.warranty.settings import FIRST_STEP
 from detent.dispatch.equivalence import CompareRules
@@ -55,8 +55,8 @@ Contract = Callable[[StepContext, Outcome, Reply], Iterable[str]]
 class Rules:
     """The rules of one mailbox."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, handlers: Handlers) -> None:
+        self.handlers = handlers
 
         self._by_step: dict[str, Contract] = {
             FIRST_STEP: self.serial_contract,
@@ -98,7 +98,7 @@ class Rules:
     def serial_agrees(self, inputs: Mapping[str, Any], proposal: Proposal) -> Verdict:
         """The serial is the one code finds, unless the mail holds several; a fault is not sent away."""
         mail = mail_of({"email": inputs.get("email")})
-        found, scope = self.desk.read(mail)
+        found, scope = self.handlers.read(mail)
         output = proposal.output if isinstance(proposal.output, Mapping) else {}
         form = isinstance(output.get("numbers"), Mapping)
         said = next(iter(output["numbers"].get(SERIAL) or ()), None) if form else output.get("serial_number")
@@ -148,7 +148,7 @@ class Rules:
     def mail_contract(self, ctx: StepContext, outcome: Outcome, reply: Reply) -> Iterable[str]:
         """One mail, to the customer, in the customer's language, saying what it must and nothing foreign."""
         mails = [Effect.of(one) for one in outcome.effects]
-        if self.desk.keeps_silent(ctx.step.name, ctx.data):
+        if self.handlers.keeps_silent(ctx.step.name, ctx.data):
             if mails:
                 yield "This mail gets no answer. Call no function."
             return
@@ -162,21 +162,21 @@ class Rules:
         mail, args, data = mail_of(ctx.data), effect.args, ctx.data
         if str(args.get("to", "")).casefold() != mail.reply_address.casefold():
             yield "send_email: `to` is not the customer's address."
-        if args.get("subject") != self.desk.subject(data, mail):
+        if args.get("subject") != self.handlers.subject(data, mail):
             yield "send_email: `subject` is not the subject of an answer to this mail."
         yield from self._words(str(args.get("body", "")), data, mail)
 
     def _words(self, body: str, data: Mapping[str, Any], mail: MailView) -> Iterable[str]:
         if not SHORTEST_BODY <= len(body.strip()) <= LONGEST_BODY:
             yield f"The body has to have {SHORTEST_BODY} to {LONGEST_BODY} characters."
-        wanted = data.get("language") or self.desk.settings.warranty.default_language
+        wanted = data.get("language") or self.handlers.settings.warranty.default_language
         if language_of([TextPart("newest", body)], "", wanted) != wanted:
             yield f"The body has to be in the customer's language ({wanted})."
         if _PLACEHOLDER.search(body):
             yield "The body may hold nothing in brackets that is still to be filled in."
         if _PROTOCOL.search(body):
             yield "The body may not hold a protocol line."
-        ours = "\n".join(contact.text for contact in self.desk.settings.warranty.contacts)
+        ours = "\n".join(contact.text for contact in self.handlers.settings.warranty.contacts)
         own = {mail.reply_address.casefold(), (mail.from_address or "").casefold()}
         if _foreign(_ADDRESS, body, ours, own):
             yield "The body names an address that is neither the customer's nor a contact of ours."
@@ -209,7 +209,7 @@ class Rules:
         if step == ASK and serial_shaped(body):
             yield "The body may not show anything that looks like a serial number."
         if step == REDIRECT:
-            contacts = [contact.text for contact in self.desk.settings.warranty.contacts]
+            contacts = [contact.text for contact in self.handlers.settings.warranty.contacts]
             if not any(contact in body for contact in contacts):
                 yield "The body has to name the contact."
         ticket = str(data.get("ticket_id") or "")

@@ -24,7 +24,7 @@ from detent.apps.warranty.processor import EmailProcessor
 from detent.apps.warranty.purge import purge_run, purge_texts
 from detent.apps.warranty.reruns import Starter
 from detent.apps.warranty.results import ProcessingResult
-from detent.apps.warranty.wiring import Office
+from detent.apps.warranty.wiring import Components
 from detent.engine.engine import Engine
 from detent.engine.ports import RunRow
 from detent.kernel import log
@@ -49,7 +49,7 @@ class TooManyErrors(DetentError):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class MailResult:
     """What was done about one mail."""
 
     mail_key: str
@@ -60,7 +60,7 @@ class Told:
     run_id: str | None = None
 
 
-Tell = Callable[[Told], None]
+Tell = Callable[[MailResult], None]
 
 
 class Service:
@@ -68,7 +68,7 @@ class Service:
 
     def __init__(
         self,
-        office: Office,
+        components: Components,
         processor: EmailProcessor,
         source: MailSource,
         intake: Intake,
@@ -77,7 +77,7 @@ class Service:
         settled: Callable[[ProcessingResult], Awaitable[None]] | None = None,
         paused: Callable[[], Awaitable[str | None]] | None = None,
     ) -> None:
-        self.office = office
+        self.components = components
         self.processor = processor
         self.source = source
         self.intake = intake
@@ -95,7 +95,7 @@ class Service:
         """Gives why no mail is taken in just now, if none is."""
         self._busy: dict[str, asyncio.Task[None]] = {}
         """By ref: mails being worked on."""
-        self._slots = asyncio.Semaphore(office.settings.agent.max_concurrent_runs)
+        self._slots = asyncio.Semaphore(components.settings.agent.max_concurrent_runs)
         self._trouble: Exception | None = None
         """What went wrong with a mail since the last look, apart from its run."""
         self._listed: frozenset[str] = frozenset()
@@ -116,7 +116,7 @@ class Service:
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Watch the mailbox until told to stop; `TooManyErrors` when it cannot be looked at for too long."""
-        agent = self.office.settings.agent
+        agent = self.components.settings.agent
         errors = 0
         keeping_up = asyncio.create_task(self._keep_up())
         try:
@@ -171,7 +171,7 @@ class Service:
 
     async def purge(self) -> int:
         """Let the texts of runs go that ended long enough ago."""
-        days = self.office.settings.privacy.keep_bodies_days
+        days = self.components.settings.privacy.keep_bodies_days
         if days == 0:
             return 0  # done at the end of each
         return await purge_texts(self.engine.store, self.flows, self.engine.clock.now() - days * 86400)
@@ -188,7 +188,7 @@ class Service:
         """Look at the mailbox and set to work what can be worked on; gives how many mails lie there."""
         await self._take_up()
         paused = await self._paused() if self._paused is not None else None
-        began = self.office.now().timestamp()
+        began = self.components.now().timestamp()
         refs = await self.source.list()
         self._listed = frozenset(refs)
         if not self._files:
@@ -211,7 +211,7 @@ class Service:
         self.stopping = True
         self.engine.active.stopping = True
         self.engine.active.slots.wake_sleepers()
-        grace = self.office.settings.agent.shutdown_timeout_seconds
+        grace = self.components.settings.agent.shutdown_timeout_seconds
         if tasks := list(self._busy.values()):
             await asyncio.wait(tasks, timeout=grace)
             for task in tasks:
@@ -236,12 +236,12 @@ class Service:
         finally:
             self._busy.pop(ref, None)
 
-    def _say(self, told: Told | None) -> None:
+    def _say(self, told: MailResult | None) -> None:
         if told is not None:
             self.counts[told.what] += 1
             self._tell(told)
 
-    async def _one(self, ref: str) -> Told | None:
+    async def _one(self, ref: str) -> MailResult | None:
         """Do what is due about the mail of a ref; None when nothing is."""
         record = await self.records.by_ref(self.source_id, ref)
         packed = None
@@ -258,7 +258,9 @@ class Service:
             else:
                 record = admitted.record
             if admitted.mail is not None and record.runs <= 1:
-                packed = pack(admitted.mail, self.office.settings.warranty.timezone, self.office.now())
+                packed = pack(
+                    admitted.mail, self.components.settings.warranty.timezone, self.components.now()
+                )
         elif record.gone:
             record = await self.records.gone(record, False) or record
         if record.marked or record.decision == "ignored":
@@ -267,7 +269,7 @@ class Service:
             return None
         return await self._work(record, packed)
 
-    async def _not_run(self, admitted: Admitted, ref: str) -> Told | None:
+    async def _not_run(self, admitted: Admitted, ref: str) -> MailResult | None:
         record, first = admitted.record, admitted.new
         if admitted.decision == "ignored":
             first = await self.source.mark_processed(ref)
@@ -276,7 +278,7 @@ class Service:
         if not first:
             return None  # another process was first
         tell(admitted)
-        return Told(admitted.record.mail_key, admitted.decision, admitted.reason)
+        return MailResult(admitted.record.mail_key, admitted.decision, admitted.reason)
 
     async def _same_mail_elsewhere(self, admitted: Admitted, ref: str) -> Record | None:
         """The record of a mail that is not done and only lies elsewhere now; None for a copy."""
@@ -289,14 +291,14 @@ class Service:
             elsewhere = known.gone or known.source == source_id(NamedFiles.name)
         return await self.records.moved(known, self.source_id, ref) if elsewhere else None
 
-    async def _again_a_copy(self, admitted: Admitted, ref: str) -> Told | None:
+    async def _again_a_copy(self, admitted: Admitted, ref: str) -> MailResult | None:
         if not await self.source.mark_processed(ref):
             return None  # another process was first
         tell(admitted)
         await self.records.came_again(admitted.record)
-        return Told(admitted.record.mail_key, "duplicate", admitted.reason)
+        return MailResult(admitted.record.mail_key, "duplicate", admitted.reason)
 
-    async def _marked(self, record: Record, ref: str) -> Told | None:
+    async def _marked(self, record: Record, ref: str) -> MailResult | None:
         """The mail is done and only its mark is missing: a process died in between, or marks it just now."""
         first = await self.source.mark_processed(ref)
         if not record.marked:
@@ -305,10 +307,10 @@ class Service:
             return None
         if record.decision == "ignored" and not record.marked:  # which nobody has told so far
             tell(Admitted("ignored", record, record.reason))
-            return Told(record.mail_key, "ignored", record.reason)
-        return Told(record.mail_key, "marked", run_id=record.run_id if record.runs else None)
+            return MailResult(record.mail_key, "ignored", record.reason)
+        return MailResult(record.mail_key, "marked", run_id=record.run_id if record.runs else None)
 
-    async def _work(self, record: Record, packed: Packed | None = None) -> Told | None:
+    async def _work(self, record: Record, packed: Packed | None = None) -> MailResult | None:
         """See the latest run of a mail through, begin it, or begin the next."""
         with log.about(mail_key=record.mail_key, orchestrator=record.orchestrator):
             row = await self._row(record)
@@ -356,11 +358,11 @@ class Service:
 
     def _due(self, record: Record, row: RunRow) -> bool:
         """Whether a mail whose run failed is to be run again by itself."""
-        mail = self.office.settings.mail
+        mail = self.components.settings.mail
         return (
             row.now.status is Status.FAILED
             and record.runs < mail.max_runs_per_message
-            and self.office.now().timestamp() >= row.now.updated_at + mail.retry_after_minutes * 60
+            and self.components.now().timestamp() >= row.now.updated_at + mail.retry_after_minutes * 60
         )
 
     async def _plan(self, record: Record, whole: bool) -> Record | None:
@@ -368,7 +370,7 @@ class Service:
         how = await self.processor.choose() if whole or not record.runs else record.orchestrator
         return await self.records.again(record, whole=whole or not record.runs, orchestrator=how)
 
-    async def _settle(self, record: Record, run: Run, *, asked: bool = False) -> Told | None:
+    async def _settle(self, record: Record, run: Run, *, asked: bool = False) -> MailResult | None:
         """Say what became of a run; mark its mail once it has succeeded.
 
         Of several processes that see its end one says so; whoever was asked by a person does in any case.
@@ -377,7 +379,7 @@ class Service:
             return None  # put down, for this process stops
         if run.status is Status.WAITING:
             question = next((hold.name for hold in run.holds.values()), None)
-            return Told(record.mail_key, "waiting", question, run_id=run.id)
+            return MailResult(record.mail_key, "waiting", question, run_id=run.id)
         result = await self.processor.result(record.orchestrator, run)
         if not record.over and self._settled is not None:
             await self._settled(result)
@@ -388,13 +390,19 @@ class Service:
             first = await self.records.over(record) is not None
         if first:
             mail_completed(result)
-        if self.office.settings.privacy.keep_bodies_days == 0 and not self._will_run_again(record, run):
+        if self.components.settings.privacy.keep_bodies_days == 0 and not self._will_run_again(record, run):
             for number in range(1, record.runs + 1):  # a run that goes on from another shares its texts
                 await purge_run(self.engine.store, run_id_of(record.mail_key, number))
-        return Told(record.mail_key, run.status.value, run.reason, result, run.id) if first or asked else None
+        return (
+            MailResult(record.mail_key, run.status.value, run.reason, result, run.id)
+            if first or asked
+            else None
+        )
 
     def _will_run_again(self, record: Record, run: Run) -> bool:
-        return run.status is Status.FAILED and record.runs < self.office.settings.mail.max_runs_per_message
+        return (
+            run.status is Status.FAILED and record.runs < self.components.settings.mail.max_runs_per_message
+        )
 
     async def _look_for_missing(self, began: float) -> None:
         """Notice mails that are not in the mailbox any more: marked by a process that died, or taken away."""
@@ -414,11 +422,11 @@ class Service:
         except (MailGone, ValueError):
             return None
         mail = self.intake.read(arrival)
-        return pack(mail, self.office.settings.warranty.timezone, self.office.now())
+        return pack(mail, self.components.settings.warranty.timezone, self.components.now())
 
     # -- on a person's word ---------------------------------------------------------------------------------
 
-    async def retry(self, record: Record, *, whole: bool = False) -> Told | None:
+    async def retry(self, record: Record, *, whole: bool = False) -> MailResult | None:
         """Run a mail again because somebody said so; `RunStateError` where that makes no sense."""
         refuse = await self._why_not(record)
         if refuse is not None:

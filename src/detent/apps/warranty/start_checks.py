@@ -20,7 +20,7 @@ from detent.kernel.errors import IntegrationMissing
 
 if TYPE_CHECKING:
     from detent.apps.warranty.settings import WarrantySettings
-    from detent.apps.warranty.wiring import Office
+    from detent.apps.warranty.wiring import Components
     from detent.dispatch.plan import Plan
     from detent.engine.engine import Engine
 
@@ -30,14 +30,14 @@ PATIENCE = 10.0
 """Seconds a model's server has to take a connection."""
 
 
-async def check_crm(office: Office) -> None:
+async def check_crm(components: Components) -> None:
     """Ask a CRM something, so that one that cannot be used is noticed at the start; `IntegrationMissing`."""
-    tools = office.settings.tools
+    tools = components.settings.tools
     try:
         if tools.registry == "crm":
-            await office.registry.find(NOBODY, datetime.now(UTC).date())
-        elif tools.tickets == "crm" and office.crm is not None:
-            await _check_tickets(office.crm)
+            await components.registry.find(NOBODY, datetime.now(UTC).date())
+        elif tools.tickets == "crm" and components.crm is not None:
+            await _check_tickets(components.crm)
     except ToolError as error:
         raise IntegrationMissing(
             f"The CRM cannot be used: {error.message.rstrip('.')}. See that it runs, and that "
@@ -59,7 +59,7 @@ async def _check_tickets(client: Any) -> None:
             raise ToolError(fault.code, fault.message) from fault
 
 
-async def check_models(office: Office, engine: Engine, *, legacy: bool) -> None:
+async def check_models(components: Components, engine: Engine, *, legacy: bool) -> None:
     """Make sure that whoever steps were given to can be asked; `IntegrationMissing` says what is missing.
 
     A step that is an agent's with no model configured at all is no mistake: its handler performs it.
@@ -67,21 +67,21 @@ async def check_models(office: Office, engine: Engine, *, legacy: bool) -> None:
     source = dispatcher_of(engine).settings.executors
     if source is None or dispatcher_of(engine).settings.force_deterministic:
         return
-    asked = dict.fromkeys(provider or source.default for provider in _providers(office, engine, legacy))
+    asked = dict.fromkeys(provider or source.default for provider in _providers(components, engine, legacy))
     for provider in asked:
         if provider is not None:
             await _check_model(engine, provider)
 
 
-def _providers(office: Office, engine: Engine, legacy: bool) -> Iterator[str | None]:
+def _providers(components: Components, engine: Engine, legacy: bool) -> Iterator[str | None]:
     """The providers that will be asked; None stands for the default one."""
-    flow = office.flow
-    for own in ({}, *_arms(office.settings)):
+    flow = components.flow
+    for own in ({}, *_arms(components.settings)):
         for step in flow.steps.values():
             plan: Plan = dispatcher_of(engine).plan_for(flow, step, own=own or None)
             if plan.alone or (plan.agent and plan.config.autonomy is not AutonomyLevel.OPERATOR):
                 yield plan.config.provider
-    router = office.settings.orchestration.router
+    router = components.settings.orchestration.router
     arms = router.experiment.arms.values() if router.experiment is not None else ()
     if legacy or "llm" in (router.strategy, *(arm.strategy for arm in arms)):
         yield None

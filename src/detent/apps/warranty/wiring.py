@@ -13,7 +13,7 @@ from detent.adapters.mail.settings import sink_for
 from detent.adapters.mail.sink import MailSink
 from detent.apps.warranty.domain.words import WORDS
 from detent.apps.warranty.flow import tools, warranty_flow
-from detent.apps.warranty.handlers import Desk
+from detent.apps.warranty.handlers import Handlers
 from detent.apps.warranty.settings import WarrantySettings
 from detent.apps.warranty.tools.registry import Registry, WarrantySource
 from detent.apps.warranty.tools.replies import Replies
@@ -25,7 +25,7 @@ Environment = Mapping[str, str]
 
 
 @dataclass(slots=True)
-class Office:
+class Components:
     """One mailbox, wired. Opened and closed by the engine, as a need of its flows."""
 
     settings: WarrantySettings
@@ -34,7 +34,7 @@ class Office:
     replies: Replies
     tools: list[Tool]
     flow: PlaybookFlow
-    desk: Desk
+    handlers: Handlers
     now: Callable[[], datetime]
     crm: Any = None
     """The client of the CRM, where one is used."""
@@ -54,7 +54,7 @@ class Office:
         folder: str | Path | None = None,
         check: bool = True,
         environ: Environment | None = None,
-    ) -> Office:
+    ) -> Components:
         """The office the settings describe; parts given here take the place of theirs.
 
         `wrap` may put something around each tool. `folder` takes the step files from elsewhere.
@@ -77,13 +77,13 @@ class Office:
         made = tools(settings, registry, tickets, out)
         if wrap is not None:
             made = [wrap(tool) for tool in made]
-        desk = Desk(settings, WORDS.extended(settings.warranty.words))
+        handlers = Handlers(settings, WORDS.extended(settings.warranty.words))
         flow = warranty_flow(
-            settings, made, desk=desk, agents=agents, overlay=overlay, folder=folder, check=check
+            settings, made, handlers=handlers, agents=agents, overlay=overlay, folder=folder, check=check
         )
-        office = cls(settings, registry, tickets, out, made, flow, desk, now, crm)
-        flow.needs.append(office)
-        return office
+        components = cls(settings, registry, tickets, out, made, flow, handlers, now, crm)
+        flow.needs.append(components)
+        return components
 
     async def open(self) -> None:
         """Make sure that mail can go out."""

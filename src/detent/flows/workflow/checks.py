@@ -52,7 +52,7 @@ from detent.flows.workflow.static_types import (
 )
 from detent.flows.workflow.step_modes import Performers
 from detent.flows.workflow.subworkflows import Family, Find
-from detent.flows.workflow.visibility import Sight, Site
+from detent.flows.workflow.visibility import Site, Visibility
 
 STAGES = ("format", "lint", "typecheck", "test")
 """Stages every project has, whether or not it gives them a command."""
@@ -134,8 +134,8 @@ class _Check:
         self.doubtful = doubtful
         self.whole = whole
         self.findings = Findings()
-        self.sight = Sight(spec.steps)
-        self.steps = self.sight.steps
+        self.visibility = Visibility(spec.steps)
+        self.steps = self.visibility.steps
         self.used: set[str] = set()
         """Inputs some expression reads."""
         self.unread = False
@@ -581,7 +581,7 @@ class _Check:
                 "E007", at(), path, f"there is no step '{cut(name)}' in this workflow.", meant
             )
             return
-        hidden = self.sight.hidden(step, site)
+        hidden = self.visibility.hidden(step, site)
         if hidden is not None:
             self.findings.wrong("E016", at(), path, hidden.why, hidden.instead)
 

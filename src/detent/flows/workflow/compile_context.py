@@ -38,14 +38,14 @@ class Ports:
 
 
 @dataclass(slots=True)
-class Home:
+class CompileContext:
     """One workflow on its way to becoming flows."""
 
     spec: WorkflowSpec
     registry: Registry
     tools: Mapping[str, Tool]
     ports: Ports
-    find: Callable[[str], Home]
+    find: Callable[[str], CompileContext]
     """The home of another workflow, by name or path."""
     hash_of: Callable[[Mapping[str, Any]], str]
     environ: Mapping[str, str]
@@ -78,7 +78,7 @@ class Home:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class Position:
     """Where a step stands: alone, or inside branches whose result it becomes."""
 
     spec: StepSpec
@@ -100,6 +100,6 @@ class Seat:
         """As events show it."""
         return "/".join((*self.under, self.spec.name))
 
-    def below(self, spec: StepSpec) -> Seat:
+    def below(self, spec: StepSpec) -> Position:
         """The seat of a step that this branch may choose."""
-        return Seat(spec, (*self.under, self.spec.name))
+        return Position(spec, (*self.under, self.spec.name))

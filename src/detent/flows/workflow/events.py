@@ -256,7 +256,7 @@ def _short(text: str) -> str:
     return line if len(line) <= LONGEST_LABEL else line[: LONGEST_LABEL - 1] + "…"
 
 
-class Telling:
+class EventObserver:
     """An observer that tells a listener what journal entries of workflows mean."""
 
     def __init__(self, listener: Listener, flows: Mapping[str, Flow]) -> None:

@@ -18,7 +18,7 @@ from detent.engine.outcome import Hold, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool
 from detent.flows.workflow.child_flows import Body, every, names_of, reads
-from detent.flows.workflow.compile_context import Home, Ports, Seat
+from detent.flows.workflow.compile_context import CompileContext, Ports, Position
 from detent.flows.workflow.expressions import Prepared, prepared
 from detent.flows.workflow.registry import Action, Registry
 from detent.flows.workflow.results import steps_of
@@ -109,7 +109,7 @@ class Compiled:
         self._environ = os.environ if environ is None else environ
         self._tools = {tool.name: tool for tool in revealing(tools, self._environ)}
         self._find = find
-        self._homes: dict[str, Home] = {}
+        self._homes: dict[str, CompileContext] = {}
 
     def flow(self, spec: WorkflowSpec) -> Flow:
         """The flow of a file; those it starts runs of are in `flows`."""
@@ -118,7 +118,7 @@ class Compiled:
     def flows(self, spec: WorkflowSpec) -> list[Flow]:
         """Every flow that a run of this file may need, its own first."""
         found: dict[str, Flow] = {}
-        homes: dict[str, Home] = {}
+        homes: dict[str, CompileContext] = {}
         waiting = [self._home(spec)]
         while waiting:
             home = waiting.pop()
@@ -135,14 +135,14 @@ class Compiled:
                     waiting.append(home.find(step.workflow))
         return list(found.values())
 
-    def _home(self, spec: WorkflowSpec) -> Home:
+    def _home(self, spec: WorkflowSpec) -> CompileContext:
         home = self._homes.get(spec.name)
         if home is None or home.spec is not spec:
 
-            def find(name: str) -> Home:
+            def find(name: str) -> CompileContext:
                 return self._home(self._find(name, spec))
 
-            home = self._homes[spec.name] = Home(
+            home = self._homes[spec.name] = CompileContext(
                 spec, self.registry, self._tools, self.ports, find,
                 lambda inputs: hash_of(spec.inputs, inputs), self._environ,
             )  # fmt: skip
@@ -153,7 +153,7 @@ class Compiled:
 class _Making:
     """Makes the flows of one file."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: CompileContext) -> None:
         self.home = home
         self.spec = home.spec
         self.undoing: dict[str, str] = {}
@@ -171,7 +171,7 @@ class _Making:
         moves[ROLLING_BACK] = [FAILED, CANCELLED]
         machine: Machine[str] = Machine(spec.name, start=START, moves=moves, ends=ENDS)
         steps: dict[str, Step] = {START: Step(START, _ready, metadata=self._marginal(START))}
-        steps |= {step.name: self.step(Seat(step), home) for step in spec.steps}
+        steps |= {step.name: self.step(Position(step), home) for step in spec.steps}
         steps[ROLLING_BACK] = Step(ROLLING_BACK, rolling_back, metadata=self._marginal(ROLLING_BACK))
         flow = WorkflowFlow(
             machine, steps, name=spec.name, description=spec.description, tools=home.tools.values(),
@@ -269,7 +269,7 @@ class _Making:
             moves[one] = [following, FAILED, CANCELLED]
         machine: Machine[str] = Machine(flow_name, start=names[0], moves=moves, ends=ENDS)
         flow = WorkflowFlow(
-            machine, {step.name: self.step(Seat(step), home) for step in steps}, name=flow_name,
+            machine, {step.name: self.step(Position(step), home) for step in steps}, name=flow_name,
             tools=home.tools.values(), scope=home.scope, on_failure=_to(FAILED, steps),
             extra={"file": digest(to_plain(dict(self.spec.source)), 16)},
         )  # fmt: skip
@@ -282,30 +282,30 @@ class _Making:
 
     # -- steps ----------------------------------------------------------------------------------------------
 
-    def step(self, seat: Seat, home: Home) -> Step:
+    def step(self, position: Position, home: CompileContext) -> Step:
         """The flow's step for a step of the file."""
-        spec = seat.spec
+        spec = position.spec
         match spec.type:
             case StepType.PYTHON:
-                return python_step(seat, home)
+                return python_step(position, home)
             case StepType.AGENT:
-                return agent_step(seat, home)
+                return agent_step(position, home)
             case StepType.GENERATE:
-                return generate_step(seat, home)
+                return generate_step(position, home)
             case StepType.BRANCH:
-                return branch_step(seat, home, self.step)
+                return branch_step(position, home, self.step)
             case StepType.CHECKPOINT:
-                return checkpoint_step(seat, home)
+                return checkpoint_step(position, home)
         if isinstance(spec, LoopStep):
             if spec.has_for_each or spec.until is not None:
-                return loop_step(seat, home, [self.body(spec.name, spec.steps, spec)])
-            return loop_step(seat, home, [self.body(one.name, [one]) for one in spec.steps])
+                return loop_step(position, home, [self.body(spec.name, spec.steps, spec)])
+            return loop_step(position, home, [self.body(one.name, [one]) for one in spec.steps])
         if isinstance(spec, ValidateStep):
             mending = None if spec.on_failure is None else self.body(spec.name, [spec.on_failure])
-            return validate_step(seat, home, mending)
+            return validate_step(position, home, mending)
         assert isinstance(spec, SubworkflowStep)
         child = home.find(spec.workflow)
-        return subworkflow_step(seat, home, child.flows[child.spec.name].related)
+        return subworkflow_step(position, home, child.flows[child.spec.name].related)
 
 
 def _undone(ctx: StepContext, output: Any) -> Any:

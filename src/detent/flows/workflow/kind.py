@@ -92,13 +92,13 @@ class WorkflowKind(Kind):
 
     def lines(self, engine: Engine, flow: Flow) -> AbstractContextManager[Any] | None:
         """Its steps and those below it, as the file names them."""
-        from detent.flows.workflow.events import Telling
+        from detent.flows.workflow.events import EventObserver
         from detent.flows.workflow.run_lines import WorkflowLines
 
         spec = getattr(flow, "workflow", None)
         if spec is None:
             return None
-        engine.add_observer(Telling(WorkflowLines(spec), engine.flows))
+        engine.add_observer(EventObserver(WorkflowLines(spec), engine.flows))
         return nullcontext()
 
     async def tell_ending(self, workspace: Any, engine: Engine, run: Run) -> bool:

@@ -56,7 +56,7 @@ class _Home(NamedTuple):
     owner: StepSpec | None
 
 
-class Sight:
+class Visibility:
     """The steps of a workflow, and who sees whom."""
 
     def __init__(self, steps: tuple[StepSpec, ...]) -> None:

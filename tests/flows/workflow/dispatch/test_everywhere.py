@@ -20,7 +20,7 @@ from detent.apps.warranty.domain.coverage import device_of
 from detent.apps.warranty.mailbox import warranty_settings
 from detent.apps.warranty.processor import EmailProcessor, StepOrchestrator
 from detent.apps.warranty.router import StepRouter
-from detent.apps.warranty.wiring import Office
+from detent.apps.warranty.wiring import Components
 from detent.authoring.problem import DocumentError
 from detent.cli.main import run as detent
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
@@ -89,12 +89,14 @@ async def test_settings_switch_one_step_of_each_flow_to_an_agent(project: Projec
     )
     workflows = project.open()
     catalog = project.catalog
-    office = Office.of(warranty_settings(workflows.settings), now=lambda: datetime(2026, 3, 10, tzinfo=UTC))
+    components = Components.of(
+        warranty_settings(workflows.settings), now=lambda: datetime(2026, 3, 10, tzinfo=UTC)
+    )
     device = {"serial": "SN48213", "device_name": "Kestrel K200", "manufacturer_end": "2027-05-31"}
-    await office.registry.add([device_of(device)])  # type: ignore[attr-defined]
+    await components.registry.add([device_of(device)])  # type: ignore[attr-defined]
     playbook = catalog.pick("loans/").flow
     flows: list[Flow] = [
-        catalog.get("plain").flow, playbook, office.flow, *workflows.flows_of(workflows.choose("one").spec)
+        catalog.get("plain").flow, playbook, components.flow, *workflows.flows_of(workflows.choose("one").spec)
     ]  # fmt: skip
     executor = ScriptedStepExecutor({"*": [{"error": "crash", "repeat": True}]})
     read = dispatch_settings(workflows.settings, flows, complete=False, environ={})
@@ -104,9 +106,9 @@ async def test_settings_switch_one_step_of_each_flow_to_an_agent(project: Projec
             sorted_run = await engine.run("plain", {"numbers": [3, 1, 2]})
             given = json.loads((project.folder / "loans" / "input.json").read_text())
             book = await engine.run(playbook.name, given)
-            router = StepRouter(office.desk, office.settings.orchestration.router)
+            router = StepRouter(components.handlers, components.settings.orchestration.router)
             mail = read_message(LETTER, received=datetime(2026, 3, 10, tzinfo=UTC))
-            answered = await EmailProcessor(StepOrchestrator(office, engine, router)).process_email(mail)
+            answered = await EmailProcessor(StepOrchestrator(components, engine, router)).process_email(mail)
             flow = await engine.run("one", {"inputs": {}})
     assert sorted_run.data["numbers"] == [1, 2, 3]
     assert book.status is Status.SUCCEEDED

@@ -10,7 +10,7 @@ from detent.cli.output import clean, paint, say, table
 
 if TYPE_CHECKING:
     from detent.apps.warranty.mailbox import Mailbox
-    from detent.apps.warranty.service import Told
+    from detent.apps.warranty.service import MailResult
     from detent.runtime.settings import Settings
 
 FACTS = {
@@ -35,7 +35,7 @@ async def play(folder: Path | None) -> int:
     lines = MailLines(steps=True)
     async with opened(settings_for(folder), observers=[lines], environ={}) as box:
         learn(lines, box)
-        say(await header(box.office, box.engine, "mail/inbox", await mode_of(box)))
+        say(await header(box.components, box.engine, "mail/inbox", await mode_of(box)))
         say(f"{len(mails)} mails wait in {folder / 'mail/inbox'}. No model, key or network is used.")
         say()
         service = box.service(lambda told: _told(lines, told))
@@ -64,7 +64,7 @@ def _folder(said: Path | None) -> Path:
     return said.resolve()
 
 
-def _told(lines: Any, told: Told) -> None:
+def _told(lines: Any, told: MailResult) -> None:
     lines.told(told)
     say()
 
@@ -85,7 +85,7 @@ async def _afterwards(box: Mailbox, folder: Path) -> None:
         for line in first.body.strip().splitlines():
             say(paint(f"    {clean(line)}".rstrip(), dim=True))
     say()
-    tickets = box.office.tickets
+    tickets = box.components.tickets
     assert isinstance(tickets, Tickets)
     found = await tickets.list()
     say(paint(f"Tickets: {len(found)} in {folder / 'warranty.db'}", bold=True))
@@ -94,7 +94,7 @@ async def _afterwards(box: Mailbox, folder: Path) -> None:
         [(one.ticket_id, one.priority, one.subject) for one in reversed(found)],
     )
     say()
-    say(flow_metrics(await box.engine.store.edges(box.office.flow.name)).report)
+    say(flow_metrics(await box.engine.store.edges(box.components.flow.name)).report)
     say()
     say("Look further:")
     say(f"  cd {folder}")

@@ -305,9 +305,9 @@ def route(mail: MailFile, json: options.Json = False, config: options.Config = N
     from detent.cli.workspace import run_async
 
     workspace = _workspace(None, config)
-    office = office_for(workspace.settings)
-    router = StepRouter(office.desk, office.settings.orchestration.router)
-    found = run_async(router.route_to_initial_step(MailView.of(_mail(mail, office.settings))))
+    components = office_for(workspace.settings)
+    router = StepRouter(components.handlers, components.settings.orchestration.router)
+    found = run_async(router.route_to_initial_step(MailView.of(_mail(mail, components.settings))))
     if json:
         say_json(
             {"step": found.step_name, "confidence": found.confidence, "method": found.routing_method,

@@ -12,8 +12,8 @@ from detent.cli.progress import step_line, under_way
 from detent.dispatch.dispatcher import dispatcher_of
 
 if TYPE_CHECKING:
-    from detent.apps.warranty.service import Told
-    from detent.apps.warranty.wiring import Office
+    from detent.apps.warranty.service import MailResult
+    from detent.apps.warranty.wiring import Components
     from detent.engine.engine import Engine
     from detent.kernel.entries import Entry
 
@@ -64,7 +64,7 @@ class MailLines(LiveLines):
                 "   ".join(f"{key.split('-')[1]} {at}" for key, at in list(self._at.items())[:4])
             )
 
-    def told(self, told: Told) -> None:
+    def told(self, told: MailResult) -> None:
         """Print what became of a mail."""
         from detent.apps.warranty.events import path_of
 
@@ -86,7 +86,7 @@ class MailLines(LiveLines):
         for tool, args in (self._effects or {}).get(told.run_id or "", ()):
             self._show(tool, args)
 
-    def words(self, told: Told) -> str:
+    def words(self, told: MailResult) -> str:
         """What became of a mail, in a few words."""
         result = told.result
         assert result is not None
@@ -121,7 +121,7 @@ class MailLines(LiveLines):
             self.print(f"      would {tool.replace('_', ' a ')}: {said}")
 
 
-def told_plain(told: Told) -> dict[str, Any]:
+def told_plain(told: MailResult) -> dict[str, Any]:
     """What was done about a mail, as JSON values; no word of the mail."""
     plain: dict[str, Any] = {"mail": told.mail_key, "what": told.what, "reason": told.reason}
     if told.run_id is not None:
@@ -136,12 +136,12 @@ def told_plain(told: Told) -> dict[str, Any]:
     return plain
 
 
-async def header(office: Office, engine: Engine, where: str, mode: str) -> str:
+async def header(components: Components, engine: Engine, where: str, mode: str) -> str:
     """One line about what is at work."""
-    flow = office.flow
+    flow = components.flow
     agents = [name for name, step in flow.steps.items() if dispatcher_of(engine).plan_for(flow, step).agent]
     steps = "all deterministic" if not agents else f"{len(agents)} by an agent"
-    count = getattr(office.registry, "count", None)
+    count = getattr(components.registry, "count", None)
     registry = f"registry {await count()} devices" if count is not None else "registry: CRM"
     name = paint("warranty", bold=True)
     work = "2 steps" if mode == "legacy" else f"{len(flow.steps)} steps, {steps}"

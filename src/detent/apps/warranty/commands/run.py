@@ -12,7 +12,7 @@ from detent.cli import options
 if TYPE_CHECKING:
     from detent.apps.warranty.commands.lines import MailLines
     from detent.apps.warranty.mailbox import Mailbox
-    from detent.apps.warranty.service import Service, Told
+    from detent.apps.warranty.service import MailResult, Service
     from detent.cli.signals import Stop
     from detent.cli.workspace import Workspace
     from detent.runtime.settings import Settings
@@ -175,7 +175,7 @@ class _Job:
             with self._hang_up():  # heeded before anything is said
                 if self.shown:
                     where = source_shown(box, self.files)
-                    say(await header(box.office, box.engine, where, await mode_of(box)))
+                    say(await header(box.components, box.engine, where, await mode_of(box)))
                     if (line := await box.rollback.line()) is not None:
                         say(f"  {line}")
                 with lines if self.shown else nullcontext():
@@ -232,7 +232,7 @@ class _Job:
         await asyncio.gather(working, return_exceptions=True)
         return False
 
-    def _tell(self, lines: MailLines, told: Told) -> None:
+    def _tell(self, lines: MailLines, told: MailResult) -> None:
         if self.json:
             import json
 
@@ -276,7 +276,7 @@ def learn(lines: MailLines, box: Mailbox) -> None:
     from detent.apps.warranty.events import labels_of
     from detent.cli.output import width
 
-    flow = box.office.flow
+    flow = box.components.flow
     lines.labels = labels_of(flow)
     lines.widest = max(width(flow.machine.named(state)) for state in flow.machine.states)
 

@@ -23,7 +23,7 @@ from detent.apps.warranty.evals.cases import REGISTRY, shipped_cases
 from detent.apps.warranty.evals.faults import answered, with_current_names
 from detent.apps.warranty.evals.mails import CaseMail, mail_of
 from detent.apps.warranty.flow import instructions, overlays
-from detent.apps.warranty.handlers import Desk
+from detent.apps.warranty.handlers import Handlers
 from detent.apps.warranty.intake import Intake as MailIntake
 from detent.apps.warranty.intake_records import Records
 from detent.apps.warranty.mail_data import pack
@@ -32,7 +32,7 @@ from detent.apps.warranty.router import StepRouter
 from detent.apps.warranty.settings import Arm, WarrantySettings, read
 from detent.apps.warranty.tools.registry import Registry
 from detent.apps.warranty.tools.tickets import Tickets
-from detent.apps.warranty.wiring import Office
+from detent.apps.warranty.wiring import Components
 from detent.authoring.document import read_value
 from detent.engine.engine import Engine
 from detent.evals.artifacts import Artifacts
@@ -120,7 +120,7 @@ class WarrantySubject:
             source = folder if folder is not None else instructions(self.settings)
             language = self.settings.warranty.default_language
             playbook, _ = read_playbook(source, overlays=over, language=language)
-            given = frozenset(Desk(self.settings, WORDS).said())
+            given = frozenset(Handlers(self.settings, WORDS).said())
             most = self.settings.orchestration.max_steps
             self._playbooks[key] = playbook, contracts_of(playbook, most, given)
         return self._playbooks[key]
@@ -206,7 +206,7 @@ class MailSession(Session):
         self.mode: Orchestrator = LEGACY if setup.mode == LEGACY else "step"
         self.arm = subject.arm(setup.arm)
         self.clock = _Received(self.mail.received)
-        self.office = Office.of(
+        self.components = Components.of(
             subject.case_settings(setup.folder),
             wrap=setup.wrap,
             now=self.clock,
@@ -217,21 +217,23 @@ class MailSession(Session):
             environ={},
         )
         self.delivered = 0
-        super().__init__(self.office.flow, case, self.office.tools)
+        super().__init__(self.components.flow, case, self.components.tools)
 
     # -- delivering -----------------------------------------------------------------------------------------
 
     async def deliver(self, engine: Engine) -> Delivered:
         """Deliver what came before, then the mail of the case."""
-        office, settings = self.office, self.office.settings
-        assert isinstance(office.registry, Registry)
-        await office.registry.add(self.subject.devices(self.case))
-        steps = StepOrchestrator(office, engine, StepRouter(office.desk, settings.orchestration.router))
-        processor = EmailProcessor(
-            steps, legacy=_legacy(office, engine) if self.mode == LEGACY else None, choose=self._choose
+        components, settings = self.components, self.components.settings
+        assert isinstance(components.registry, Registry)
+        await components.registry.add(self.subject.devices(self.case))
+        steps = StepOrchestrator(
+            components, engine, StepRouter(components.handlers, settings.orchestration.router)
         )
-        records = Records(settings.path(settings.tools.database), lambda: office.now().timestamp())
-        intake = MailIntake(office, records, self._choose)
+        processor = EmailProcessor(
+            steps, legacy=_legacy(components, engine) if self.mode == LEGACY else None, choose=self._choose
+        )
+        records = Records(settings.path(settings.tools.database), lambda: components.now().timestamp())
+        intake = MailIntake(components, records, self._choose)
         try:
             for mail in self.earlier:
                 self.clock.moment = mail.received
@@ -273,8 +275,8 @@ class MailSession(Session):
     async def _start(
         self, message: EmailMessage, run_id: str, processor: EmailProcessor, engine: Engine, whole: bool
     ) -> None:
-        given, office = self.case.input, self.office
-        packed = pack(message, office.settings.warranty.timezone, office.now())
+        given, components = self.case.input, self.components
+        packed = pack(message, components.settings.warranty.timezone, components.now())
         start = None if whole else given.get("start_step")
         data = None if whole else given.get("data")
         if start is None and not data and (given.get("playbook") is None or self.mode == LEGACY):
@@ -283,7 +285,7 @@ class MailSession(Session):
             return
         at = self.subject.contracts(self.case).resolve(start) if start is not None else None
         await engine.start(
-            office.flow, {**packed.data, **(data or {})}, run_id=run_id, beside=packed.beside, at=at,
+            components.flow, {**packed.data, **(data or {})}, run_id=run_id, beside=packed.beside, at=at,
             tags=("eval",),
         )  # fmt: skip
 
@@ -302,10 +304,10 @@ class MailSession(Session):
 
     async def finished(self, played: Played, engine: Engine, run: Run | None) -> Played:
         """With the mails and tickets that are there afterwards."""
-        settings = self.office.settings
+        settings = self.components.settings
         mails = await asyncio.to_thread(_outbox, settings.path(settings.mail.outbox))
-        assert isinstance(self.office.tickets, Tickets)
-        tickets = tuple(asdict(ticket) for ticket in reversed(await self.office.tickets.list()))
+        assert isinstance(self.components.tickets, Tickets)
+        tickets = tuple(asdict(ticket) for ticket in reversed(await self.components.tickets.list()))
         sent = tuple(mails) if run is None else _in_order(mails, played.calls)
         artifacts: dict[str, tuple[Mapping[str, Any], ...]] = {"emails": sent, "tickets": tickets}
         if self.mode == LEGACY:
@@ -324,10 +326,10 @@ class MailSession(Session):
         return await transcript(engine.store, run.id)
 
 
-def _legacy(office: Office, engine: Engine) -> Legacy:
+def _legacy(components: Components, engine: Engine) -> Legacy:
     from detent.apps.warranty.legacy.flow import legacy_for
 
-    found = legacy_for(office, engine)
+    found = legacy_for(components, engine)
     if found is None:
         raise PlayFailed("Legacy mode is retired here (orchestration.legacy_available: false).")
     return found

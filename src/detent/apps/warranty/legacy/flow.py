@@ -7,11 +7,11 @@ from typing import Any
 
 from detent.apps.warranty.legacy.asking import usual_ask
 from detent.apps.warranty.legacy.detecting import Ask
-from detent.apps.warranty.legacy.processing import DETECT, PROCESS, Clerk
+from detent.apps.warranty.legacy.processing import DETECT, PROCESS, LegacyHandlers
 from detent.apps.warranty.legacy.scenarios import Scenarios, scenarios_folder
 from detent.apps.warranty.mail_data import Packed
 from detent.apps.warranty.results import ProcessingResult
-from detent.apps.warranty.wiring import Office
+from detent.apps.warranty.wiring import Components
 from detent.dispatch.agent_side import AgentSide
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
@@ -35,44 +35,47 @@ MACHINE: Machine[str] = Machine(
 )
 
 
-def legacy_flow(office: Office, clerk: Clerk, scenarios: Scenarios) -> Flow:
+def legacy_flow(components: Components, legacy_handlers: LegacyHandlers, scenarios: Scenarios) -> Flow:
     """The flow of legacy mode."""
-    limits = office.settings.orchestration
+    limits = components.settings.orchestration
     retry = RetryPolicy(limits.max_attempts, limits.retry.min_s, limits.retry.max_s)
     return Flow(
         MACHINE,
         {
             DETECT: Step(
-                DETECT, clerk.detect, "Decide which scenario the mail is.", retry=retry, effects=(),
+                DETECT, legacy_handlers.detect, "Decide which scenario the mail is.", retry=retry, effects=(),
                 queries=(), agent=AgentSide(private=True),
             ),
             PROCESS: Step(
-                PROCESS, clerk.process, "Do everything the scenario asks for, in one go.", retry=retry,
+                PROCESS, legacy_handlers.process, "Do everything the scenario asks for, in one go.",
+                retry=retry,
                 timeout=limits.retry.attempt_timeout_s, queries=("check_warranty",),
                 effects=("create_ticket", "send_email"), agent=AgentSide(private=True),
             ),
         },
         name=NAME,
-        tools=office.tools,
+        tools=components.tools,
         extra=scenarios.fingerprint_parts(),
-        needs=[office],
+        needs=[components],
     )  # fmt: skip
 
 
 class Legacy:
     """Takes mails through legacy mode."""
 
-    def __init__(self, office: Office, engine: Engine, ask: Ask | None = None) -> None:
+    def __init__(self, components: Components, engine: Engine, ask: Ask | None = None) -> None:
         """`DocumentError` lists scenario files that are missing.
 
         `ask` is asked about mails the rules are not sure about; without it, the executor of the settings is.
         """
-        self.office = office
+        self.components = components
         self.engine = engine
-        self.scenarios = Scenarios(scenarios_folder(office.settings))
-        timeout = office.settings.orchestration.retry.attempt_timeout_s
-        self.clerk = Clerk(office.settings, office.desk, ask or usual_ask(engine, self.scenarios, timeout))
-        self.flow = legacy_flow(office, self.clerk, self.scenarios)
+        self.scenarios = Scenarios(scenarios_folder(components.settings))
+        timeout = components.settings.orchestration.retry.attempt_timeout_s
+        self.legacy_handlers = LegacyHandlers(
+            components.settings, components.handlers, ask or usual_ask(engine, self.scenarios, timeout)
+        )
+        self.flow = legacy_flow(components, self.legacy_handlers, self.scenarios)
         # The flow may be known already, from another office that only knows its runs; this one works.
         engine.active.flows.pop(NAME, None)
         engine.add_flow(self.flow)
@@ -132,6 +135,6 @@ def processing_result(run: Run, path: list[str], calls: list[FunctionCall]) -> P
     )
 
 
-def legacy_for(office: Office, engine: Engine, ask: Ask | None = None) -> Legacy | None:
+def legacy_for(components: Components, engine: Engine, ask: Ask | None = None) -> Legacy | None:
     """Legacy mode where the settings keep it; None once it is retired, and no scenario file is looked at."""
-    return Legacy(office, engine, ask) if office.settings.orchestration.legacy_available else None
+    return Legacy(components, engine, ask) if components.settings.orchestration.legacy_available else None

@@ -7,7 +7,7 @@ from typing import Any
 
 from detent.apps.warranty.domain.words import STARTING
 from detent.apps.warranty.flow import shipped
-from detent.apps.warranty.handlers import Desk
+from detent.apps.warranty.handlers import Handlers
 from detent.apps.warranty.legacy.detecting import (
     CERTAIN,
     DEGRADED,
@@ -46,14 +46,14 @@ _TICKET = "\x00ticket\x00"
 """Where the ticket's number goes, until the ticket is open."""
 
 
-class Clerk:
+class LegacyHandlers:
     """The two steps of legacy mode."""
 
-    def __init__(self, settings: WarrantySettings, desk: Desk, ask: Ask | None = None) -> None:
+    def __init__(self, settings: WarrantySettings, handlers: Handlers, ask: Ask | None = None) -> None:
         self.settings = settings
         # What legacy mode makes of a mail is frozen: its words are those it began with, and one's own.
-        self.desk = Desk(settings, STARTING.extended(settings.warranty.words))
-        self.desk.playbook = desk.playbook
+        self.handlers = Handlers(settings, STARTING.extended(settings.warranty.words))
+        self.handlers.playbook = handlers.playbook
         self.ask = ask
         """Asked about mails the rules are not sure about; None asks nobody."""
         own = settings.path(settings.playbook.templates_dir)
@@ -67,9 +67,9 @@ class Clerk:
         """Find out which scenario the mail is."""
         await ctx.unfold()
         mail = mail_of(ctx.data)
-        found, facts = self.desk.facts(mail)
+        found, facts = self.handlers.facts(mail)
         facts["issue_description"] = ctx.keep(encode(facts["issue_description"]))
-        detected = by_rules(mail, self.desk.words)
+        detected = by_rules(mail, self.handlers.words)
         if detected.confidence < CERTAIN:
             answer = None
             if self.ask is not None and not ctx.config.get(FORCE):
@@ -141,7 +141,7 @@ class Clerk:
             serial_number=serial,
             customer_email=mail.reply_address,
             issue_description=data.get("issue_description") or "",
-            priority="high" if "safety" in self.desk.read(mail)[1].hits else "normal",
+            priority="high" if "safety" in self.handlers.read(mail)[1].hits else "normal",
             category="warranty-repair",
             warranty_status=covered.get("status"),
             subject=f"{device}: {serial}" if device else serial,
@@ -163,7 +163,7 @@ class Clerk:
         body = self.body(scenario, data, _TICKET if ticket is not None else None)
         text: Any = body if ticket is None else with_receipt(body, _TICKET, ticket)
         sent = ctx.propose(
-            "send_email", to=mail.reply_address, subject=self.desk.subject(data, mail), body=text
+            "send_email", to=mail.reply_address, subject=self.handlers.subject(data, mail), body=text
         )
         changes: dict[str, Any] = {"scenario": scenario, "reply_message_id": sent["message_id"]}
         if data.get("warranty_data") is not None:
@@ -185,7 +185,7 @@ class Clerk:
         sent = ctx.propose(
             "send_email",
             to=mail.reply_address,
-            subject=self.desk.subject(data, mail),
+            subject=self.handlers.subject(data, mail),
             body=self.body(DEGRADED, data),
             kind="redirect",
         )
@@ -198,7 +198,7 @@ class Clerk:
 
     def body(self, scenario: str, data: Mapping[str, Any], ticket: str | None = None) -> str:
         """The answer to a mail of a scenario."""
-        values = self.desk.values(data)
+        values = self.handlers.values(data)
         if ticket is not None:
             values = _with(values, "ticket_id", ticket)
         name, variants = self._template(scenario, data)

@@ -206,7 +206,7 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def create_ticket_tool(
-    desk: TicketDesk,
+    handlers: TicketDesk,
     *,
     given: Given | None = None,
     retry: RetryPolicy = USUAL,
@@ -270,7 +270,7 @@ def create_ticket_tool(
         thread_root: str | None = None,
         language: str = "en",
     ) -> dict[str, Any]:
-        return await desk.create(
+        return await handlers.create(
             made(
                 serial_number, customer_email, issue_description, priority, category, warranty_status,
                 subject, source_message_id, thread_root, language,
@@ -278,15 +278,15 @@ def create_ticket_tool(
         )  # fmt: skip
 
     async def find_ticket(**args: Any) -> Any:
-        there = await desk.find(made(**args))
+        there = await handlers.find(made(**args))
         return NOT_DONE if there is None else there
 
     return Tool(
         "create_ticket",
         create_ticket,
         "effect",
-        probe=find_ticket if desk.can_find else None,
-        idempotent=desk.idempotent,
+        probe=find_ticket if handlers.can_find else None,
+        idempotent=handlers.idempotent,
         given=given,
         retry=retry,
         breaker=breaker,

@@ -502,7 +502,7 @@ class _opened:
     async def __aenter__(self) -> Engine:
         from contextlib import AsyncExitStack
 
-        from detent.flows.workflow.events import Telling
+        from detent.flows.workflow.events import EventObserver
         from detent.runtime.wiring import engine_for
 
         job = self.job
@@ -510,7 +510,7 @@ class _opened:
         flows = workflows_of(catalog).flows_of(self.chosen.spec)
         known = {flow.name: flow for flow in flows}
         engine = engine_for(
-            job.workspace.settings, flows, observers=[Telling(job._listen, known)], create=True,
+            job.workspace.settings, flows, observers=[EventObserver(job._listen, known)], create=True,
             deterministic=job.deterministic, tape=job.tape, agents=catalog.agents(),
         )  # fmt: skip
         catalog.store = engine.store

@@ -13,7 +13,7 @@ from detent.dispatch.config import UNSAID
 from detent.engine.calls import call
 from detent.engine.context import StepContext
 from detent.engine.step import Step
-from detent.flows.workflow.compile_context import Home, Seat
+from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.expressions import Prepared, prepared
 from detent.flows.workflow.registry import ContextBuilder, Generator
 from detent.flows.workflow.scope import GIVEN, OUTPUT, key_of
@@ -26,7 +26,7 @@ from detent.kernel.plain import to_plain
 Context = Prepared | ContextBuilder | None
 
 
-def _context(said: Any, home: Home) -> Context:
+def _context(said: Any, home: CompileContext) -> Context:
     if said is None:
         return None
     if isinstance(said, str) and said in home.registry.context_builders:
@@ -50,24 +50,26 @@ async def _nobody(ctx: StepContext) -> Any:
     raise AssertionError(f"step '{ctx.step.name}' has no handler")
 
 
-def _concluding(seat: Seat, context: Context, rollback: str | None) -> Callable[[StepContext, Any], Any]:
+def _concluding(
+    position: Position, context: Context, rollback: str | None
+) -> Callable[[StepContext, Any], Any]:
     """As every step, and what a context builder gave is kept where a rollback may ask for it."""
-    conclude = conclusion(seat)
+    conclude = conclusion(position)
     if rollback is None or not isinstance(context, ContextBuilder):
         return conclude
 
     async def keeping(ctx: StepContext, output: Any) -> Any:
         outcome = conclude(ctx, output)
-        key = key_of(seat.owner)
+        key = key_of(position.owner)
         given = await ctx.inputs()
         return outcome._replace(set={key: {**outcome.set[key], GIVEN: given}})
 
     return keeping
 
 
-def agent_step(seat: Seat, home: Home) -> Step:
+def agent_step(position: Position, home: CompileContext) -> Step:
     """The flow's step for an agent step: no handler, so no fallback."""
-    spec = seat.spec
+    spec = position.spec
     assert isinstance(spec, AgentStep)
     agent = home.registry.agents.get(spec.agent)
     context = _context(spec.context, home)
@@ -82,18 +84,18 @@ def agent_step(seat: Seat, home: Home) -> Step:
     queries, effects = home.kinds(agent.tools)
     said = spec.output_schema if spec.output_schema is not None else agent.output_schema
     return Step(
-        spec.name, _nobody, agent.instructions, before=gate(seat), inputs=inputs,
-        conclude=_concluding(seat, context, spec.rollback), effects=effects,
-        agent=AgentSide(StepType.AGENT, lands=(key_of(seat.owner), OUTPUT), queries=queries),
+        spec.name, _nobody, agent.instructions, before=gate(position), inputs=inputs,
+        conclude=_concluding(position, context, spec.rollback), effects=effects,
+        agent=AgentSide(StepType.AGENT, lands=(key_of(position.owner), OUTPUT), queries=queries),
         config=spec.config if spec.config is not UNSAID else None,
         output_schema=declared(said, f"step '{spec.name}'"),
-        metadata=metadata(seat, home, agent, agent=agent.name, action=agent.name, rollback=spec.rollback),
+        metadata=metadata(position, home, agent, agent=agent.name, action=agent.name, rollback=spec.rollback),
     )  # fmt: skip
 
 
-def generate_step(seat: Seat, home: Home) -> Step:
+def generate_step(position: Position, home: CompileContext) -> Step:
     """The flow's step for a generate step: by agent, and by the generator's handler where that fails."""
-    spec = seat.spec
+    spec = position.spec
     assert isinstance(spec, GenerateStep)
     generator = home.registry.generators.get(spec.generator)
     context = _context(spec.context, home)
@@ -114,11 +116,11 @@ def generate_step(seat: Seat, home: Home) -> Step:
     queries, effects = home.kinds(generator.tools)
     return Step(
         spec.name, handler if maker is not None else _nobody, _told(generator),
-        before=gate(seat), inputs=inputs, conclude=_concluding(seat, context, spec.rollback),
+        before=gate(position), inputs=inputs, conclude=_concluding(position, context, spec.rollback),
         agent=AgentSide(StepType.GENERATE if maker is not None else StepType.AGENT, queries=queries),
         effects=effects, output_schema=str,
         config=spec.config if spec.config is not UNSAID else None,
-        metadata=metadata(seat, home, generator, action=generator.name, rollback=spec.rollback),
+        metadata=metadata(position, home, generator, action=generator.name, rollback=spec.rollback),
     )  # fmt: skip
 
 

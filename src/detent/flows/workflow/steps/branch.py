@@ -10,7 +10,7 @@ from detent.dispatch.config import UNSAID
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
 from detent.engine.step import Step
-from detent.flows.workflow.compile_context import Home, Seat
+from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.expressions import condition
 from detent.flows.workflow.scope import finished, key_of, scope_of
 from detent.flows.workflow.spec import BranchStep, StepSpec
@@ -32,13 +32,15 @@ def chosen(spec: StepSpec | None, records: Mapping[str, Any]) -> str | None:
     return name
 
 
-def branch_step(seat: Seat, home: Home, make: Callable[[Seat, Home], Step]) -> Step:
+def branch_step(
+    position: Position, home: CompileContext, make: Callable[[Position, CompileContext], Step]
+) -> Step:
     """The flow's step for a branch; `make` makes those of its options."""
-    spec = seat.spec
+    spec = position.spec
     assert isinstance(spec, BranchStep)
     conditions = [None if one.when is None else condition(one.when) for one in spec.options]
-    options = tuple(make(seat.below(one.step), home) for one in spec.options)
-    passed_over = gate(seat)
+    options = tuple(make(position.below(one.step), home) for one in spec.options)
+    passed_over = gate(position)
 
     def choose(ctx: StepContext) -> int | None:
         scope = scope_of(ctx.values)
@@ -53,7 +55,9 @@ def branch_step(seat: Seat, home: Home, make: Callable[[Seat, Home], Step]) -> S
         # Kept, so that the same option is used after a crash.
         index = await ctx.once(f"{KEPT}{spec.name}", lambda: choose(ctx))
         if index is None:
-            return Outcome(set={key_of(seat.owner): finished(None, seat.ran)}, reason="no option holds")
+            return Outcome(
+                set={key_of(position.owner): finished(None, position.ran)}, reason="no option holds"
+            )
         return options[index]
 
     async def handler(ctx: StepContext) -> Any:
@@ -62,5 +66,5 @@ def branch_step(seat: Seat, home: Home, make: Callable[[Seat, Home], Step]) -> S
     return Step(
         spec.name, handler, agent=AgentSide(StepType.BRANCH), before=before, instead=options, effects=(),
         config=spec.config if spec.config is not UNSAID else None,
-        metadata=metadata(seat, home, action="branch"),
+        metadata=metadata(position, home, action="branch"),
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 from detent.dispatch.autonomy import StepType
 from detent.engine.context import StepContext
 from detent.engine.step import Step
-from detent.flows.workflow.compile_context import Home, Seat
+from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.errors import WorkflowError
 from detent.flows.workflow.expressions import prepared
 from detent.flows.workflow.scope import HASH, INPUTS, OK, Results
@@ -20,9 +20,9 @@ from detent.kernel.plain import encode, to_plain
 LONGEST_ID = 200
 
 
-def checkpoint_step(seat: Seat, home: Home) -> Step:
+def checkpoint_step(position: Position, home: CompileContext) -> Step:
     """The flow's step for a checkpoint. Writing the file twice is the same as once."""
-    spec = seat.spec
+    spec = position.spec
     assert isinstance(spec, CheckpointStep)
     named = prepared(spec.checkpoint_id if spec.checkpoint_id is not None else spec.name)
 
@@ -55,4 +55,4 @@ def checkpoint_step(seat: Seat, home: Home) -> Step:
         await home.ports.save_checkpoint(root, checkpoint_id, document)
         return {"saved": True, "checkpoint_id": checkpoint_id, "timestamp": now}
 
-    return control(seat, home, StepType.CHECKPOINT, handler, inputs=inputs, opaque=True, repeatable=True)
+    return control(position, home, StepType.CHECKPOINT, handler, inputs=inputs, opaque=True, repeatable=True)

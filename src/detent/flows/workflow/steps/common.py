@@ -12,7 +12,7 @@ from detent.dispatch.config import UNSAID
 from detent.engine.context import StepContext
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.step import UNKNOWN_TOOLS, Step
-from detent.flows.workflow.compile_context import Home, Seat
+from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.expressions import Prepared, condition
 from detent.flows.workflow.scope import finished, key_of, scope_of, skipped
 from detent.kernel.plain import copied
@@ -26,23 +26,23 @@ def resolved(part: Prepared, ctx: StepContext) -> Any:
     return copied(part.resolve(scope_of(ctx.values)))
 
 
-def gate(seat: Seat) -> Callable[[StepContext], Outcome | None] | None:
+def gate(position: Position) -> Callable[[StepContext], Outcome | None] | None:
     """Asked before anything of a step is done: the outcome of one that is passed over."""
-    if seat.spec.when is None:
+    if position.spec.when is None:
         return None
-    when = condition(seat.spec.when)
+    when = condition(position.spec.when)
 
     def before(ctx: StepContext) -> Outcome | None:
         if when.resolve(scope_of(ctx.values)):
             return None
-        return Outcome(set={key_of(seat.owner): skipped(seat.ran)}, reason=WHEN)
+        return Outcome(set={key_of(position.owner): skipped(position.ran)}, reason=WHEN)
 
     return before
 
 
-def conclusion(seat: Seat) -> Callable[[StepContext, Any], Any]:
+def conclusion(position: Position) -> Callable[[StepContext, Any], Any]:
     """Puts a step's output, whoever gave it, where expressions find it."""
-    key, ran = key_of(seat.owner), seat.ran
+    key, ran = key_of(position.owner), position.ran
 
     def conclude(ctx: StepContext, output: Any) -> Any:
         return output if isinstance(output, Hold) else Outcome(set={key: finished(output, ran)})
@@ -50,13 +50,15 @@ def conclusion(seat: Seat) -> Callable[[StepContext, Any], Any]:
     return conclude
 
 
-def metadata(seat: Seat, home: Home, performer: Named | None = None, **more: Any) -> dict[str, Any]:
+def metadata(
+    position: Position, home: CompileContext, performer: Named | None = None, **more: Any
+) -> dict[str, Any]:
     """What is told about a step wherever it is told about."""
     if performer is not None and performer.left_out:
         more[UNKNOWN_TOOLS] = True
     return {
-        "flow": "workflow", "definition": home.definition, "path": seat.path, "cwd": str(home.ports.root),
-        "type": seat.spec.type.value, **more,
+        "flow": "workflow", "definition": home.definition, "path": position.path, "cwd": str(home.ports.root),
+        "type": position.spec.type.value, **more,
     }  # fmt: skip
 
 
@@ -64,13 +66,20 @@ Body = Callable[[StepContext], Awaitable[Any]]
 
 
 def control(
-    seat: Seat, home: Home, kind: StepType, handler: Body, *, action: str = "", **options: Any
+    position: Position,
+    home: CompileContext,
+    kind: StepType,
+    handler: Body,
+    *,
+    action: str = "",
+    **options: Any,
 ) -> Step:
     """A step of control flow: code alone, whatever its mode."""
     return Step(
-        seat.spec.name, handler, agent=AgentSide(kind), before=gate(seat), conclude=conclusion(seat),
-        effects=(), config=seat.spec.config if seat.spec.config is not UNSAID else None,
-        metadata=metadata(seat, home, action=action or kind.value), **options,
+        position.spec.name, handler, agent=AgentSide(kind), before=gate(position),
+        conclude=conclusion(position),
+        effects=(), config=position.spec.config if position.spec.config is not UNSAID else None,
+        metadata=metadata(position, home, action=action or kind.value), **options,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from detent.engine.child import Child
 from detent.engine.context import StepContext
 from detent.engine.offloaded import Beside
 from detent.engine.step import Step
-from detent.flows.workflow.compile_context import Home, Seat
+from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.errors import LoopExhausted, LoopStepExecutionError, WorkflowError
 from detent.flows.workflow.expressions import Prepared, condition
 from detent.flows.workflow.scope import FAILURE, INDEX, ITEM, STEP, TOTAL, handed_down, key_of, scope_of
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 MOST_ITEMS = 10_000
 
 
-def loop_step(seat: Seat, home: Home, bodies: Sequence[Body]) -> Step:
+def loop_step(position: Position, home: CompileContext, bodies: Sequence[Body]) -> Step:
     """The flow's step for a loop. `bodies`: one for all its steps, or one for each side by side."""
-    spec = seat.spec
+    spec = position.spec
     assert isinstance(spec, LoopStep)
     said = spec.max_concurrency > 1 and not spec.parallel
     limit = home.ports.max_parallel if spec.bounded_by_settings and not said else spec.max_concurrency
@@ -39,7 +39,7 @@ def loop_step(seat: Seat, home: Home, bodies: Sequence[Body]) -> Step:
         handler = _until(spec, bodies[0], condition(spec.until))
     else:
         handler = _side_by_side(spec, bodies, limit)
-    return control(seat, home, StepType.LOOP, handler)
+    return control(position, home, StepType.LOOP, handler)
 
 
 def _each(spec: LoopStep, body: Body, items_of: Prepared, limit: int) -> Callable[[StepContext], Any]:

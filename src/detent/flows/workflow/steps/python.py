@@ -14,7 +14,7 @@ from detent.engine.schemas import returns_of
 from detent.engine.step import WAITS, Step
 from detent.engine.step_failures import StepFailed
 from detent.engine.tools import Tool
-from detent.flows.workflow.compile_context import Home, Seat
+from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.expressions import prepared
 from detent.flows.workflow.expressions.templates import OPENING
 from detent.flows.workflow.registry import Action
@@ -72,9 +72,9 @@ def telling(action: Action, conclude: Callable[[StepContext, Any], Any]) -> Call
     return told
 
 
-def python_step(seat: Seat, home: Home) -> Step:
+def python_step(position: Position, home: CompileContext) -> Step:
     """The flow's step for a python step."""
-    spec = seat.spec
+    spec = position.spec
     assert isinstance(spec, PythonStep)
     action = home.registry.actions.get(spec.action)
     arguments = prepared({**usual(action), **bound(action, spec.args, spec.kwargs)})
@@ -86,11 +86,13 @@ def python_step(seat: Seat, home: Home) -> Step:
 
     computed = _computed([*spec.args, *spec.kwargs.values()])
     return action_step(
-        action, inputs, tools=home.tools if computed else None, name=spec.name, before=gate(seat),
-        conclude=telling(action, conclusion(seat)), lands=(key_of(seat.owner), OUTPUT),
+        action, inputs, tools=home.tools if computed else None, name=spec.name, before=gate(position),
+        conclude=telling(action, conclusion(position)), lands=(key_of(position.owner), OUTPUT),
         config=spec.config if spec.config is not UNSAID else None,
         output_schema=declared(said, f"step '{spec.name}'"),
-        metadata=metadata(seat, home, action, action=action.name, rollback=spec.rollback or action.rollback),
+        metadata=metadata(
+            position, home, action, action=action.name, rollback=spec.rollback or action.rollback
+        ),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from detent.dispatch.autonomy import StepType
 from detent.engine.context import StepContext
 from detent.engine.offloaded import set_aside
 from detent.engine.step import Step
-from detent.flows.workflow.compile_context import Home, Seat
+from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.errors import SubworkflowError
 from detent.flows.workflow.expressions import prepared
 from detent.flows.workflow.inputs import coerce, switched_off
@@ -20,9 +20,9 @@ from detent.kernel.plain import to_plain
 from detent.kernel.run_config import FORCE, PATH, STEPS
 
 
-def subworkflow_step(seat: Seat, home: Home, names: frozenset[str]) -> Step:
+def subworkflow_step(position: Position, home: CompileContext, names: frozenset[str]) -> Step:
     """The flow's step for a subworkflow; `names` are those its steps go by."""
-    spec = seat.spec
+    spec = position.spec
     assert isinstance(spec, SubworkflowStep)
     child_home = home.find(spec.workflow)
     child_spec = child_home.spec
@@ -55,7 +55,7 @@ def subworkflow_step(seat: Seat, home: Home, names: frozenset[str]) -> Step:
             raise SubworkflowError(spec.name, child_spec.name, child.status.value, error)
         return to_plain(child.data.get(RESULT))
 
-    return control(seat, home, StepType.SUBWORKFLOW, handler)
+    return control(position, home, StepType.SUBWORKFLOW, handler)
 
 
 def _is_mark(value: Any, marks: dict[str, str]) -> bool:

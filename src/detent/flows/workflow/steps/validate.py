@@ -9,7 +9,7 @@ from detent.dispatch.autonomy import StepType
 from detent.engine.context import StepContext
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.step import Step
-from detent.flows.workflow.compile_context import Home, Seat
+from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.errors import ValidationFailed, WorkflowError
 from detent.flows.workflow.expressions import condition
 from detent.flows.workflow.scope import FAILURE, SECRETS, finished, handed_down, key_of
@@ -31,9 +31,9 @@ MOST_LINES, LONGEST_LINE = 20, 300
 PASSED, FAILED, SKIPPED, NOT_RUN = "passed", "failed", "skipped", "not_run"
 
 
-def validate_step(seat: Seat, home: Home, mending: Body | None) -> Step:
+def validate_step(position: Position, home: CompileContext, mending: Body | None) -> Step:
     """The flow's step for a validate step; `mending` is its `on_failure`."""
-    spec = seat.spec
+    spec = position.spec
     assert isinstance(spec, ValidateStep)
     stages_of, retry_of = condition(spec.stages), condition(spec.retry)
 
@@ -61,12 +61,14 @@ def validate_step(seat: Seat, home: Home, mending: Body | None) -> Step:
             runs = f" after {attempt + 1} runs" if attempt else ""
             raise ValidationFailed(spec.name, f"{why}{runs}." if failed else f"{why}.")
         # An outcome, since a mapping that says it did not succeed would fail the step.
-        return Outcome(set={key_of(seat.owner): finished(output, seat.ran)})
+        return Outcome(set={key_of(position.owner): finished(output, position.ran)})
 
-    return control(seat, home, StepType.VALIDATE, handler)
+    return control(position, home, StepType.VALIDATE, handler)
 
 
-async def _run(ctx: StepContext, home: Home, stages: Sequence[str], attempt: int) -> list[dict[str, Any]]:
+async def _run(
+    ctx: StepContext, home: CompileContext, stages: Sequence[str], attempt: int
+) -> list[dict[str, Any]]:
     """One run of the stages: after a failure the rest are left alone."""
     results: list[dict[str, Any]] = []
     failed = False
@@ -94,7 +96,7 @@ async def _run(ctx: StepContext, home: Home, stages: Sequence[str], attempt: int
 class _Asked:
     """Runs a stage's command, and remembers that it was run here and now, not in an earlier life."""
 
-    def __init__(self, stage: ValidationStage, marks: Mapping[str, str], home: Home) -> None:
+    def __init__(self, stage: ValidationStage, marks: Mapping[str, str], home: CompileContext) -> None:
         self.stage, self.marks, self.home = stage, marks, home
         self.asked = False
 
@@ -130,7 +132,7 @@ async def _mend(ctx: StepContext, spec: ValidateStep, mending: Body, attempt: in
         raise ValidationFailed(spec.name, f"its on_failure step failed: {error}")
 
 
-def _stages(spec: ValidateStep, home: Home, value: Any) -> list[str]:
+def _stages(spec: ValidateStep, home: CompileContext, value: Any) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise WorkflowError(f"Validation '{spec.name}': `stages` must give a list of names.")
     for name in value:

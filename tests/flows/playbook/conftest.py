@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from detent.flows.playbook.step_file_cache import clear_instruction_cache
-from tests.engine.dispatching.samples import Heard, capture
+from tests.dispatch.samples import Heard, capture
 from tests.flows.playbook.bench import World
 
 

@@ -28,7 +28,7 @@ from detent.kernel.run import Run
 from detent.runtime.catalog import Catalog
 from detent.runtime.dispatch_settings import dispatch_settings
 from detent.runtime.settings import Settings, read_settings
-from tests.engine.dispatching.samples import Heard, capture
+from tests.dispatch.samples import Heard, capture
 
 HEAD = 'version: "1.0"\n'
 ONCE = {"max_attempts": 1}

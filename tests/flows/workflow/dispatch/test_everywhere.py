@@ -42,7 +42,7 @@ from detent.kernel.errors import StoreUnavailable
 from detent.kernel.status import Status
 from detent.runtime.dispatch_settings import dispatch_settings
 from detent.testing.crash import CrashPoint, CrashPoints
-from tests.engine.dispatching.samples import capture
+from tests.dispatch.samples import capture
 from tests.examples import ALL
 from tests.flows.workflow.dispatch.project import Project
 

@@ -37,7 +37,7 @@ from detent.kernel.budget import Budget
 from detent.kernel.entries import Moved
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.status import Status
-from tests.engine.dispatching.samples import Heard, capture
+from tests.dispatch.samples import Heard, capture
 from tests.examples import covering
 
 LEVELS = ("operator", "collaborator", "consultant", "approver")

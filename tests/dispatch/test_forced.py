@@ -15,8 +15,7 @@ from detent.engine.step import Step
 from detent.kernel.entries import Started
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.status import Status
-from tests.engine.conftest import flow_of, journal
-from tests.engine.dispatching.samples import (
+from tests.dispatch.samples import (
     FAULT,
     INTENT,
     LEVELS,
@@ -33,6 +32,7 @@ from tests.engine.dispatching.samples import (
     settings,
     triage,
 )
+from tests.engine.conftest import flow_of, journal
 
 BY = ["start", "settings", "config"]
 """The ways to force a run through the engine."""

@@ -8,8 +8,8 @@ from detent.adapters.stores.memory import MemoryStore
 from detent.engine.engine import Engine
 from detent.engine.step import Step
 from detent.kernel.status import Status
+from tests.dispatch.samples import again, agent, result_of, scripted, settings, single
 from tests.engine.conftest import flow_of
-from tests.engine.dispatching.samples import again, agent, result_of, scripted, settings, single
 
 PATTERNED = {
     "type": "object",

@@ -13,9 +13,7 @@ from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool
 from detent.kernel.status import Status
-from tests.engine import answers
-from tests.engine.conftest import flow_of, kinds, one_step
-from tests.engine.dispatching.samples import (
+from tests.dispatch.samples import (
     FAULT,
     INTENT,
     KIND_ONLY,
@@ -35,6 +33,8 @@ from tests.engine.dispatching.samples import (
     settings,
     triage,
 )
+from tests.engine import answers
+from tests.engine.conftest import flow_of, kinds, one_step
 
 
 def counted(handler=triage):

@@ -10,7 +10,7 @@ from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.dispatch.autonomy import AutonomyLevel, FallbackReason, StepMode
 from detent.dispatch.config import StepConfig
 from detent.dispatch.evidence import DEMOTIONS, Demotion, EvidenceRules
-from tests.engine.dispatching.samples import (
+from tests.dispatch.samples import (
     FAULT,
     INTENT,
     MAIL,

@@ -15,7 +15,7 @@ from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool
 from detent.kernel.status import Status
-from tests.engine.dispatching.samples import (
+from tests.dispatch.samples import (
     FAULT,
     INTENT,
     LEVELS,

@@ -20,8 +20,7 @@ from detent.engine.schemas import misfits
 from detent.engine.step import Step
 from detent.engine.tools import Tool
 from detent.kernel.status import Status
-from tests.engine.conftest import flow_of, journal
-from tests.engine.dispatching.samples import (
+from tests.dispatch.samples import (
     FAULT,
     INTENT,
     MAIL,
@@ -35,6 +34,7 @@ from tests.engine.dispatching.samples import (
     scripted,
     settings,
 )
+from tests.engine.conftest import flow_of, journal
 
 AGENT_ONLY = StepConfig(mode=StepMode.AGENT)
 """Nothing but `mode: agent`."""

@@ -6,7 +6,7 @@ from detent.kernel import entries as journal
 from detent.kernel.plain import encode
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
-from tests.engine.dispatching.samples import FAULT, MAIL, Form, agent, forms, scripted, settings
+from tests.dispatch.samples import FAULT, MAIL, Form, agent, forms, scripted, settings
 
 WORDS = "the customer lives in Larch Lane"
 

@@ -15,8 +15,7 @@ from detent.dispatch.proposal import Example
 from detent.engine.outcome import Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool
-from tests.engine.conftest import flow_of
-from tests.engine.dispatching.samples import (
+from tests.dispatch.samples import (
     FAULT,
     INTENT,
     KIND_ONLY,
@@ -28,6 +27,7 @@ from tests.engine.dispatching.samples import (
     settings,
     single,
 )
+from tests.engine.conftest import flow_of
 
 BLOCKS = ("INPUTS", "CONTRACT", "ALLOWED", "ANSWER", "PROBLEMS")
 

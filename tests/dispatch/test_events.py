@@ -18,7 +18,7 @@ from detent.engine.step import Step
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.budget import Budget
 from detent.kernel.policy import RetryPolicy
-from tests.engine.dispatching.samples import (
+from tests.dispatch.samples import (
     FAULT,
     INTENT,
     KIND_ONLY,

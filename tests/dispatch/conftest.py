@@ -12,8 +12,8 @@ import pytest_asyncio
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
+from tests.dispatch.samples import Heard, capture
 from tests.engine.conftest import Bench
-from tests.engine.dispatching.samples import Heard, capture
 
 
 @pytest.fixture

@@ -20,8 +20,7 @@ from detent.engine.step_failures import StepFailed, Transient
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
-from tests.engine.conftest import flow_of, journal, kinds, until
-from tests.engine.dispatching.samples import (
+from tests.dispatch.samples import (
     FAULT,
     INTENT,
     KIND_ONLY,
@@ -40,6 +39,7 @@ from tests.engine.dispatching.samples import (
     single,
     triage,
 )
+from tests.engine.conftest import flow_of, journal, kinds, until
 
 
 def counted():

@@ -4,7 +4,7 @@ import asyncio
 
 from detent.dispatch.dispatcher import dispatcher_of
 from detent.dispatch.evidence import Tally
-from tests.engine.dispatching.samples import MAIL, agent, forms, scripted, settings
+from tests.dispatch.samples import MAIL, agent, forms, scripted, settings
 
 
 async def tallies(engine):

@@ -18,8 +18,7 @@ from detent.kernel.entries import Moved, Recorded
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
-from tests.engine.conftest import flow_of, journal, until
-from tests.engine.dispatching.samples import (
+from tests.dispatch.samples import (
     FAULT,
     INTENT,
     KIND_ONLY,
@@ -32,6 +31,7 @@ from tests.engine.dispatching.samples import (
     scripted,
     settings,
 )
+from tests.engine.conftest import flow_of, journal, until
 
 
 def used(tokens: int = 10, cost: float | None = None) -> dict[str, Any]:

@@ -20,8 +20,7 @@ from detent.kernel.budget import Budget
 from detent.kernel.entries import Noted
 from detent.kernel.errors import RunNotFound
 from detent.kernel.status import Status
-from tests.engine.conftest import flow_of, journal, kinds
-from tests.engine.dispatching.samples import (
+from tests.dispatch.samples import (
     FAULT,
     INTENT,
     MAIL,
@@ -38,6 +37,7 @@ from tests.engine.dispatching.samples import (
     single,
     triage,
 )
+from tests.engine.conftest import flow_of, journal, kinds
 
 ALWAYS = StepConfig(shadow=1.0)
 """An agent beside a deterministic step."""

@@ -27,7 +27,7 @@ from detent.kernel.budget import Budget
 from detent.kernel.guards import when
 from detent.kernel.machine import Machine, Move
 from detent.kernel.status import Status
-from tests.engine.dispatching.samples import (
+from tests.dispatch.samples import (
     FAULT,
     INTENT,
     KIND_ONLY,

@@ -23,8 +23,7 @@ from detent.kernel.entries import (
     Started,
 )
 from detent.kernel.status import Status
-
-from .samples import entries
+from tests.insight.samples import entries
 
 STEP = "claim/judge"
 SERIES = {"model_id": "m1", "prompt": "p1", "handler": "h1"}

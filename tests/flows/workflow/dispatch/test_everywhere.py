@@ -96,7 +96,8 @@ async def test_settings_switch_one_step_of_each_flow_to_an_agent(project: Projec
     await components.registry.add([device_of(device)])  # type: ignore[attr-defined]
     playbook = catalog.pick("loans/").flow
     flows: list[Flow] = [
-        catalog.get("plain").flow, playbook, components.flow, *workflows.flows_of(workflows.choose("one").spec)
+        catalog.get("plain").flow, playbook, components.flow,
+        *workflows.flows_of(workflows.choose("one").spec),
     ]  # fmt: skip
     executor = ScriptedStepExecutor({"*": [{"error": "crash", "repeat": True}]})
     read = dispatch_settings(workflows.settings, flows, complete=False, environ={})

@@ -13,7 +13,7 @@ from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from tests.dispatch.samples import Heard, capture
-from tests.engine.conftest import Bench
+from tests.engine.conftest import Bench, Clock
 
 
 @pytest.fixture
@@ -54,3 +54,9 @@ async def quick(tmp_path: Path) -> AsyncIterator[Bench]:
     made = DispatchBench("memory", tmp_path)
     yield made
     await made.close()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock turned by hand."""
+    return Clock()

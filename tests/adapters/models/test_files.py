@@ -237,7 +237,7 @@ def test_a_file_that_was_damaged_is_fetched_again(shelf, tmp_path):
 def test_two_processes_at_once_fetch_it_once(shelf, tmp_path):
     shelf.gate = threading.Event()
     script = (
-        "import sys\nfrom pathlib import Path\nfrom detent.adapters.models import files\n"
+        "import sys\nfrom pathlib import Path\nfrom detent.adapters.models import model_files as files\n"
         "size, digest, url, folder = sys.argv[1:]\n"
         "source = files.WebFile(url)\n"
         "model = files.ModelFile('tiny', 'Tiny', 'tiny.gguf', int(size), digest, 'MIT', '', (source,))\n"

@@ -173,7 +173,7 @@ class _Again:
     def __init__(self, dispatcher: Dispatcher, driver: Driver, plan: Plan, visit: _Visit) -> None:
         self.driver = driver
         self.visit = visit
-        home = StepContext(driver, plan.step, visit.body.attempt, visit.before, plan.retry.max_attempts)
+        home = StepContext(driver, plan.step, visit.body.attempt, visit.before, plan.retry)
         past = _Past(home, visit.body.looked, visit.entry.at)
         self.execution = Execution(dispatcher, dispatcher.evidence, driver, plan, past)
         self.by_agent = visit.body.by == "agent"

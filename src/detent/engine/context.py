@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from detent.engine.child import Child
     from detent.engine.flow import Past
     from detent.engine.work import Work
+    from detent.kernel.policy import RetryPolicy
     from detent.kernel.run import Run
 
 OUTPUT = "output"
@@ -56,18 +57,18 @@ class StepContext:
     """What the visit may spend, inside the run's budget."""
 
     def __init__(
-        self, driver: Work, step: Step, attempt: int, run: Run | None = None, attempts: int | None = None
+        self, driver: Work, step: Step, attempt: int, run: Run | None = None, retry: RetryPolicy | None = None
     ) -> None:
         self._driver = driver
         self._run = driver.run if run is None else run
         self.step = step
         self.attempt = attempt
         """1 for the first try of this visit."""
-        self._attempts = step.retry.max_attempts if attempts is None else attempts
+        self._retry = retry
 
     def then(self, run: Run) -> StepContext:
         """The same visit on the run as it was, with the answers its queries got."""
-        ctx = StepContext(self._driver, self.step, self.attempt, run, self._attempts)
+        ctx = StepContext(self._driver, self.step, self.attempt, run, self._retry)
         ctx._memo = self._memo
         return ctx
 
@@ -145,7 +146,7 @@ class StepContext:
     @property
     def last_attempt(self) -> bool:
         """True when a transient failure of this attempt would not be followed by another."""
-        return self.attempt >= self._attempts
+        return self.attempt >= (self._retry or self.step.retry).max_attempts
 
     def now(self) -> float:
         """Seconds since the epoch, on the engine's clock."""
@@ -502,7 +503,7 @@ class TrialContext(StepContext):
     """
 
     def __init__(self, home: StepContext) -> None:
-        super().__init__(home._driver, home.step, home.attempt, home._run, home._attempts)
+        super().__init__(home._driver, home.step, home.attempt, home._run, home._retry)
         home._memo = home._memo if home._memo is not None else {}
         self._memo = home._memo
         self._home = home

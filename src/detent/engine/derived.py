@@ -5,8 +5,8 @@ Pure, and the only place where they are made: what a listing shows is what the f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from detent.engine.ports import EdgeCount, LedgerLine, RowState
 from detent.kernel.entries import EffectBegun, EffectDone, EffectFailed, EffectSkipped, Entry, Moved, Tagged
@@ -22,17 +22,14 @@ LEDGER_STATE: dict[type, str] = {
 """What the ledger says after each kind of entry about an effect."""
 
 
-class Derived(NamedTuple):
-    """What a commit writes beside its entries."""
-
-    row: RowState
-    ledger: tuple[LedgerLine, ...]
-    edges: tuple[EdgeCount, ...]
-    tags: tuple[tuple[str, bool], ...]
+Derived = tuple[RowState, tuple[LedgerLine, ...], tuple[EdgeCount, ...], tuple[tuple[str, bool], ...]]
+"""What a commit writes beside its entries: the listing row, ledger lines, counted moves, changes of tags."""
 
 
-def derived(run: Run, entries: Iterable[Entry]) -> Derived:
+def derived(run: Run, entries: Sequence[Entry]) -> Derived:
     """What follows from entries that `run` has taken in last."""
+    if len(entries) == 1 and type(move := entries[0].body) is Moved:  # by far the most common commit
+        return row_of(run), (), (_edge(run.flow, entries[0].at, move),), ()
     ledger: tuple[LedgerLine, ...] = ()
     edges: tuple[EdgeCount, ...] = ()
     tags: tuple[tuple[str, bool], ...] = ()
@@ -46,7 +43,7 @@ def derived(run: Run, entries: Iterable[Entry]) -> Derived:
         elif kind is Tagged:
             # As the fold has it: a tag both removed and added stays.
             tags = (*tags, *((tag, False) for tag in body.remove), *((tag, True) for tag in body.add))
-    return Derived(row_of(run), ledger, edges, tags)
+    return row_of(run), ledger, edges, tags
 
 
 def _edge(flow: str, at: float, body: Moved) -> EdgeCount:

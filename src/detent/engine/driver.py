@@ -130,7 +130,7 @@ class Driver(Work):
         if step.breaker is not None and await self._left_alone(step):
             return
         attempt = run.attempts + 1
-        ctx = StepContext(self, step, attempt, attempts=assignment.retry.max_attempts)
+        ctx = StepContext(self, step, attempt, None, assignment.retry)
         self.spending.began = began = self.clock.elapsed()
         try:
             instead: Outcome | None = None
@@ -141,7 +141,7 @@ class Driver(Work):
                 performer.replaced(assignment, run, self.clock.now())
                 assignment = self._assigned(said)
                 step = said
-                ctx = StepContext(self, step, attempt, attempts=assignment.retry.max_attempts)
+                ctx = StepContext(self, step, attempt, None, assignment.retry)
             if instead is not None:
                 outcome = instead
             elif not assignment.plain:
@@ -151,7 +151,10 @@ class Driver(Work):
             else:
                 if telling:
                     performer.started(assignment, run, self.clock.now())
-                value = await called(step, ctx, assignment.timeout)
+                if assignment.timeout is None and step.is_async:  # the usual case, without a frame in between
+                    value = await step.handler(ctx)
+                else:
+                    value = await called(step, ctx, assignment.timeout)
                 if not step.straight:
                     outcome = await concluded(step, ctx, value)
                 else:

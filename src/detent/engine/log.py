@@ -7,7 +7,8 @@ and a fold of the whole every so often.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from detent.engine import moves
 from detent.engine.derived import derived
@@ -28,11 +29,22 @@ BREATHE_EVERY = 32
 """Entries after which a driver lets others run, should the store never make it wait."""
 
 
+class Committed(Protocol):
+    """The process a journal is written in."""
+
+    @property
+    def alone(self) -> bool:
+        """True while no other run is under way in it."""
+
+    def committed(self, owner: Any, entries: Sequence[Entry]) -> None:
+        """Called after every commit, with the run in hand that made it."""
+
+
 class Log:
     """One run's journal, written."""
 
     __slots__ = (
-        "_blobs", "_next_fold", "_turns", "_writing", "alone", "clock", "committed", "flow", "lease", "run",
+        "_blobs", "_next_fold", "_owner", "_process", "_turns", "_writing", "clock", "flow", "lease", "run",
         "spending", "store",
     )  # fmt: skip
 
@@ -44,9 +56,8 @@ class Log:
         run: Run,
         lease: Lease,
         spending: Spending,
-        *,
-        alone: Callable[[], bool],
-        committed: Callable[[Sequence[Entry]], None],
+        process: Committed,
+        owner: object,
     ) -> None:
         self.store = store
         self.clock = clock
@@ -54,10 +65,8 @@ class Log:
         self.run = run
         self.lease = lease
         self.spending = spending
-        self.alone = alone
-        """True while no other run is under way in this process."""
-        self.committed = committed
-        """Called after every commit."""
+        self._process = process
+        self._owner = owner
         self._blobs: tuple[Blob, ...] = ()
         self._writing = False
         self._turns: list[asyncio.Future[None]] | None = None
@@ -156,7 +165,7 @@ class Log:
         size = await self.store.append(
             Commit(
                 lease, after, committed, row, run.status is not Status.RUNNING, ledger, edges, tags,
-                fold, blobs, definition, self.alone(),
+                fold, blobs, definition, self._process.alone,
             )
         )  # fmt: skip
         if not run.seq % BREATHE_EVERY:  # a store may answer without ever letting others run
@@ -167,4 +176,4 @@ class Log:
             self._next_fold = run.seq + max(FOLD_EVERY, size // FOLD_BYTES_PER_ENTRY)
         if before is not None:
             self.spending.roll_up(before)
-        self.committed(committed)
+        self._process.committed(self._owner, committed)

@@ -87,10 +87,7 @@ class Work:
         """The parent run, when that is under way in this process too."""
         above: Spending | None = None if parent is None else parent.spending
         self.spending: Spending = Spending(engine.clock, run, above)
-        self.log = Log(
-            engine.store, engine.clock, flow, run, lease, self.spending,
-            alone=lambda: engine.alone, committed=lambda entries: engine.committed(self, entries),
-        )  # fmt: skip
+        self.log = Log(engine.store, engine.clock, flow, run, lease, self.spending, engine, self)
         self.commit = self.log.commit
         self.commit_whole = self.log.commit_whole
         self.keep = self.log.keep

@@ -82,9 +82,9 @@ class AgentTools:
         """
         tool = self._tools.get(name)
         if tool is None:
-            there = ", ".join(self._tools) or "none"
+            allowed = ", ".join(self._tools) or "none"
             # The name is the agent's, so it stays out of a message that reaches logs.
-            raise self._refused([f"a tool was called that is not allowed here. Allowed: {there}"])
+            raise self._refused([f"a tool was called that is not allowed here. Allowed: {allowed}"])
         plain = dict(to_plain(dict(args)))
         if problems := await over(plain, tool.misfits, plain):
             raise self._refused([f"tool '{name}': {problem}" for problem in problems])
@@ -100,7 +100,9 @@ class AgentTools:
         try:
             answer = await self._ctx.look(name, args, durable=self._durable)
         except Exception as error:
-            if isinstance(error, FATAL) or not any(one in str(error) for one in self._secrets if one):
+            if isinstance(error, FATAL) or not any(
+                secret in str(error) for secret in self._secrets if secret
+            ):
                 raise
             raise ToolError("failed", "why is not told, for that would tell a secret") from None
         return masked(answer, self._secrets) if self._secrets else answer
@@ -134,7 +136,7 @@ class AgentTools:
             if not self._durable:
                 value = to_plain(await work())
             elif not agent_side(self._ctx.step).private:
-                value = await self._ctx.once(key, ask, spend=lambda said: _spend(usage(said)))
+                value = await self._ctx.once(key, ask, spend=lambda answer: _spend(usage(answer)))
             else:
                 record = await self._ctx.once(key, apart, spend=_spend_said)
                 raw = await self._ctx.kept(record["kept"])

@@ -79,16 +79,16 @@ class Dispatcher(Planner):
             raise
         if answer.remarks:
             await driver.commit_whole(*answer.remarks)
-        left = Shadow.of(execution, answer)
-        return Performed(answer.outcome, None if left is None else left.carry_out)
+        shadow = Shadow.of(execution, answer)
+        return Performed(answer.outcome, None if shadow is None else shadow.carry_out)
 
     async def check_filled(self, step: Step, changes: Mapping[str, Any]) -> None:
         """Hold an agent's output to the step's contract once more, receipts filled in."""
-        way = agent_side(step).lands or ((step.into,) if step.into is not None else ())
-        if step.output_schema is None or (step.conclude is not None and not way):
+        path = agent_side(step).lands or ((step.into,) if step.into is not None else ())
+        if step.output_schema is None or (step.conclude is not None and not path):
             return
         output: Any = changes
-        for part in way:
+        for part in path:
             output = output[part]
         if problems := await over(output, misfits, output, step.output_schema):
             raise OutputSchemaValidationError(step.name, "its contract, receipts filled in", problems)

@@ -83,17 +83,17 @@ class EvidenceLog:
     async def _add(self, key: str, several: list[Counted]) -> None:
         rules, store = self._rules, several[0].driver.engine.store
         for attempt in range(TRIES):
-            said, version = await store.mark(key)
-            tally = before = Tally.from_plain(said)
+            mark, version = await store.mark(key)
+            tally = before = Tally.from_plain(mark)
             lowered: list[tuple[Counted, str]] = []
             drifted: list[tuple[Counted, Tally]] = []
-            for one in several:
-                earlier, tally = tally, tally.after(one.verdict, rules.keep)
+            for counted in several:
+                earlier, tally = tally, tally.after(counted.verdict, rules.keep)
                 if tally.drifts(rules) and not earlier.drifts(rules):
-                    drifted.append((one, tally))
-                why = tally.demotion(rules) if one.by_agent else None
-                if why is not None and below(one.level, rules) is not None:
-                    lowered.append((one, why))
+                    drifted.append((counted, tally))
+                why = tally.demotion(rules) if counted.by_agent else None
+                if why is not None and below(counted.level, rules) is not None:
+                    lowered.append((counted, why))
                     tally = Tally()
             if tally == before and not lowered:
                 return
@@ -104,28 +104,28 @@ class EvidenceLog:
             log.error("evidence.lost", key=key, verdicts=len(several), error="contention")
             return
         (self._clean.discard if {"d", "h"} & set(tally.recent) else self._clean.add)(key)
-        for one, there in drifted:
-            one.log(log.warning, "agreement.drift", n=there.n, agreed=there.agreed)
-        for one, why in lowered:
-            await self._lower(one, why)
+        for counted, tally_then in drifted:
+            counted.log(log.warning, "agreement.drift", n=tally_then.n, agreed=tally_then.agreed)
+        for counted, why in lowered:
+            await self._lower(counted, why)
 
-    async def _lower(self, one: Counted, why: str) -> None:
+    async def _lower(self, counted: Counted, why: str) -> None:
         """Hold the step at the next level down, and say so: to the store, the log and the journal."""
-        driver, name = one.driver, one.step
+        driver, name = counted.driver, counted.step
         rules, store = self._rules, driver.engine.store
-        lower = below(one.level, rules)
+        lower = below(counted.level, rules)
         if lower is None:
             return
-        said, version = await store.mark(f"{DEMOTIONS}{name}")
-        there = Demotion.from_plain(said)
-        if there is not None and there.level <= lower:
+        mark, version = await store.mark(f"{DEMOTIONS}{name}")
+        present = Demotion.from_plain(mark)
+        if present is not None and present.level <= lower:
             return
-        demotion = Demotion(lower, one.level, why, driver.clock.now(), "engine", one.series)
+        demotion = Demotion(lower, counted.level, why, driver.clock.now(), "engine", counted.series)
         if not await store.set_mark(f"{DEMOTIONS}{name}", demotion.to_plain(), version):
             return  # somebody else has just said something about it
-        one.log(
-            log.warning, "autonomy.demoted", autonomy=lower.value, was=one.level.value, why=why,
+        counted.log(
+            log.warning, "autonomy.demoted", autonomy=lower.value, was=counted.level.value, why=why,
             hint=f"look at `detent autonomy report`; `detent autonomy restore {name}` puts it back",
         )  # fmt: skip
-        note = {"step": name, "level": lower.value, "was": one.level.value, "why": why}
+        note = {"step": name, "level": lower.value, "was": counted.level.value, "why": why}
         await driver.commit_whole(Noted("autonomy.demoted", note, aside=True))

@@ -60,8 +60,8 @@ class Side:
             "output": canonical_value(self.output),
             "next_state": self.to,
             "effects": [
-                {"tool": one.tool, "args": canonical_value(to_plain(one.args)), "key": one.key}
-                for one in self.effects
+                {"tool": effect.tool, "args": canonical_value(to_plain(effect.args)), "key": effect.key}
+                for effect in self.effects
             ],
             "append": canonical_value(additions(outcome.append)),
         }
@@ -91,7 +91,9 @@ def compare_sides(
 ) -> tuple[tuple[Discrepancy, ...], int]:
     """Where two sides differ: output, next state, effects in order, additions to data."""
     if step.conclude is not None and left.whole != right.whole:  # facts and an outcome are not alike
-        left, right = (Side.of(step, one.outcome, one.outcome, one.to, one.effects) for one in (left, right))
+        left, right = (
+            Side.of(step, side.outcome, side.outcome, side.to, side.effects) for side in (left, right)
+        )
     rules = step.compare or CompareRules()
     placed = CompareRules(
         tuple(_placed(pointer) for pointer in rules.ignore),
@@ -124,11 +126,11 @@ async def judge(
         return Judgement(True, Check.CONTRACT, details, more)
     if step.validator is not None:
         verdict = await _verdict(step, inputs, proposal)
-        found = tuple(Discrepancy(_pointer(reason), "value") for reason in verdict.reasons)
-        if not verdict.ok and not found:
-            found = (Discrepancy("", "value"),)
+        discrepancies = tuple(Discrepancy(_pointer(reason), "value") for reason in verdict.reasons)
+        if not verdict.ok and not discrepancies:
+            discrepancies = (Discrepancy("", "value"),)
         return Judgement(
-            verdict.ok, Check.VALIDATOR, found[:MOST_KEPT], max(0, len(found) - MOST_KEPT),
+            verdict.ok, Check.VALIDATOR, discrepancies[:MOST_KEPT], max(0, len(discrepancies) - MOST_KEPT),
             tuple(str(reason)[:200] for reason in verdict.reasons),
         )  # fmt: skip
     side = await handler()
@@ -143,16 +145,16 @@ async def _verdict(step: Step, inputs: Mapping[str, Any], proposal: Proposal) ->
     """What the step's validator says; one that fails has not passed anything."""
     assert step.validator is not None
     try:
-        said = await call(step.validator, None, inputs, proposal)
+        answer = await call(step.validator, None, inputs, proposal)
     except Exception as error:
         return Verdict(False, (f"the validator failed: {type(error).__name__}",))
-    if isinstance(said, Verdict):
-        return said
-    if isinstance(said, tuple):
-        ok, *rest = said
+    if isinstance(answer, Verdict):
+        return answer
+    if isinstance(answer, tuple):
+        ok, *rest = answer
         reasons = rest[0] if rest else ()
         return Verdict(bool(ok), (reasons,) if isinstance(reasons, str) else tuple(reasons))
-    return Verdict(bool(said))
+    return Verdict(bool(answer))
 
 
 def loggable(pointers: Iterable[str]) -> list[str]:

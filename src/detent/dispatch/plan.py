@@ -129,7 +129,7 @@ class Plan:
     def instructions(self) -> str:
         """What an agent is told whatever the inputs are."""
         return prompt.instructions(
-            self.step.intent, self.config.prompt_extra, [Example(*one) for one in self.step.examples]
+            self.step.intent, self.config.prompt_extra, [Example(*example) for example in self.step.examples]
         )
 
     @cached_property

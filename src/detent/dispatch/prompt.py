@@ -145,8 +145,8 @@ def _cut(value: Any, longest: int, place: str, places: list[str]) -> Any:
         raw = value.encode("utf-8", "surrogatepass")
         if len(raw) > longest:
             places.append(place)
-            kept = raw[:longest].decode("utf-8", "ignore")
-            return f"{kept}…[cut {len(raw) - len(kept.encode())} bytes]"
+            beginning = raw[:longest].decode("utf-8", "ignore")
+            return f"{beginning}…[cut {len(raw) - len(beginning.encode())} bytes]"
     return value
 
 
@@ -167,9 +167,9 @@ def _visible(text: str) -> str:
     """
     if text.replace("\n", "").isprintable():
         return text
-    seen = (one if _seen(one) else json.dumps(one)[1:-1] for one in text)
-    return "".join(seen).replace("\x7f", "\\u007f")
+    characters = (character if _is_visible(character) else json.dumps(character)[1:-1] for character in text)
+    return "".join(characters).replace("\x7f", "\\u007f")
 
 
-def _seen(one: str) -> bool:
-    return one.isprintable() or one == "\n" or category(one) == "Zs"
+def _is_visible(character: str) -> bool:
+    return character.isprintable() or character == "\n" or category(character) == "Zs"

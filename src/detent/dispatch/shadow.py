@@ -61,15 +61,15 @@ class Shadow:
         driver = self.execution.driver
         try:
             detail = self.answer.outcome.detail
-            found = verdict_of(detail)
-            if found is not None:
-                await self._count(found, dict(detail.get("series") or {}))
+            verdict = verdict_of(detail)
+            if verdict is not None:
+                await self._count(verdict, dict(detail.get("series") or {}))
             if self.before is not None and not driver.engine.stopping:
                 note, spend = await self._shadow(self.before)
                 await driver.commit_whole(Noted("shadow", note, spend, aside=True))
-                found = verdict_of_shadow(note)
-                if found is not None:
-                    await self._count(found, note["series"])
+                verdict = verdict_of_shadow(note)
+                if verdict is not None:
+                    await self._count(verdict, note["series"])
         except (Fenced, StoreUnavailable):
             raise
         except Exception as error:
@@ -145,7 +145,7 @@ class Shadow:
         details, count = gate.compare_sides(execution.step, execution.plan.contract, handler, agent)
         if not count:
             return {"outcome": "agreed"}
-        return {"outcome": "differed", "pointers": [one.pointer for one in details], "count": count}
+        return {"outcome": "differed", "pointers": [detail.pointer for detail in details], "count": count}
 
     async def _count(self, verdict: Verdict, series: dict[str, Any]) -> None:
         """Have a verdict counted; answers from a recording are no evidence."""
@@ -162,5 +162,5 @@ class Shadow:
 
 def _bare(step: Step, side: gate.Side) -> gate.Side:
     """A side as far as a journal knows it: its outcome, and its effects without the keys they were given."""
-    effects = tuple(Effect(one.tool, one.args) for one in side.effects)
+    effects = tuple(Effect(effect.tool, effect.args) for effect in side.effects)
     return gate.Side.of(step, side.outcome, side.outcome, side.to, effects)

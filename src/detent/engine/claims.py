@@ -127,10 +127,10 @@ async def migration(active: ActiveRuns, run: Run, flow: Flow) -> Migrated | None
         raise DefinitionChanged(run.id, flow.name, lines, run.fingerprint)
     machine = flow.machine
     try:
-        wanted = migrate(run)
-        changes = to_plain(dict(wanted.set))
-        state = machine.named(machine.state(wanted.state if wanted.state is not None else run.state))
-        reason = checks.text("Migration.reason", wanted.reason)
+        migrated = migrate(run)
+        changes = to_plain(dict(migrated.set))
+        state = machine.named(machine.state(migrated.state if migrated.state is not None else run.state))
+        reason = checks.text("Migration.reason", migrated.reason)
     except BaseException as raised:
         if (error := failure(raised)) is None:
             raise
@@ -173,30 +173,30 @@ async def _taken_over(active: ActiveRuns, driver: Driver, lease: Lease) -> None:
     )
 
 
-async def go_on(active: ActiveRuns, taken: Taken) -> Exception | None:
+async def go_on(active: ActiveRuns, claim: Taken) -> Exception | None:
     """Go on with a claimed run; gives why that cannot be. It is logged, not fatal to the others."""
     try:
-        await _resume(active, taken)
+        await _resume(active, claim)
     except BaseException as raised:  # what a flow needs open, say, may raise anything
         error = failure(raised)
         if error is None:
             raise
         if isinstance(error, RunDamaged) or not isinstance(error, RunStateError | StoreError):
-            run_id = taken.lease.run_id
+            run_id = claim.lease.run_id
             active.tell_once("run.not_resumed", run_id, run_id=run_id, error=message_of(error))
         return error
     return None
 
 
-async def _resume(active: ActiveRuns, taken: Taken) -> None:
+async def _resume(active: ActiveRuns, claim: Taken) -> None:
     """Have a run driven that was claimed with others; the clock's answer is given to what it waited for."""
-    run_id, lease = taken.lease.run_id, taken.lease
+    run_id, lease = claim.lease.run_id, claim.lease
     if run_id in active.taking or active.under_way(run_id) is not None:
         await active.store.park(lease)
         raise RunBusy(run_id, active.leases.me.id)
     active.taking.add(run_id)
     try:
-        driver = await _standing(active, taken.flow, lease, load_taken(active.store, taken), adopted=True)
+        driver = await _standing(active, claim.flow, lease, load_taken(active.store, claim), adopted=True)
         try:
             now, run = active.clock.now(), driver.run
             due = [hold for hold in run.holds.values() if hold.wake_at is not None and hold.wake_at <= now]

@@ -181,10 +181,10 @@ class Engine:
                 when = await worker.outlook(self.active, row)
                 if self.active.stopping or when is None:
                     return await self.get(run_id)
-                left = when - self.clock.now()
-                if patience is not None and left > patience:
+                seconds = when - self.clock.now()
+                if patience is not None and seconds > patience:
                     return await self.get(run_id)
-                await self.active.changed(run_id, max(0.05, min(left, 1.0)))
+                await self.active.changed(run_id, max(0.05, min(seconds, 1.0)))
             elif run_id in self.active.runs_under_way():
                 continue
             elif self.active.stopping:
@@ -307,10 +307,10 @@ class Engine:
         `at` is that run and the entry's number. `set` changes its data, as it says or as it gives from the
         new family.
         """
-        made = await fork_family(self.active, run_id, at, _new_id(new_id), by=by, changes=set)
+        forked_id = await fork_family(self.active, run_id, at, _new_id(new_id), by=by, changes=set)
         if drive:
-            await self.resume(made)
-        return made
+            await self.resume(forked_id)
+        return forked_id
 
     async def reopen(
         self,

@@ -133,12 +133,14 @@ async def fork_family(
     if Run.fold(new_id, own).status.is_end:
         raise ConfigurationError(f"Run {root} had come to its end by then; nothing is left to be done.")
     pasts = [_past(active, copy) for copy in copies]
-    gone = list(dict.fromkeys(path for past in pasts for path in past.flow.done_by(past) if path in undone))
-    known: dict[str, Any] = {UNDONE: gone} if gone else {}
+    undone_paths = list(
+        dict.fromkeys(path for past in pasts for path in past.flow.done_by(past) if path in undone)
+    )
+    additions: dict[str, Any] = {UNDONE: undone_paths} if undone_paths else {}
     if callable(changes):
         changes = changes(pasts)
     forked = Forked(
-        to_plain({**known, **(changes or {})}),
+        to_plain({**additions, **(changes or {})}),
         to_plain(dict(config or {})),
         budget.to_plain() if budget else None,
         by,
@@ -196,26 +198,26 @@ class _Family:
     async def copies(self, run_id: str, whole: bool = False) -> list[_Copy]:
         """A run and its descendants; `whole` where it had come to its end by then."""
         entries = [entry async for entry in read(self._active.store, run_id)]
-        kept = entries if whole else self._kept(run_id, entries)
-        if kept and self._undone and run_id != self._root:
-            kept = self._decided_anew(kept)
-        if not kept:
+        kept_entries = entries if whole else self._entries_by_then(run_id, entries)
+        if kept_entries and self._undone and run_id != self._root:
+            kept_entries = self._decided_anew(kept_entries)
+        if not kept_entries:
             return []
-        found = [_Copy(run_id, self._new(run_id), [self._renamed(entry) for entry in kept])]
-        here = Run.fold(run_id, kept)
-        undoes = undoing_now(self._active.flow(here.flow), here)
-        ended = {entry.body.run for entry in kept if isinstance(entry.body, ChildEnded)}
+        copies = [_Copy(run_id, self._new(run_id), [self._renamed(entry) for entry in kept_entries])]
+        run = Run.fold(run_id, kept_entries)
+        undoes = undoing_now(self._active.flow(run.flow), run)
+        ended = {entry.body.run for entry in kept_entries if isinstance(entry.body, ChildEnded)}
         async for child in children(self._active.store, run_id):
             if not (whole or undoes) and await self._undoes(child.id):
                 continue  # whatever the clock says, that was later
-            found += await self.copies(child.id, whole or child.id in ended)
-        return found
+            copies += await self.copies(child.id, whole or child.id in ended)
+        return copies
 
     async def _undoes(self, run_id: str) -> bool:
         (first,) = await self._active.store.entries(run_id, 0, 1)
         return isinstance(first.body, Started) and bool(first.body.config.get(UNDOES))
 
-    def _kept(self, run_id: str, entries: list[Entry]) -> list[Entry]:
+    def _entries_by_then(self, run_id: str, entries: list[Entry]) -> list[Entry]:
         if run_id == self._at[0]:
             return entries[: self._at[1]]
         if run_id in self._part_of:
@@ -227,7 +229,9 @@ class _Family:
         run = Run.fold("", entries)
         if run.proposal is None or _path(self._active, run) not in self._undone:
             return entries
-        return entries[: max(index for index, one in enumerate(entries) if isinstance(one.body, Proposed))]
+        return entries[
+            : max(index for index, entry in enumerate(entries) if isinstance(entry.body, Proposed))
+        ]
 
     def _above(self, entries: list[Entry]) -> list[Entry]:
         """Of a run that the moment's run is part of: all that led to its state, then by the clock."""
@@ -242,7 +246,9 @@ class _Family:
         certain = 1
         if through is not None:
             before = enumerate(entries[:through])
-            certain += max(at for at, one in before if isinstance(one.body, Started | Moved | Migrated))
+            certain += max(
+                at for at, earlier in before if isinstance(earlier.body, Started | Moved | Migrated)
+            )
         rest = takewhile(lambda entry: entry.at <= self._moment, entries[certain:through])
         return [*entries[:certain], *rest]
 
@@ -264,7 +270,7 @@ class _Family:
         elif isinstance(body, ChildEnded):
             body = replace(body, run=self._new(body.run))
         elif isinstance(body, Held) and body.why == "children":
-            about = {**body.about, "runs": [self._new(one) for one in body.about.get("runs", ())]}
+            about = {**body.about, "runs": [self._new(run_id) for run_id in body.about.get("runs", ())]}
             body = replace(body, about=about)
         return entry._replace(epoch=1, body=body)
 

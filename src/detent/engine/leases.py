@@ -116,12 +116,12 @@ class Leases:
 
     async def _beat(self) -> None:
         """In the heartbeat's thread: tell the store that this worker is alive."""
-        asked, wall = self.clock.ticks(), self.clock.now()
-        if self._good_until != float("-inf") and asked >= self._good_until:
+        ticks, wall = self.clock.ticks(), self.clock.now()
+        if self._good_until != float("-inf") and ticks >= self._good_until:
             self.lapses += 1  # while it was out, others may have taken what was ours
         await self.store.beat(self.me, self.seconds)
-        self._offset = wall - asked
-        self._good_until = asked + self.seconds
+        self._offset = wall - ticks
+        self._good_until = ticks + self.seconds
 
     async def retire(self) -> None:
         """Leave orderly. While a call in a thread goes on, so does the heartbeat, which retires after it.
@@ -183,9 +183,9 @@ class Leases:
 
     async def gone(self, worker_id: str) -> bool:
         """True when nothing a worker began in its process can be going on any more."""
-        here = self if worker_id == self.me.id else _here.get(worker_id)
-        if here is not None and here.me.host == self.me.host:
-            return not here.lingering
+        leases = self if worker_id == self.me.id else _here.get(worker_id)
+        if leases is not None and leases.me.host == self.me.host:
+            return not leases.lingering
         for worker in await self.store.workers():
             if worker.id == worker_id:
                 return self._runs(worker) is False
@@ -253,9 +253,9 @@ class Leases:
         self._watch = None
         if not self._cancellable:
             return
-        left = self._good_until - self.clock.ticks() - self.seconds * MARGIN
-        if left <= 0:
+        seconds = self._good_until - self.clock.ticks() - self.seconds * MARGIN
+        if seconds <= 0:
             for giving_up, calls in self._cancellable.items():
                 if all(future.done() for future in calls) and not giving_up.expired():
                     giving_up.reschedule(loop.time())
-        self._watch = loop.call_later(max(left, self.seconds * MARGIN / 4), self._watch_over)
+        self._watch = loop.call_later(max(seconds, self.seconds * MARGIN / 4), self._watch_over)

@@ -136,8 +136,8 @@ class Tool:
         """What is wrong with arguments somebody else than our own code wants it called with."""
         from detent.engine.schemas import misfits
 
-        found = misfits(args, self.schema)
-        return found if found or self.refuses is None else list(self.refuses(args))
+        problems = misfits(args, self.schema)
+        return problems if problems or self.refuses is None else list(self.refuses(args))
 
     def check(self, args: Mapping[str, Any]) -> None:
         """Raise `ConfigurationError` unless the tool takes these arguments."""
@@ -173,8 +173,8 @@ CALL = "call:"
 
 def tools_of(module: ModuleType) -> list[Tool]:
     """The tools a module defines."""
-    found = [value for value in vars(module).values() if isinstance(value, Tool)]
-    return list({id(tool): tool for tool in found}.values())
+    tools = [value for value in vars(module).values() if isinstance(value, Tool)]
+    return list({id(tool): tool for tool in tools}.values())
 
 
 class Toolbox:
@@ -187,22 +187,22 @@ class Toolbox:
 
     def add(self, item: Tool) -> None:
         """Add a tool; a name registered twice is an error."""
-        there = self._tools.get(item.name)
-        if there is not None and there is not item:
+        registered = self._tools.get(item.name)
+        if registered is not None and registered is not item:
             raise ConfigurationError(f"Two tools are named '{item.name}'.")
         self._tools[item.name] = item
 
     def get(self, name: str, kind: Kind) -> Tool:
         """The tool of this name and kind, or a `ConfigurationError` that names the nearest."""
-        found = self._tools.get(name)
-        if found is None:
-            there = ", ".join(sorted(self._tools)) or "none"
+        item = self._tools.get(name)
+        if item is None:
+            names = ", ".join(sorted(self._tools)) or "none"
             raise ConfigurationError(
-                f"There is no tool '{name}'.{nearest(name, self._tools)} Tools: {there}."
+                f"There is no tool '{name}'.{nearest(name, self._tools)} Tools: {names}."
             )
-        if found.kind != kind:
-            raise ConfigurationError(f"Tool '{name}' is a {found.kind}, not a {kind}.")
-        return found
+        if item.kind != kind:
+            raise ConfigurationError(f"Tool '{name}' is a {item.kind}, not a {kind}.")
+        return item
 
     def __iter__(self) -> Any:
         return iter(self._tools.values())

@@ -59,8 +59,8 @@ async def resume(active: ActiveRuns, run_id: str, parent: Driver | None = None) 
             await waking.wake_parent(active, run_id)  # whoever drove the last of them may have gone since
             if active.under_way(run_id) is not None:
                 return run_id
-            held = (await load(active.store, run_id)).holds.get("children")
-            below = ", ".join(held.about["runs"][:5]) if held is not None else "its children"
+            hold = (await load(active.store, run_id)).holds.get("children")
+            below = ", ".join(hold.about["runs"][:5]) if hold is not None else "its children"
             raise RunStateError(f"Run {run_id} waits for {below}; see to that, or cancel it.")
         verb = "resolve" if any(wait["name"].startswith("effect:") for wait in waits) else "release"
         names = ", ".join(f"{wait['why']} '{wait.get('token', wait['name'])}'" for wait in waits)
@@ -84,10 +84,10 @@ async def outlook(active: ActiveRuns, row: RunRow) -> float | None:
         active.wake_at(row.now.wake_at, row.id)
         times.append(row.now.wake_at)
     if any(wait["why"] == "children" for wait in row.now.waits or ()):
-        held = (await load(active.store, row.id)).holds.get("children")
-        if held is None:
+        hold = (await load(active.store, row.id)).holds.get("children")
+        if hold is None:
             return active.clock.now()  # it has moved on meanwhile
-        for child in held.about["runs"]:
+        for child in hold.about["runs"]:
             below = await active.store.row(child)
             if below.now.status is Status.WAITING:
                 when = await outlook(active, below)
@@ -112,10 +112,10 @@ async def _look_around(active: ActiveRuns) -> list[Worker]:
     """The workers that are dead; wakes parents that may have missed the end of a child because of it."""
     await active.register()
     dead = await active.leases.dead()
-    gone = {worker.id for worker in dead}
-    if active.swept is None or not gone <= active.swept:
+    dead_ids = {worker.id for worker in dead}
+    if active.swept is None or not dead_ids <= active.swept:
         await waking.wake_parents(active)
-        active.swept = gone
+        active.swept = dead_ids
     return dead
 
 
@@ -130,21 +130,21 @@ async def _take_up(
         await active.store.park(lease)
         del active.dropped[run_id]
     while (room := active.room) > 0:
-        taken = await active.store.take(
+        claimed = await active.store.take(
             active.leases.me.id, min(room, BATCH), now=active.clock.now(), dead=dead,
             flows=active.flows if flows is None else [*flows],
             skip=[*refused, *passed, *resumed, *active.taking],
         )  # fmt: skip
-        if not taken:
+        if not claimed:
             break
-        errors = await asyncio.gather(*(claims.go_on(active, one) for one in taken))
-        for one, error in zip(taken, errors, strict=True):
+        errors = await asyncio.gather(*(claims.go_on(active, claim) for claim in claimed))
+        for claim, error in zip(claimed, errors, strict=True):
             if error is None:
-                resumed.append(one.lease.run_id)
+                resumed.append(claim.lease.run_id)
             elif isinstance(error, StoreError | RunStateError) and not isinstance(error, RunDamaged):
-                passed.add(one.lease.run_id)
+                passed.add(claim.lease.run_id)
             else:
-                refused.add(one.lease.run_id)
+                refused.add(claim.lease.run_id)
         for error in errors:
             if isinstance(error, StoreError) and not isinstance(error, OF_ONE_RUN):
                 raise error
@@ -213,11 +213,11 @@ async def heed_requests(active: ActiveRuns) -> None:
                 strays, looked = await _free_strays(active, strays), active.clock.elapsed()
             if not active._tasks:
                 continue
-            asked = await active.store.asked(active.leases.me.id)
+            requests = await active.store.asked(active.leases.me.id)
         except StoreError as error:
             log.warning("engine.store_away", error=str(error))
             continue
-        for run_id, request in asked:
+        for run_id, request in requests:
             if active.under_way(run_id) is not None:
                 try:
                     await commands.stop_here(active, run_id, *request)

@@ -172,7 +172,7 @@ class ActiveRuns:
         """Open what a flow needs beside the store, before the first of its runs is under way."""
         for resource in flow.needs:
             async with self._preparing:
-                if not any(there is resource for there in self._resources):
+                if not any(opened is resource for opened in self._resources):
                     await resource.open()
                     self._resources.append(resource)
 

@@ -1,7 +1,7 @@
-"""Asking an agent: attempts, each under its own time limit, retried where that may help, kept in the journal.
+"""Asking an agent: attempts with a time limit each, retried where that may help, kept in the journal.
 
-An attempt's answer, or how it failed, is journaled before anything is made of it. A run that is resumed reads
-it from there: nothing that was committed is paid for again.
+An attempt's answer or failure is journaled before it is used. A resumed run reads it from the journal, so no
+committed attempt is paid for again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LONGEST_ERROR = 500
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How an attempt, and with the last one the asking, failed."""
+    """Why an attempt failed; the last attempt's failure is that of the whole execution."""
 
     reason: FallbackReason
     type: str
@@ -52,11 +52,11 @@ class Failure:
     transient: bool = False
     retry_after: float | None = None
     problems: tuple[str, ...] = ()
-    """Violations of the hard contract, to be told to the agent."""
+    """Violations of the hard contract, sent to the agent with the next attempt."""
 
     @property
     def loggable(self) -> str:
-        """The message where it is ours and holds no values; else only what kind of error it was."""
+        """The message where it is known to hold no values; otherwise only the type of the error."""
         ours = self.reason in (FallbackReason.TIMEOUT, FallbackReason.SCHEMA_VIOLATION, FallbackReason.BUDGET)
         return self.message if ours else self.type
 
@@ -65,7 +65,7 @@ class Failure:
         """The failure an exception amounts to."""
         try:
             message = writable(str(error))[:LONGEST_ERROR]
-        except Exception:  # it has no words for itself
+        except Exception:  # its `__str__` raises
             message = ""
         if isinstance(error, ExecutorError):
             problems = error.validation_errors if isinstance(error, OutputSchemaValidationError) else ()
@@ -99,7 +99,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Asked:
-    """What came of asking an agent."""
+    """The result of asking an agent."""
 
     proposal: Proposal | None = None
     failure: Failure | None = None
@@ -111,7 +111,7 @@ class Asked:
 
     @property
     def spend(self) -> Spend:
-        """What all attempts used up."""
+        """Spend of all attempts."""
         return NOTHING if self.usage is None else self.usage.spend
 
 
@@ -138,26 +138,26 @@ class Asking:
         self.facts = facts
         self.settings = settings
         self.durable = durable
-        """Attempts are kept in the journal of the visit. Else there is one, and whoever asks keeps it."""
+        """Keep attempts in the visit's journal; otherwise make one attempt, which the caller keeps."""
 
     async def ask(self, check: Any = None) -> Asked:
-        """Attempts until one keeps the hard contract, or no other may be made.
+        """Make attempts until one keeps the hard contract or no further attempt is allowed.
 
-        `check` is asked about each proposal and raises `OutputSchemaValidationError` where it breaks what
-        only the run's table knows.
+        `check` is called with each proposal and raises `OutputSchemaValidationError` for one that the run's
+        transition table does not allow.
         """
         plan, config = self.plan, self.plan.config
         asked = Asked()
         most = plan.resolved.retry.max_attempts if self.durable else 1
         retry = plan.resolved.retry
         problems: Sequence[str] = ()
-        told = False
+        problems_sent = False
         log.info(
             "executor.step_start",
             **self.facts,
             timestamp=self._now(),
             agent_name=self.plan.agent_name,
-            config=_shown(config.to_plain()),
+            config=_without_prompt(config.to_plain()),
         )
         while True:
             if asked.attempts and (short := self.driver.spending.short_of(config.budget)) is not None:
@@ -190,17 +190,17 @@ class Asking:
                 return asked
             asked.failure = failure
             violation = failure.reason is FallbackReason.SCHEMA_VIOLATION
-            may = (violation and not told) or (failure.transient and not violation)
-            again = may and asked.attempts < most
+            retryable = (violation and not problems_sent) or (failure.transient and not violation)
+            will_retry = retryable and asked.attempts < most
             log.warning(
                 "executor.step_error", **self.facts, timestamp=self._now(), agent_name=self.plan.agent_name,
                 error_type=failure.type, error=failure.loggable, attempt_number=asked.attempts,
-                will_retry=again,
+                will_retry=will_retry,
             )  # fmt: skip
-            if not again:
+            if not will_retry:
                 return asked
             if violation:
-                told, problems = True, failure.problems
+                problems_sent, problems = True, failure.problems
             elif fresh and not self._played():
                 wait = max(
                     retry.wait_before(asked.attempts + 1, self.driver.run.id), failure.retry_after or 0.0
@@ -208,7 +208,7 @@ class Asking:
                 async with self.driver.engine.slots.released(self.driver):
                     await self.driver.engine.slots.sleep(wait)
                 if self.driver.engine.stopping:
-                    # Whoever takes the run up again finds the attempts made so far and goes on from there.
+                    # The worker that resumes the run continues after the attempts made so far.
                     raise PutDown
 
     def _played(self) -> bool:
@@ -221,7 +221,7 @@ class Asking:
     # -- one attempt ----------------------------------------------------------------------------------------
 
     async def _attempt(self, number: int, prompt: Prompt) -> tuple[dict[str, Any], bool]:
-        """What an attempt gave, as the journal keeps it, and whether it was made just now."""
+        """An attempt's record, as the journal keeps it, and whether the attempt was made just now."""
         plan, config, ctx = self.plan, self.plan.config, self.ctx
         tools = AgentTools(
             ctx, declared_tools(plan.step, ctx.tools, plan.allowed), durable=self.durable,
@@ -249,59 +249,61 @@ class Asking:
             if tape is None:
                 return await self._execute(prompt, tools, name, number)
             before = set(self.driver.run.records)
-            seen = len(ctx.looked)
+            looked_before = len(ctx.looked)
 
             async def live() -> dict[str, Any]:
                 record = await self._execute(prompt, tools, name, number)
-                made = {
+                new_records = {
                     key: value
                     for key, value in self.driver.run.records.items()
                     if key not in before and not key.startswith("agent/")
                 }
-                return {"record": record, "made": made, "looked": list(ctx.looked)[seen:]}
+                return {"record": record, "made": new_records, "looked": list(ctx.looked)[looked_before:]}
 
             subject = "/".join(str(part) for part in (config.provider or "", config.model_id or "") if part)
-            where = self.driver.where
-            kept = await tape.through(
-                TapeCall("agent", where, plan.step.name, subject or "default", request), live
+            position = self.driver.where
+            taped = await tape.through(
+                TapeCall("agent", position, plan.step.name, subject or "default", request), live
             )
-            for key, value in kept["made"].items():
-                if key not in self.driver.run.records:  # played back: what was asked on the way belongs here
+            for key, value in taped["made"].items():
+                if (
+                    key not in self.driver.run.records
+                ):  # played back: records made during the attempt belong to this run
                     usage = UsageMetadata.from_plain(value.get("usage")) if isinstance(value, dict) else None
                     spend = usage.spend if usage is not None and key.startswith("turn/") else NOTHING
                     await self.driver.commit_whole(Recorded(key, value, spend))
-            if len(ctx.looked) == seen:
-                ctx.looked = [*ctx.looked, *kept["looked"]]
-            return dict(kept["record"])
+            if len(ctx.looked) == looked_before:
+                ctx.looked = [*ctx.looked, *taped["looked"]]
+            return dict(taped["record"])
 
-        async def apart() -> dict[str, Any]:
-            """What the agent said lies beside the journal; what it cost stays in it."""
+        async def work_offloaded() -> dict[str, Any]:
+            """Keep the agent's answer outside the journal, and its cost in the journal."""
             record = await work()
-            said = {key: record.pop(key) for key in ("output", "proposed") if key in record}
-            return {**record, "kept": ctx.keep(encode(said))} if said else record
+            answer = {key: record.pop(key) for key in ("output", "proposed") if key in record}
+            return {**record, "kept": ctx.keep(encode(answer))} if answer else record
 
         try:
             if not self.durable:
                 return await work(), True
             record = await ctx.once(
-                f"agent/{number}/{name}", apart if agent_side(plan.step).private else work,
-                spend=lambda said: _usage(said, "usage").spend,
+                f"agent/{number}/{name}", work_offloaded if agent_side(plan.step).private else work,
+                spend=lambda kept_record: _usage(kept_record, "usage").spend,
             )  # fmt: skip
         except BudgetExceededError as error:
             return {"error": Failure.of(error).to_plain(), "ms": 0.0}, fresh
         if "kept" in record:
             raw = await ctx.kept(record["kept"])
-            gone = ExecutorError("What the agent answered was purged.")
-            record |= decode(raw) if raw is not None else {"error": Failure.of(gone).to_plain()}
-        if not fresh:  # what it asked then is part of what this attempt decides on
+            purged = ExecutorError("What the agent answered was purged.")
+            record |= decode(raw) if raw is not None else {"error": Failure.of(purged).to_plain()}
+        if not fresh:  # this attempt also decides on the queries made then
             ctx.looked = [*ctx.looked, *record.get("looked", ())]
         return dict(record), fresh
 
     async def _execute(self, prompt: Prompt, tools: AgentTools, name: str, number: int) -> dict[str, Any]:
-        """Call the executor once; whatever goes wrong is part of what is kept."""
+        """Call the executor once; an error becomes part of the record."""
         plan, config, clock = self.plan, self.plan.config, self.driver.clock
         began = clock.elapsed()
-        seen = len(self.ctx.looked)
+        looked_before = len(self.ctx.looked)
         record: dict[str, Any] = {"request": name}
         limit = asyncio.timeout(config.timeout or AGENT_TIMEOUT)
         usage: UsageMetadata | None = None
@@ -323,15 +325,15 @@ class Asking:
             if not result.success:
                 raise ExecutorError(f"The executor says that '{plan.step.name}' failed.", usage=usage)
             if too_deep(result.output):
-                wrong = ["/: is nested too deeply"]
-                raise OutputSchemaValidationError(plan.step.name, "its contract", wrong, usage=usage)
+                problems = ["/: is nested too deeply"]
+                raise OutputSchemaValidationError(plan.step.name, "its contract", problems, usage=usage)
             record["output"] = to_plain(result.output)
             if result.model_id is not None:
                 record["model_id"] = result.model_id
         except FATAL:
             raise
         except asyncio.CancelledError as error:
-            raise PutDown from error  # also where only the executor was cancelled: asked again on resuming
+            raise PutDown from error  # also when only the executor was cancelled: resuming asks again
         except Exception as error:
             if tools.stopped is not None:
                 raise tools.stopped from error
@@ -343,17 +345,21 @@ class Asking:
             raise tools.stopped
         if tools.proposed:
             record["proposed"] = [
-                {"tool": one.tool, "args": to_plain(one.args), **({"key": one.key} if one.key else {})}
-                for one in tools.proposed
+                {
+                    "tool": effect.tool,
+                    "args": to_plain(effect.args),
+                    **({"key": effect.key} if effect.key else {}),
+                }
+                for effect in tools.proposed
             ]
-        if looked := list(self.ctx.looked)[seen:]:
+        if looked := list(self.ctx.looked)[looked_before:]:
             record["looked"] = looked
         record["ms"] = round((clock.elapsed() - began) * 1000, 3)
         if usage is not None:
             try:
                 _ = usage.spend
                 record["usage"] = usage.to_plain()
-            except (AttributeError, TypeError, ValueError) as error:  # figures that are none
+            except (AttributeError, TypeError, ValueError) as error:  # invalid figures
                 record.setdefault("error", Failure.of(error).to_plain())
         if tools.used is not None:
             record["turns"] = tools.used.to_plain()
@@ -363,7 +369,7 @@ class Asking:
         self.driver.engine.observers.stream(self.driver.run, self.plan.step.name, chunk)
 
     async def _read(self, record: Mapping[str, Any], check: Any) -> tuple[Failure | None, Proposal | None]:
-        """The proposal an attempt amounts to, or how it failed."""
+        """The proposal read from an attempt's record, or its failure."""
         if "error" in record:
             return Failure.from_plain(record["error"]), None
         try:
@@ -378,7 +384,7 @@ class Asking:
                 await check(proposal)
         except FATAL:
             raise
-        except Exception as error:  # whatever an answer does to those who read it, the handler can go on
+        except Exception as error:  # no answer, however malformed, may keep the handler from running
             return Failure.of(error), None
         return None, proposal
 
@@ -396,6 +402,6 @@ def _usage(record: Mapping[str, Any], part: str) -> UsageMetadata:
     return UsageMetadata.from_plain(record.get(part)) or UsageMetadata()
 
 
-def _shown(config: dict[str, Any]) -> dict[str, Any]:
-    """A configuration for a log line: a prompt's words are not for it."""
+def _without_prompt(config: dict[str, Any]) -> dict[str, Any]:
+    """A configuration without its prompt text, for a log line."""
     return {key: value for key, value in config.items() if key != "prompt_suffix"}

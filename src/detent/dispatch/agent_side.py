@@ -1,4 +1,4 @@
-"""What a kind of workflow declares about a step for agents, beyond what every step can say on `Step`."""
+"""Declarations about a step for agents, beyond the fields of `Step`."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ class AgentSide:
 
     step_type: StepType = StepType.PYTHON
     private: bool = False
-    """What an agent answers is kept outside the journal, where it can be purged."""
+    """The agent's answers are kept outside the journal, where they can be purged."""
     returns: Any = None
     """The soft contract; None reads the handler's return annotation."""
     lands: tuple[str, ...] = ()
-    """Where in the data `conclude` puts the output just as it is, so that it can be held to the contract once
-    receipts are filled in."""
+    """Path in the data at which `conclude` stores the output unchanged, so that it can be checked against the
+    contract once receipts are filled in."""
     names_next: bool | None = None
-    """Whether an agent names the next state; None: where the conditions on the table do not choose alone."""
+    """Whether an agent names the next state; None: only if the conditions in the table do not decide."""
     dialect: Any = None
-    """The `Dialect` in which an agent is asked and understood; None asks for JSON."""
+    """The `Dialect` of prompt and answer; None asks for JSON."""
     hints: StepConfig | None = None
-    """How the step is performed unless someone says otherwise: weaker than what settings say about it."""
+    """Suggested configuration of the step, weaker than the settings."""
     effects: tuple[str, ...] | None = None
     """Effects that agents are offered; None: those the step declares."""
     queries: tuple[str, ...] | None = None
     """Queries that agents are offered; None: those the step declares."""
     offers: Mapping[str, Tool] = field(default_factory=dict)
-    """Tools in other words, or under a narrower schema, than the flow has them, as agents are told about
-    them here. What is performed is the flow's."""
+    """Tools with another description or a narrower schema than the flow's, as agents see them. The flow's own
+    tools are performed."""
 
 
 _USUAL = AgentSide()
@@ -50,14 +50,14 @@ def agent_side(step: Step) -> AgentSide:
 
 
 def own_config(step: Step) -> StepConfig | None:
-    """A step's own layer of configuration, read."""
+    """A step's own layer of configuration."""
     if step.config is None or isinstance(step.config, StepConfig):
         return step.config
     return StepConfig.read(step.config, where=f"step '{step.name}'")
 
 
 def highest_level(step: Step) -> AutonomyLevel | None:
-    """The level a step advises at most."""
+    """The highest level that a step advises."""
     return None if step.max_autonomy is None else AutonomyLevel(step.max_autonomy)
 
 
@@ -70,5 +70,5 @@ def offered(step: Step) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]
 
 
 def is_straight(step: Step) -> bool:
-    """True when what performs the step gives the outcome itself, with nothing in between."""
+    """True when the step's output is its outcome, without `conclude` or other processing."""
     return step.straight and agent_side(step).step_type is not StepType.AGENT

@@ -1,4 +1,4 @@
-"""The tools of one step as an agent gets to use them: queries are asked, effects are only written down."""
+"""The tools of one step for an agent: queries are performed, effects are only recorded as proposals."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 FATAL = (Fenced, StoreUnavailable, TapeError, BudgetExceededError, CannotCheck)
-"""What no executor may swallow."""
+"""Errors that no executor may swallow."""
 
 
 class AgentTool(NamedTuple):
-    """What an agent is told about a tool."""
+    """A tool's description for an agent."""
 
     name: str
     kind: Kind
@@ -40,7 +40,7 @@ class AgentTool(NamedTuple):
 
 
 class AgentTools:
-    """The allowed tools of the step under way. Only what is listed can be called, whatever a text says."""
+    """The allowed tools of the step under way. No other tool can be called, whatever a prompt contains."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class AgentTools:
         self._ctx = ctx
         self._tools = {name: tool for name, tool in tools.items() if tool.for_agents}
         self.proposed: list[Effect] = []
-        """Effects wanted so far, in call order."""
+        """Effects proposed so far, in call order."""
         self.used: UsageMetadata | None = None
-        """What the turns remembered so far have used up; whoever asks again does not pay for them."""
+        """Usage of the turns kept so far, which are not paid for again."""
         self.stopped: Exception | None = None
-        """Set when the execution must not go on: the run was taken over, the store is away, money is gone."""
+        """Error that must end the execution: run taken over, store unavailable, or budget used up."""
 
     def __iter__(self) -> Any:
         return iter(self.list())
@@ -75,16 +75,16 @@ class AgentTools:
         )
 
     async def call(self, name: str, args: Mapping[str, Any]) -> Any:
-        """The answer of a query; for an effect, a stand-in for what it will give when it is performed.
+        """The answer of a query; for an effect, a placeholder for its receipt.
 
-        A name or arguments that are not allowed raise `OutputSchemaValidationError`: the agent broke the
-        step's contract.
+        Raises:
+            OutputSchemaValidationError: the tool or its arguments are not allowed, which breaks the contract.
         """
         tool = self._tools.get(name)
         if tool is None:
-            there = ", ".join(self._tools) or "none"
-            # The name is the agent's, so it stays out of a message that reaches logs.
-            raise self._refused([f"a tool was called that is not allowed here. Allowed: {there}"])
+            allowed = ", ".join(self._tools) or "none"
+            # The agent made the name up, so it is kept out of a message that reaches logs.
+            raise self._refused([f"a tool was called that is not allowed here. Allowed: {allowed}"])
         plain = dict(to_plain(dict(args)))
         if problems := await over(plain, tool.misfits, plain):
             raise self._refused([f"tool '{name}': {problem}" for problem in problems])
@@ -96,11 +96,13 @@ class AgentTools:
         return {"status": "proposed", "ref": effect.identity(self._ctx.step.name)}
 
     async def _look(self, name: str, args: dict[str, Any]) -> Any:
-        """What a query says, as far as an agent may know it: it goes to a provider, as a prompt does."""
+        """A query's answer for the agent, with secrets masked: like a prompt, it goes to a provider."""
         try:
             answer = await self._ctx.look(name, args, durable=self._durable)
         except Exception as error:
-            if isinstance(error, FATAL) or not any(one in str(error) for one in self._secrets if one):
+            if isinstance(error, FATAL) or not any(
+                secret in str(error) for secret in self._secrets if secret
+            ):
                 raise
             raise ToolError("failed", "why is not told, for that would tell a secret") from None
         return masked(answer, self._secrets) if self._secrets else answer
@@ -110,8 +112,8 @@ class AgentTools:
     ) -> Any:
         """An answer in the middle of an execution (a model's turn), kept so that it is not paid for twice.
 
-        `request` is everything the answer depends on. `work` gives a plain value; `usage` reads what it
-        used up from that value.
+        `request` is everything the answer depends on. `work` returns a plain value, from which `usage` reads
+        the usage.
         """
         fresh = not self._durable
 
@@ -121,7 +123,7 @@ class AgentTools:
             return await work()
 
         async def apart() -> Any:
-            """What was said lies beside the journal; what it cost stays in it."""
+            """Keep the answer outside the journal, and its cost in the journal."""
             value = to_plain(await ask())
             used = usage(value)
             return {
@@ -134,7 +136,7 @@ class AgentTools:
             if not self._durable:
                 value = to_plain(await work())
             elif not agent_side(self._ctx.step).private:
-                value = await self._ctx.once(key, ask, spend=lambda said: _spend(usage(said)))
+                value = await self._ctx.once(key, ask, spend=lambda answer: _spend(usage(answer)))
             else:
                 record = await self._ctx.once(key, apart, spend=_spend_said)
                 raw = await self._ctx.kept(record["kept"])
@@ -145,7 +147,7 @@ class AgentTools:
 
     @contextlib.contextmanager
     def _stopping(self) -> Iterator[None]:
-        """Remember what must end the execution, whatever the executor makes of it."""
+        """Remember an error that must end the execution, even if the executor swallows it."""
         try:
             yield
         except FATAL as error:

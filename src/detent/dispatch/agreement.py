@@ -1,7 +1,8 @@
-"""How agents compare with the code they stand in for: the evidence of journals, added up per step.
+"""How often agents agree with the handlers they replace: the evidence in journals, summed per step.
 
-One series per step, model, prompt and handler: what is changed is judged anew. Journals may come in any order
-and are never held in memory; what is kept of each is a handful of numbers and the latest verdicts.
+There is one series per step, model, prompt and handler, so a change to any of them starts a new series.
+Journals may come in any order and are never held in memory; each series keeps a few numbers and its latest
+verdicts.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ from detent.kernel.entries import Ended, Entry, Forked, Migrated, Moved, Noted, 
 from detent.kernel.run_config import REPLAYED
 
 SHADOW = "shadow"
-"""Topic of the remark that holds the outcome of running the other side beside a step."""
+"""Topic of the note that records a shadow comparison."""
 DIFFERENCES = 10
 """How many of the latest disagreements of a series are kept."""
 EXACT = 4096
-"""Durations up to which a median is exact; beyond, it is one of values rounded to three digits."""
+"""Distinct durations up to which a median is exact; beyond, durations are rounded to three digits."""
 
 
 class Series(NamedTuple):
-    """What is compared: a step as one model, one prompt and one handler perform it."""
+    """Key under which executions are compared: a step with one model, one prompt and one handler."""
 
     step: str
     """Qualified name."""
@@ -51,9 +52,9 @@ class Series(NamedTuple):
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Series:
         """The series a record belongs to."""
-        said = record.get("series")
-        said = said if isinstance(said, Mapping) else {}
-        return cls(str(record["step"]), *(str(said.get(name) or "") for name in cls._fields[1:]))
+        series = record.get("series")
+        series = series if isinstance(series, Mapping) else {}
+        return cls(str(record["step"]), *(str(series.get(name) or "") for name in cls._fields[1:]))
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -62,18 +63,18 @@ class Series(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """One time the two sides did not agree."""
+    """One execution in which agent and handler disagreed."""
 
     at: float
     run: str
     entry: int
-    """Number of the journal entry that tells it."""
+    """Number of the journal entry that records it."""
     what: str
     """differed, or why the agent failed: exception, timeout, schema_violation."""
     pointers: tuple[str, ...] = ()
-    """Where they differ, as far as the journal says."""
+    """Places where they differ, as far as the journal records them."""
     more: int = 0
-    """Further places, only counted."""
+    """Number of further places."""
     shadow: bool = False
 
     def to_plain(self) -> dict[str, Any]:
@@ -89,28 +90,28 @@ class StepFigures:
     newest: bool
     """Whether it is the step's latest series."""
     n: int
-    """Executions in which both sides gave an answer, or the agent failed hard."""
+    """Executions in which agent and handler both answered, or the agent failed hard."""
     agreed: int
     differed: int
     hard: int
     soft: int
-    """Executions at consultant with discrepancies; reported, not counted."""
+    """Executions at level consultant with discrepancies; reported, not part of `n`."""
     agree: float | None
     lower95: float | None
     upper95: float | None
     drift: bool
     hard_recent: int
-    """Hard failures among the last 50 of n."""
+    """Hard failures among the last 50 of `n`."""
     agent_ms: float | None
     handler_ms: float | None
     executions: int
-    """Times the agent was asked, checked or not."""
+    """Executions in which the agent was asked, whether or not its answer was checked."""
     cost_usd: float | None
     """Mean per execution."""
     fallbacks: Mapping[str, int]
-    """Times the handler's outcome was used instead, by reason."""
+    """Number of fallbacks to the handler, by reason."""
     shadow_failures: Mapping[str, int]
-    """Times a shadow gave no answer, by reason."""
+    """Number of shadow executions that failed, by reason."""
     now: AutonomyLevel | None
     demotion: Demotion | None
     """Set while the step is held below its configured level."""
@@ -156,7 +157,7 @@ class StepFigures:
             "max_autonomy": self.max_autonomy.value if self.max_autonomy is not None else None,
             "could_be": self.could_be.value if self.could_be is not None else None,
             "why_not": self.why_not,
-            "differences": [one.to_plain() for one in self.differences],
+            "differences": [difference.to_plain() for difference in self.differences],
             "first_at": self.first_at,
             "last_at": self.last_at,
         }
@@ -171,16 +172,16 @@ def agreement(
     caps: Mapping[str, AutonomyLevel] | None = None,
 ) -> list[StepFigures]:
     """The figures of all series in these journals, by step, the newest series of a step first."""
-    made = Agreement(rules, since=since)
+    sums = Agreement(rules, since=since)
     for run_id, entries in journals:
-        journal = made.journal(run_id)
+        journal = sums.journal(run_id)
         for entry in entries:
             journal.add(entry)
-    return made.figures(demotions, caps)
+    return sums.figures(demotions, caps)
 
 
 class Agreement:
-    """Adds journals up, entry by entry."""
+    """Sums up journals, entry by entry."""
 
     def __init__(
         self,
@@ -194,17 +195,17 @@ class Agreement:
         self._wanted = wanted
         self._series: dict[Series, _Sums] = {}
         self._unasked: dict[str, _Sums] = {}
-        """By step: times the agent was wanted and not asked, which says nothing about model or prompt."""
+        """By step: executions whose configured agent was not asked; they belong to no model or prompt."""
         self._levels: dict[str, _Latest] = {}
         self._caps: dict[str, _Latest] = {}
 
     def journal(self, run_id: str) -> Journal:
-        """Where the entries of one run go, in their order."""
+        """The reader to which one run's entries are added, in order."""
         return Journal(self, run_id)
 
     @property
     def steps(self) -> list[str]:
-        """The steps there is something to say about."""
+        """Qualified names of the steps with any evidence."""
         return sorted({series.step for series in self._series} | set(self._unasked))
 
     def figures(
@@ -214,35 +215,35 @@ class Agreement:
     ) -> list[StepFigures]:
         """The figures of all series, by step, the newest series of a step first.
 
-        `demotions` are those in force, `caps` what steps themselves advise; the journals know it otherwise.
+        `demotions` are those in force; `caps`, the levels that steps advise, default to the journals'.
         """
-        found: list[StepFigures] = []
+        figures: list[StepFigures] = []
         by_step: dict[str, list[_Sums]] = {step: [] for step in self.steps}
         for series, sums in self._series.items():
             by_step[series.step].append(sums)
         for step, group in by_step.items():
-            group.sort(key=lambda one: (one.asked_at, one.last_at, one.series), reverse=True)
+            group.sort(key=lambda each: (each.asked_at, each.last_at, each.series), reverse=True)
             unasked = self._unasked.get(step)
             cap = (caps or {}).get(step) or _level(self._caps.get(step, _NEVER).value)
             level = _level(self._levels.get(step, _NEVER).value)
-            held = (demotions or {}).get(step)
+            demotion = (demotions or {}).get(step)
             newest = group[0] if group else unasked
             assert newest is not None
-            found.append(newest.figures(self.rules, level, held, cap, True, unasked))
+            figures.append(newest.figures(self.rules, level, demotion, cap, True, unasked))
             for sums in group[1:]:
-                found.append(sums.figures(self.rules, _level(sums.level.value), None, cap, False))
-        return found
+                figures.append(sums.figures(self.rules, _level(sums.level.value), None, cap, False))
+        return figures
 
     # -- from journals --------------------------------------------------------------------------------------
 
-    def _takes(self, said: Mapping[str, Any], at: float) -> bool:
-        step = said.get("step")
+    def _takes(self, record: Mapping[str, Any], at: float) -> bool:
+        step = record.get("step")
         if not isinstance(step, str) or not step or (self._since is not None and at < self._since):
             return False
         return self._wanted is None or self._wanted(step)
 
-    def _sums(self, said: Mapping[str, Any], asked: bool) -> _Sums:
-        series = Series.of(said)
+    def _sums(self, record: Mapping[str, Any], asked: bool) -> _Sums:
+        series = Series.of(record)
         sums = self._series.get(series) if asked else self._unasked.get(series.step)
         if sums is None:
             sums = _Sums(series, max(LAST, self.rules.window))
@@ -252,14 +253,14 @@ class Agreement:
                 self._unasked[series.step] = sums
         return sums
 
-    def _learn(self, sums: _Sums, said: Mapping[str, Any], level: Any, place: _Place) -> None:
-        """Take note of the level a step had and of the cap it advises."""
+    def _learn(self, sums: _Sums, record: Mapping[str, Any], level: Any, place: _Place) -> None:
+        """Record the level a step had and the cap it advises."""
         step = sums.series.step
         if level is not None:
             sums.level = sums.level.newer(place, level)
             self._levels[step] = self._levels.get(step, _NEVER).newer(place, level)
-        if said.get("max_autonomy") is not None:
-            self._caps[step] = self._caps.get(step, _NEVER).newer(place, said["max_autonomy"])
+        if record.get("max_autonomy") is not None:
+            self._caps[step] = self._caps.get(step, _NEVER).newer(place, record["max_autonomy"])
 
     def record(self, run_id: str, seq: int, at: float, record: Mapping[str, Any]) -> None:
         """Count one execution of a dispatched step."""
@@ -268,7 +269,7 @@ class Agreement:
         place = _Place(at, run_id, seq)
         asked = bool(record.get("agent_called"))
         if not asked and not record.get("fallback_used"):
-            return  # nobody wanted an agent
+            return  # no agent was configured
         sums = self._sums(record, asked)
         sums.seen(at)
         reason = str(record.get("fallback_reason")) if record.get("fallback_used") else None
@@ -291,12 +292,12 @@ class Agreement:
                 place,
                 verdict,
                 str(reason) if verdict is Verdict.HARD else verdict.value,
-                [str(one.get("pointer", "")) for one in details if isinstance(one, Mapping)],
+                [str(detail.get("pointer", "")) for detail in details if isinstance(detail, Mapping)],
                 more if isinstance(more, int) else 0,
             )
 
     def shadow(self, run_id: str, seq: int, at: float, note: Mapping[str, Any]) -> None:
-        """Count one comparison made beside a step."""
+        """Count one shadow comparison."""
         if not self._takes(note, at):
             return
         place = _Place(at, run_id, seq)
@@ -307,12 +308,12 @@ class Agreement:
         asked = not of_agent or not failed or reason in HARD_REASONS or bool(cost)
         sums = self._sums(note, asked)
         sums.seen(at)
-        # Beside a plain step there is no other record: the level left out is the lowest.
+        # A deterministic step has no dispatch record of its own: a missing level means the lowest.
         level = note.get("autonomy_level") or (AutonomyLevel.OPERATOR.value if of_agent else None)
         self._learn(sums, note, level, place)
         if failed:
             sums.shadow_failures[reason] += 1
-        if not of_agent:  # what the agent took and cost stands in the step's own record
+        if not of_agent:  # the agent's time and cost are in the step's own record
             sums.handler_ms.add(None if failed else note.get("duration_ms"))
         elif asked:
             sums.asked(at, {"cost_usd": cost})
@@ -326,24 +327,24 @@ class Agreement:
 
 
 class Journal:
-    """One run's entries on their way into the sums.
+    """Adds one run's entries to the sums.
 
-    An outcome with effects stands in the journal twice, as proposal and as move, and is counted once: the
-    last record of a visit counts when the visit is over, by a move or by the end of the run, whatever ended
-    it. What a fork copied was counted where it happened.
+    An outcome with effects is in the journal twice, as proposal and as move, and is counted once: the last
+    record of a visit counts when a move or the end of the run ends the visit. Entries copied by a fork were
+    counted in the run they came from.
     """
 
     def __init__(self, sums: Agreement, run_id: str) -> None:
         self._sums = sums
         self._run_id = run_id
         self._copied = 0
-        """Entries up to this number are another run's; all of them, where a tape answered."""
+        """Number of the last entry copied from another run; in a replayed run, all count as copied."""
         self._proposed: tuple[int, float, Mapping[str, Any]] | None = None
         self._counted: Mapping[str, Any] | None = None
-        """Record of a copied proposal: the move that ends its visit repeats it."""
+        """Record of a copied proposal, which the move that ends its visit repeats."""
 
     def add(self, entry: Entry) -> None:
-        """The next entry."""
+        """Add the run's next entry."""
         body = entry.body
         kind = type(body)
         if kind is Moved or kind is Ended:
@@ -378,7 +379,7 @@ class Journal:
 
 
 def _is_record(detail: Mapping[str, Any]) -> bool:
-    """Whether a decision's detail is what dispatch says about a step; defaults are left out of it."""
+    """Whether an entry's detail is a dispatch record; such records leave out default values."""
     return "step" in detail and ("mode_used" in detail or "fallback_used" in detail)
 
 
@@ -386,7 +387,7 @@ def _is_record(detail: Mapping[str, Any]) -> bool:
 
 
 class _Place(NamedTuple):
-    """When and where something was said; places can be put in order."""
+    """When and where an entry was written; places are ordered."""
 
     at: float
     run: str
@@ -394,7 +395,7 @@ class _Place(NamedTuple):
 
 
 class _Latest(NamedTuple):
-    """The latest thing said about something."""
+    """The latest value recorded, and the place it was recorded at."""
 
     place: _Place
     value: Any
@@ -407,7 +408,7 @@ _NEVER = _Latest(_Place(float("-inf"), "", 0), None)
 
 
 class _Sums:
-    """What one series adds up to so far."""
+    """The sums of one series so far."""
 
     def __init__(self, series: Series, keep: int) -> None:
         self.series = series
@@ -420,14 +421,14 @@ class _Sums:
         self.first_at, self.last_at, self.asked_at = float("inf"), float("-inf"), float("-inf")
         self._keep = keep
         self._recent: list[tuple[_Place, str]] = []
-        """A heap: journals come in any order, and only the latest verdicts are wanted."""
+        """A heap: journals come in any order, and only the latest verdicts are kept."""
         self._differences: list[Difference] = []
 
     def seen(self, at: float) -> None:
         self.first_at, self.last_at = min(self.first_at, at), max(self.last_at, at)
 
     def asked(self, at: float, spend: Any) -> None:
-        """The agent was asked, at a price."""
+        """Count one execution in which the agent was asked, and its cost."""
         self.executions += 1
         self.asked_at = max(self.asked_at, at)
         cost: Any = spend.get("cost_usd") if isinstance(spend, Mapping) else None
@@ -444,7 +445,7 @@ class _Sums:
         *,
         shadow: bool = False,
     ) -> None:
-        """One verdict."""
+        """Count one verdict."""
         self.n += 1
         self.agreed += verdict is Verdict.AGREED
         self.hard += verdict is Verdict.HARD
@@ -462,7 +463,7 @@ class _Sums:
         newest: bool,
         unasked: _Sums | None = None,
     ) -> StepFigures:
-        """What it comes to; `unasked` are the step's executions in which the agent was not asked."""
+        """The figures of this series; `unasked` sums the step's executions without a call of the agent."""
         idle = unasked if unasked is not None and unasked is not self else _NONE
         recent = "".join(letter for _, letter in sorted(self._recent))
         lower, upper = wilson(self.agreed, self.n) if self.n else (None, None)
@@ -528,7 +529,7 @@ def next_level(
 
 
 class _Median:
-    """The middle of many durations, in little memory."""
+    """Median of many durations, in bounded memory."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -543,8 +544,8 @@ class _Median:
         if self._exact and len(self._values) > EXACT:
             self._exact = False
             rounded: Counter[float] = Counter()
-            for one, times in self._values.items():
-                rounded[_rounded(one)] += times
+            for duration, times in self._values.items():
+                rounded[_rounded(duration)] += times
             self._values = rounded
 
     def value(self) -> float | None:
@@ -553,12 +554,12 @@ class _Median:
             return None
         low = high = None
         passed = 0
-        for one, times in sorted(self._values.items()):
+        for duration, times in sorted(self._values.items()):
             passed += times
             if low is None and passed * 2 >= self._count:
-                low = one
+                low = duration
             if passed * 2 > self._count:
-                high = one
+                high = duration
                 break
         assert low is not None
         assert high is not None
@@ -570,7 +571,7 @@ def _is_amount(value: Any) -> bool:
 
 
 def _rounded(value: float) -> float:
-    """To three significant digits, so that there are only so many different ones."""
+    """A value rounded to three significant digits, which bounds the number of distinct values."""
     return float(f"{value:.3g}")
 
 
@@ -582,10 +583,10 @@ def _push(heap: list[Any], item: Any, keep: int) -> None:
         heapq.heappushpop(heap, item)
 
 
-def _level(said: Any) -> AutonomyLevel | None:
-    """A level by name; one this version does not know is no level."""
-    return next((level for level in AutonomyLevel if level.value == said), None)
+def _level(name: Any) -> AutonomyLevel | None:
+    """A level by name; None for a name unknown to this version."""
+    return next((level for level in AutonomyLevel if level.value == name), None)
 
 
 _NONE = _Sums(Series(""), 1)
-"""Of a step whose agent was always asked."""
+"""Sums for a step whose agent was always asked."""

@@ -52,9 +52,9 @@ def too_deep(value: Any) -> bool:
     for _ in range(DEEPEST):
         level = [
             item
-            for one in level
-            if isinstance(one, dict | list | tuple)
-            for item in (one.values() if isinstance(one, dict) else one)
+            for container in level
+            if isinstance(container, dict | list | tuple)
+            for item in (container.values() if isinstance(container, dict) else container)
         ]
         if not level:
             return False
@@ -67,12 +67,12 @@ def _no_number(name: str) -> NoReturn:
 
 def _fenced(text: str) -> Iterator[str]:
     """The contents of closed fences that say `json`, or nothing, about themselves."""
-    fence, wanted, lines = "", False, list[str]()
+    fence, is_json, lines = "", False, list[str]()
     for line in text.splitlines():
         bare = line.strip()
         if fence:
             if bare.startswith(fence) and not bare.strip(fence[0]):
-                if wanted:
+                if is_json:
                     yield "\n".join(lines)
                 fence, lines = "", []
             else:
@@ -81,4 +81,4 @@ def _fenced(text: str) -> Iterator[str]:
             mark = bare[0]
             info = bare.lstrip(mark)
             fence = mark * (len(bare) - len(info))
-            wanted = info.strip().lower() in ("", "json")
+            is_json = info.strip().lower() in ("", "json")

@@ -1,7 +1,7 @@
-"""What is said about how a step is performed, and what several layers of saying it add up to.
+"""The configuration of a step: one layer of it, and how layers are resolved.
 
-A `StepConfig` is one layer: every field may be left unsaid. `resolve` lays the layers over each other, fills
-in the defaults, and remembers for each field which layer it came from. Files and settings are read elsewhere.
+A `StepConfig` is one layer, in which every field may be unset. `resolve` merges the layers, fills in the
+defaults, and records for each field the layer it came from. Files and settings are read elsewhere.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.policy import RetryPolicy
 
 PROMPT_BYTES = 64 * 1024
-"""Size a prompt file may have."""
+"""Largest size of a prompt file."""
 
 Where: TypeAlias = str | Callable[[str], str]
-"""Where a layer stands, for messages: one place for all of it, or the place of each field."""
+"""Where a layer was written, for messages: one place for the whole layer, or the place of each field."""
 
 
 class StepConfigError(ConfigurationError):
-    """How a step is configured cannot be used; all problems are listed at once."""
+    """A step's configuration is invalid; all problems are listed at once."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class StepConfigError(ConfigurationError):
         self.subject = subject
         self.problems = list(problems)
         self.found = tuple(found)
-        """Of layers that do not add up: each problem as layer, field and text."""
+        """Problems of conflicting layers, each as layer, field and text."""
         if len(self.problems) == 1:
             super().__init__(self.problems[0])
         else:
@@ -50,7 +50,7 @@ class StepConfigError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class StepConfig:
-    """One layer of configuration of a step. None everywhere means "not said in this layer"."""
+    """One layer of a step's configuration. None means "not set in this layer"."""
 
     mode: StepMode | None = None
     autonomy: AutonomyLevel | None = None
@@ -60,13 +60,13 @@ class StepConfig:
     temperature: float | None = None
     max_tokens: int | None = None
     timeout: float | None = None
-    """Seconds for one attempt, whoever performs."""
+    """Seconds for one attempt, by agent or handler."""
     max_retries: int | None = None
     """Attempts after the first one."""
     retry_policy: RetryPolicy | None = None
-    """The older way of saying `max_retries`; counts all attempts."""
+    """Deprecated form of `max_retries`; counts all attempts."""
     allowed_tools: tuple[str, ...] | None = None
-    """Of the tools the step declares, those an agent gets; empty for none."""
+    """The declared tools that an agent may use; empty for none."""
     prompt_suffix: str | None = None
     """Text added after the intent."""
     prompt_file: Path | None = None
@@ -74,21 +74,21 @@ class StepConfig:
     budget: Budget | None = None
     """A cap for this step inside the run's budget."""
     shadow: float | None = None
-    """Share of executions in which the other side is run beside, for statistics."""
+    """Share of executions that are shadowed for statistics."""
     prompt_text: str | None = None
-    """What `prompt_file` holds."""
+    """Text of `prompt_file`."""
     prompt_given: str | None = field(default=None, compare=False, repr=False)
-    """`prompt_file` as it was written down, which means the same on every machine."""
+    """`prompt_file` as written in the configuration, which is the same on every machine."""
 
     def __post_init__(self) -> None:
         values = {name: getattr(self, name) for name in FIELDS}
-        kept, troubles = _checked(values)
-        # A resolved step that is shadowed keeps what the shadowing agent needs; layers are held to more.
-        if not kept.get("shadow"):
-            troubles += _not_for_handlers(kept)
+        checked, troubles = _checked(values)
+        # A resolved configuration with a shadow keeps the agent's fields; layers are checked more strictly.
+        if not checked.get("shadow"):
+            troubles += _not_for_handlers(checked)
         if troubles:
             raise StepConfigError([f"{name} {text}" for name, text in troubles])
-        for name, value in kept.items():
+        for name, value in checked.items():
             if value is not values[name]:
                 object.__setattr__(self, name, value)
 
@@ -103,8 +103,11 @@ class StepConfig:
     ) -> StepConfig:
         """A layer from plain values, as YAML or JSON hold them.
 
-        `where` tells people where it stands. A relative `prompt_file` starts from `folder` and is read with
-        `read_text`; without it the text stays unknown.
+        `where` is the place named in messages. A relative `prompt_file` is resolved against `folder` and read
+        with `read_text`; without `read_text` its text stays unknown.
+
+        Raises:
+            StepConfigError: a key is unknown or a value is invalid; all problems are listed.
         """
         at = _placed(where)
         if not isinstance(said, Mapping):
@@ -127,15 +130,15 @@ class StepConfig:
         troubles += _in_our_words(values)
         if "retry_policy" in values:
             deprecated.append(("retry_policy", "max_retries"))
-        given = values.get("prompt_file")
-        if isinstance(given, str) and given and folder is not None:
-            values["prompt_file"] = folder / Path(given).expanduser()
-        kept, wrong = _checked(values)
-        troubles += wrong + _not_for_handlers(kept)
-        path = kept.get("prompt_file")
+        prompt_file = values.get("prompt_file")
+        if isinstance(prompt_file, str) and prompt_file and folder is not None:
+            values["prompt_file"] = folder / Path(prompt_file).expanduser()
+        checked, more_troubles = _checked(values)
+        troubles += more_troubles + _not_for_handlers(checked)
+        path = checked.get("prompt_file")
         if path is not None and read_text is not None:
             try:
-                kept["prompt_text"] = text = read_text(path)
+                checked["prompt_text"] = text = read_text(path)
             except OSError as error:
                 troubles.append(("prompt_file", f"{path} cannot be read: {error.strerror or error}."))
             except UnicodeDecodeError as error:
@@ -150,12 +153,12 @@ class StepConfig:
         for old, new in deprecated:
             log.warning("config.deprecated", key=old, use=new, where=at(old).removesuffix(": ") or None)
             warnings.warn(f"{at(old)}'{old}' is deprecated; say '{new}'.", DeprecationWarning, stacklevel=2)
-        if given is not None:
-            kept["prompt_given"] = Path(given).as_posix()
-        return cls(**kept)
+        if prompt_file is not None:
+            checked["prompt_given"] = Path(prompt_file).as_posix()
+        return cls(**checked)
 
     def to_plain(self) -> dict[str, Any]:
-        """What is said, as plain values; a prompt file by name, without its text."""
+        """The fields that are set, as plain values; a prompt file by name, without its text."""
         plain: dict[str, Any] = {}
         for name in FIELDS:
             value = getattr(self, name)
@@ -176,33 +179,33 @@ class StepConfig:
 
     @property
     def prompt_extra(self) -> str | None:
-        """What is added after the intent, wherever it was written."""
+        """The text added after the intent, from `prompt_suffix` or `prompt_file`."""
         return self.prompt_suffix if self.prompt_suffix is not None else self.prompt_text
 
     @property
     def said(self) -> tuple[str, ...]:
-        """Names of the fields this layer says something about."""
+        """Names of the fields set in this layer."""
         return tuple(name for name in FIELDS if getattr(self, name) is not None)
 
 
-FIELDS = tuple(one.name for one in fields(StepConfig) if one.name not in ("prompt_text", "prompt_given"))
+FIELDS = tuple(part.name for part in fields(StepConfig) if part.name not in ("prompt_text", "prompt_given"))
 """The keys of a step's configuration."""
 SYNONYMS = ("timeout_s", "max_attempts")
-"""Other ways of saying `timeout` and, counting the first try, `max_retries`."""
+"""Synonyms of `timeout` and, counting the first attempt, `max_retries`."""
 EVERYWHERE = ("provider", "model_id", "temperature", "max_tokens")
 """Fields that all four layers supply; the others come from the first two."""
 _THESE = ", ".join(EVERYWHERE)
 AGENT_ONLY = ("autonomy", "allowed_tools", "prompt_suffix", "prompt_file")
-"""Fields that mean something to an agent alone; `autonomy` only above operator."""
+"""Fields that apply to agents only; `autonomy` only above operator."""
 EXCLUSIVE = (("max_retries", "retry_policy"), ("prompt_suffix", "prompt_file"))
-"""Two ways of saying one thing: a layer uses one of them, and hides both of the layers below."""
+"""Pairs of which a layer may set one; setting it hides both fields of lower layers."""
 
 
 # -- checking one layer -------------------------------------------------------------------------------------
 
 
 def _placed(where: Where) -> Callable[[str], str]:
-    """What to put before a message about a field."""
+    """A function that gives the prefix of messages about a field."""
 
     def at(name: str) -> str:
         place = where(name) if callable(where) else where
@@ -212,7 +215,7 @@ def _placed(where: Where) -> Callable[[str], str]:
 
 
 def _in_our_words(values: dict[str, Any]) -> list[Trouble]:
-    """Say synonyms as the fields they mean; gives what is wrong with them."""
+    """Replace synonyms by the fields they stand for; return the problems."""
     troubles: list[Trouble] = []
     if "timeout_s" in values:
         if "timeout" in values:
@@ -230,35 +233,35 @@ def _in_our_words(values: dict[str, Any]) -> list[Trouble]:
 
 
 def _checked(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Trouble]]:
-    """The values that can be used, each in its own type, and what is wrong with the others."""
-    kept: dict[str, Any] = {}
+    """The valid values, each in its own type, and the problems of the others."""
+    checked: dict[str, Any] = {}
     troubles: list[Trouble] = []
     for name, value in values.items():
         if value is None:
             continue
         try:
-            kept[name] = READERS[name](value)
+            checked[name] = READERS[name](value)
         except Refused as refused:
             troubles += [(f"{name}.{part}" if part else name, text) for part, text in refused.troubles]
-    for one, other in EXCLUSIVE:
-        if values.get(one) is not None and values.get(other) is not None:
-            troubles.append((one, f"and {other} are two ways of saying the same; say one of them."))
-    return kept, troubles
+    for first, second in EXCLUSIVE:
+        if values.get(first) is not None and values.get(second) is not None:
+            troubles.append((first, f"and {second} are two ways of saying the same; say one of them."))
+    return checked, troubles
 
 
-def _not_for_handlers(kept: Mapping[str, Any]) -> list[Trouble]:
-    """Agent-only fields beside `mode: deterministic`."""
-    if kept.get("mode") is not StepMode.DETERMINISTIC:
+def _not_for_handlers(values: Mapping[str, Any]) -> list[Trouble]:
+    """Problems of agent-only fields set together with `mode: deterministic`."""
+    if values.get("mode") is not StepMode.DETERMINISTIC:
         return []
     return [
         (name, f"{_above(name)}is for agents, but the same place says mode: deterministic.")
         for name in AGENT_ONLY
-        if _agent_only(name, kept.get(name))
+        if _agent_only(name, values.get(name))
     ]
 
 
 def _agent_only(name: str, value: Any) -> bool:
-    """Whether this value of a field means something to an agent alone."""
+    """Whether this value of a field applies to agents only."""
     if value is None or name not in AGENT_ONLY:
         return False
     return name != "autonomy" or value is not AutonomyLevel.OPERATOR
@@ -269,15 +272,15 @@ def _above(name: str) -> str:
 
 
 UNSAID = StepConfig()
-"""A layer that says nothing."""
+"""A layer with no field set."""
 
 
-# -- adding layers up ---------------------------------------------------------------------------------------
+# -- resolving layers ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What all layers together say about a step."""
+    """A step's configuration, resolved from all layers."""
 
     config: StepConfig
     """Complete: every field that has a default is filled."""
@@ -285,9 +288,9 @@ class Resolved:
     """For each field the layer it came from: `run`, `inline`, `steps.<key>`, `hint`, `agents.<name>`,
     `model`, `default`, `forced`."""
     dropped: tuple[str, ...] = ()
-    """Agent-only fields of lower layers, left out because a higher one says deterministic."""
+    """Agent-only fields of lower layers, dropped because a higher layer sets deterministic."""
     warnings: tuple[tuple[str, str], ...] = ()
-    """Codes and messages: W002 an agent that is never asked, W006 more trust than the step advises."""
+    """Codes and messages: W002, an agent that is never asked; W006, a level above `max_autonomy`."""
     forced: bool = False
     """Agents are switched off for the whole run."""
 
@@ -299,7 +302,7 @@ class Resolved:
         return RetryPolicy.retries(self.config.max_retries or 0)
 
     def to_plain(self) -> dict[str, Any]:
-        """As the journal keeps it; what is merely a default is not said to come from anywhere."""
+        """As the journal keeps it; `sources` leaves out defaults."""
         plain: dict[str, Any] = {
             "config": self.config.to_plain(),
             "sources": {name: layer for name, layer in self.sources.items() if layer != "default"},
@@ -321,7 +324,7 @@ class _Layer(NamedTuple):
 
 
 HINT = "hint"
-"""Name of the layer in which a step's definition suggests how it be performed."""
+"""Name of the layer with the suggestions of a step's definition."""
 _FORCED = StepConfig(mode=StepMode.DETERMINISTIC, shadow=0.0)
 _NO_STEPS: Mapping[str, StepConfig] = MappingProxyType({})
 AGENT_TIMEOUT = 300.0
@@ -353,12 +356,15 @@ def resolve(
     natural: StepMode = StepMode.DETERMINISTIC,
     run: StepConfig = UNSAID,
 ) -> Resolved:
-    """How a step is performed; `StepConfigError` lists everything that keeps the layers from adding up.
+    """Resolve a step's configuration from its layers.
 
-    `hint` is what the step suggests, weaker than `steps`: what it says for agents alone waits until somebody
-    gives the step to one. `tools` are those the step declares, which is all that `allowed_tools` may name;
-    None where those are not known. `natural` is the mode where no layer says one. `run` is what one run was
-    started with, the strongest.
+    `run` is the configuration a run was started with, the strongest layer. `hint` is the step's suggestion,
+    weaker than `steps`; its agent-only fields apply once another layer gives the step to an agent. `tools`
+    are the tools that the step declares, and `allowed_tools` may name no others; None when they are unknown.
+    `natural` is the mode when no layer sets one.
+
+    Raises:
+        StepConfigError: the layers conflict; all problems are listed.
     """
     upper = [_Layer("run", run), _Layer("inline", inline)]
     for key in (f"{flow}/{name}", name):
@@ -380,8 +386,8 @@ def resolve(
     if tools is not None:
         problems += _undeclared(chosen.get("allowed_tools"), sources, tools)
     if problems:
-        told = [f"{layer}: {field} {text}" for layer, field, text in problems]
-        raise StepConfigError(told, f"The configuration of step '{flow}/{name}'", problems)
+        lines = [f"{layer}: {field} {text}" for layer, field, text in problems]
+        raise StepConfigError(lines, f"The configuration of step '{flow}/{name}'", problems)
     _fill(chosen, _DEFAULTS[mode])
     config = StepConfig(**chosen)
     return Resolved(
@@ -390,14 +396,14 @@ def resolve(
 
 
 def _layer(layer: _Layer) -> list[_Problem]:
-    """What is wrong with a layer made in code; one that was read has been through this."""
-    said = {name: value for name in AGENT_ONLY if (value := getattr(layer.config, name)) is not None}
-    said["mode"] = layer.config.mode
-    return [(layer.name, name, text) for name, text in _not_for_handlers(said)]
+    """Problems of a layer made in code; `StepConfig.read` has already checked the others."""
+    values = {name: value for name in AGENT_ONLY if (value := getattr(layer.config, name)) is not None}
+    values["mode"] = layer.config.mode
+    return [(layer.name, name, text) for name, text in _not_for_handlers(values)]
 
 
 def out_of_place(config: StepConfig) -> list[Trouble]:
-    """What agents and model defaults cannot say: they choose the model, and the rest belongs to the step."""
+    """Fields that agents and model defaults cannot set: they choose the model only."""
     return [
         (name, f"belongs to a step, in its own configuration or under `steps`; here stand {_THESE}.")
         for name in config.said
@@ -406,12 +412,12 @@ def out_of_place(config: StepConfig) -> list[Trouble]:
 
 
 def _chosen(upper: list[_Layer], lower: list[_Layer]) -> tuple[dict[str, Any], dict[str, str]]:
-    """For each field the first value said, and who said it."""
+    """For each field the value of the strongest layer that sets it, and that layer's name."""
     chosen: dict[str, Any] = {}
     sources: dict[str, str] = dict.fromkeys(FIELDS, "default")
     hidden: dict[str, str] = {}
-    for one, other in EXCLUSIVE:
-        hidden[one], hidden[other] = other, one
+    for first, second in EXCLUSIVE:
+        hidden[first], hidden[second] = second, first
     for layer in (*upper, *lower):
         for name in layer.config.said:
             if name in chosen or hidden.get(name) in chosen:
@@ -427,7 +433,7 @@ def _chosen(upper: list[_Layer], lower: list[_Layer]) -> tuple[dict[str, Any], d
 def _drop(
     upper: list[_Layer], set_by: int | None, chosen: dict[str, Any], sources: dict[str, str]
 ) -> list[str]:
-    """Take away agent-only fields said below the layer that sets the step back to deterministic."""
+    """Remove agent-only fields set below the layer that makes the step deterministic."""
     below = {HINT} if set_by is None else {layer.name for layer in upper[set_by + 1 :]}
     dropped = [name for name in AGENT_ONLY if sources[name] in below and _agent_only(name, chosen[name])]
     for name in dropped:
@@ -439,10 +445,12 @@ def _drop(
 
 
 def _idle(upper: list[_Layer], chosen: Mapping[str, Any], sources: Mapping[str, str]) -> list[_Problem]:
-    """Agent-only fields of a step that no layer gives to an agent, nor lets one shadow."""
+    """Problems of agent-only fields in a step that no agent performs or shadows."""
     if chosen.get("shadow"):
         return []
-    at_fault = {layer.name for layer in upper if layer.config.mode is StepMode.DETERMINISTIC}  # told already
+    at_fault = {
+        layer.name for layer in upper if layer.config.mode is StepMode.DETERMINISTIC
+    }  # reported already
     why = f"{sources['mode']} says mode: deterministic" if "mode" in chosen else "no layer says mode: agent"
     return [
         (sources[name], name, f"{_above(name)}is for agents, but {why} (and shadow is off).")
@@ -454,13 +462,13 @@ def _idle(upper: list[_Layer], chosen: Mapping[str, Any], sources: Mapping[str, 
 def _undeclared(
     allowed: tuple[str, ...] | None, sources: Mapping[str, str], tools: Collection[str]
 ) -> list[_Problem]:
-    """Allowed tools that the step does not have."""
-    known = ", ".join(sorted(tools)) or "none"
+    """Problems of allowed tools that the step does not declare."""
+    names = ", ".join(sorted(tools)) or "none"
     return [
         (
             sources["allowed_tools"],
             "allowed_tools",
-            f"names '{tool}', which the step does not declare.{nearest(tool, tools)} It declares: {known}.",
+            f"names '{tool}', which the step does not declare.{nearest(tool, tools)} It declares: {names}.",
         )
         for tool in allowed or ()
         if tool not in tools
@@ -468,7 +476,7 @@ def _undeclared(
 
 
 def _fill(chosen: dict[str, Any], defaults: StepConfig) -> None:
-    """Say what nobody said."""
+    """Fill in defaults for unset fields."""
     for name in defaults.said:
         if name == "max_retries" and "retry_policy" in chosen:
             continue
@@ -476,19 +484,19 @@ def _fill(chosen: dict[str, Any], defaults: StepConfig) -> None:
 
 
 def _warnings(config: StepConfig, max_autonomy: AutonomyLevel | None) -> tuple[tuple[str, str], ...]:
-    found: list[tuple[str, str]] = []
+    messages: list[tuple[str, str]] = []
     if config.mode is not StepMode.AGENT or config.autonomy is None:
         return ()
     if config.autonomy is AutonomyLevel.OPERATOR:
-        found.append((
+        messages.append((
             "W002",
             "autonomy operator requires mode deterministic: the agent is never asked and the handler runs. "
             "Raise autonomy to collaborator, or leave out mode: agent.",
         ))  # fmt: skip
     if max_autonomy is not None and config.autonomy > max_autonomy:
-        found.append((
+        messages.append((
             "W006",
             f"autonomy {config.autonomy.value} is above what the step advises: "
             f"{max_autonomy.value} at most.",
         ))  # fmt: skip
-    return tuple(found)
+    return tuple(messages)

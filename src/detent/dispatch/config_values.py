@@ -33,12 +33,12 @@ class Refused(Exception):
 
 def _choice(kind: type[Enum]) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
-        names = [one.value for one in kind]
+        names = [member.value for member in kind]
         try:
             return kind(value)
         except ValueError:
             hint = nearest(value, names) if isinstance(value, str) else ""
-            raise Refused(f"is {_shown(value)}; it takes {listed(names)}.{hint}") from None
+            raise Refused(f"is {_quoted(value)}; it takes {listed(names)}.{hint}") from None
 
     return read
 
@@ -48,7 +48,7 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-def _shown(value: Any) -> str:
+def _quoted(value: Any) -> str:
     """A wrong value in a message: short ones as they are, others by their kind."""
     if isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= 40):
         return repr(value)
@@ -60,19 +60,19 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _within(low: float, high: float, what: str) -> Callable[[Any], float]:
+def _within(low: float, high: float, expected: str) -> Callable[[Any], float]:
     def read(value: Any) -> float:
         if not _is_number(value) or not low <= value <= high:
-            raise Refused(f"is {_shown(value)}; it takes {what}.")
+            raise Refused(f"is {_quoted(value)}; it takes {expected}.")
         return float(value)
 
     return read
 
 
-def _whole(low: int, high: float, what: str) -> Callable[[Any], int]:
+def _whole(low: int, high: float, expected: str) -> Callable[[Any], int]:
     def read(value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise Refused(f"is {_shown(value)}; it takes {what}.")
+            raise Refused(f"is {_quoted(value)}; it takes {expected}.")
         return int(value)
 
     return read
@@ -80,19 +80,19 @@ def _whole(low: int, high: float, what: str) -> Callable[[Any], int]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise Refused(f"is {_shown(value)}; it takes a name.")
+        raise Refused(f"is {_quoted(value)}; it takes a name.")
     return value
 
 
 def _seconds(value: Any) -> float:
     if not _is_number(value) or value <= 0:
-        raise Refused(f"is {_shown(value)}; it takes a number of seconds above 0.")
+        raise Refused(f"is {_quoted(value)}; it takes a number of seconds above 0.")
     return float(value)
 
 
 def _suffix(value: Any) -> str:
     if not isinstance(value, str):
-        raise Refused(f"is {_shown(value)}; it takes a text.")
+        raise Refused(f"is {_quoted(value)}; it takes a text.")
     if (size := len(value.encode("utf-8", "surrogatepass"))) > SUFFIX_BYTES:
         raise Refused(
             f"has {size} bytes; it may have {SUFFIX_BYTES} at most. Put longer texts into a prompt_file."
@@ -104,13 +104,13 @@ def _path(value: Any) -> Path:
     if isinstance(value, Path):
         return value
     if not isinstance(value, str) or not value.strip():
-        raise Refused(f"is {_shown(value)}; it takes the path of a text file.")
+        raise Refused(f"is {_quoted(value)}; it takes the path of a text file.")
     return Path(value)
 
 
 def _tools(value: Any) -> tuple[str, ...]:
     if isinstance(value, (str, Mapping)) or not isinstance(value, Sequence):
-        raise Refused(f"is {_shown(value)}; it takes a list of tool names, [] for none.")
+        raise Refused(f"is {_quoted(value)}; it takes a list of tool names, [] for none.")
     if not all(isinstance(name, str) and name for name in value):
         raise Refused("has an item that is no tool name; it takes a list of names, [] for none.")
     return tuple(value)
@@ -128,7 +128,7 @@ def _budget(value: Any) -> Budget:
             raise Refused(f"of a step takes {listed(BUDGET_LIMITS)} only.")
         return value
     if not isinstance(value, Mapping) or not value:
-        raise Refused(f"is {_shown(value)}; it takes {listed(BUDGET_LIMITS)}.")
+        raise Refused(f"is {_quoted(value)}; it takes {listed(BUDGET_LIMITS)}.")
     troubles: list[Trouble] = []
     limits: dict[str, Any] = {}
     for key, limit in value.items():
@@ -139,8 +139,8 @@ def _budget(value: Any) -> Budget:
         elif limit is None:
             continue
         elif not _is_number(limit) or limit <= 0 or (whole and not isinstance(limit, int)):
-            what = "a whole number" if whole else "a number"
-            troubles.append((key, f"is {_shown(limit)}; it takes {what} above 0."))
+            expected = "a whole number" if whole else "a number"
+            troubles.append((key, f"is {_quoted(limit)}; it takes {expected} above 0."))
         else:
             limits[key] = limit
     if troubles:
@@ -152,15 +152,15 @@ def _retry(value: Any) -> RetryPolicy:
     if isinstance(value, RetryPolicy):
         return value
     if not isinstance(value, Mapping):
-        raise Refused(f"is {_shown(value)}; it takes {listed(RETRY_PARTS)}.")
+        raise Refused(f"is {_quoted(value)}; it takes {listed(RETRY_PARTS)}.")
     troubles: list[Trouble] = []
     for key, part in value.items():
         if key not in RETRY_PARTS:
             hint = nearest(str(key), RETRY_PARTS)
             troubles.append((str(key), f"is not known; it takes {listed(RETRY_PARTS)}.{hint}"))
         elif not _is_number(part) or (key == "max_attempts" and not isinstance(part, int)):
-            what = "a whole number" if key == "max_attempts" else "a number of seconds"
-            troubles.append((key, f"is {_shown(part)}; it takes {what}."))
+            expected = "a whole number" if key == "max_attempts" else "a number of seconds"
+            troubles.append((key, f"is {_quoted(part)}; it takes {expected}."))
     if troubles:
         raise Refused(troubles=troubles)
     try:

@@ -1,8 +1,8 @@
-"""What an agent's answer for a step must look like, and reading one that claims to.
+"""The contract of a step's answer, and reading an agent's answer under it.
 
-The hard contract (declared output schema, allowed effects and their arguments, allowed next states) is kept
-here: an answer that breaks it is no answer. The soft contract, the handler's return annotation, is only
-measured; what it is worth is for the gate to say.
+The hard contract (declared output schema, allowed effects and their arguments, allowed next states) is
+enforced here: an answer that breaks it is rejected. Departures from the soft contract, the handler's return
+annotation, are only listed; the gate weighs them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ENVELOPE = ("output", "effects", "next_state", "reason")
 LONGEST_REASON = 200
 MOST_EFFECTS = 50
-"""In one answer."""
+"""Effects allowed in one answer."""
 
 
 @dataclass(frozen=True)
@@ -40,31 +40,31 @@ class Contract:
 
     step: str
     hard: Any
-    """Class or JSON Schema the output must fit; None when the step declares none."""
+    """Class or JSON Schema of the output; None when the step declares none."""
     soft: Any
-    """The handler's return annotation; None when it says nothing useful."""
+    """The handler's return annotation; None when it is missing or too general."""
     next: tuple[str, ...]
     """States the answer may name."""
     names_next: bool
-    """The answer must name one: no condition of the table chooses."""
+    """The answer must name the next state, because no condition in the table chooses one."""
     effects: Mapping[str, Tool]
     spreads: bool
-    """The output is laid over the run's data, so it must be a mapping."""
+    """The output is merged into the run's data, so it must be a mapping."""
 
     @classmethod
     def of(cls, step: Step, flow: Flow, tools: Mapping[str, Tool]) -> Contract:
         """The contract of a step in its flow, with the tools it may use."""
         machine = flow.machine
-        here = machine.state(flow.state_of(step))
-        there = tuple(machine.named(state) for state in machine.allowed(here))
+        own_state = machine.state(flow.state_of(step))
+        reachable = tuple(machine.named(state) for state in machine.allowed(own_state))
         side = agent_side(step)
-        chosen = step.next if step.next is not None else there
-        moves = [move for move in machine.moves.get(here, ()) if machine.named(move.to) in chosen]
+        chosen = step.next if step.next is not None else reachable
+        moves = [move for move in machine.moves.get(own_state, ()) if machine.named(move.to) in chosen]
         decided = all(move.when is not None for move in moves[:-1])
         return cls(
             step.name,
             step.output_schema,
-            _told(step),
+            _soft_contract(step),
             chosen,
             side.names_next
             if side.names_next is not None
@@ -75,23 +75,23 @@ class Contract:
 
     @property
     def envelope(self) -> bool:
-        """The answer is more than the bare output."""
+        """Whether the answer is an envelope: an object that holds the output and more."""
         return self.names_next or bool(self.effects)
 
     @property
     def text(self) -> bool:
-        """A bare text is an answer."""
+        """Whether plain text is a valid answer."""
         return not self.envelope and (self.hard if self.hard is not None else self.soft) is str
 
     @cached_property
     def output(self) -> Mapping[str, Any] | None:
-        """JSON Schema of the output: the hard contract, else the soft one; None when nothing is known."""
-        said = self.hard if self.hard is not None else self.soft
-        return None if said is None else schemas.schema_of(said)
+        """JSON Schema of the output, from the hard contract or else the soft one; None without either."""
+        declared = self.hard if self.hard is not None else self.soft
+        return None if declared is None else schemas.schema_of(declared)
 
     @cached_property
     def schema(self) -> Mapping[str, Any] | None:
-        """JSON Schema of the whole answer, for models that can decode under one."""
+        """JSON Schema of the whole answer, for models with constrained decoding."""
         if not self.envelope:
             return self.output
         definitions: dict[str, Any] = {}
@@ -117,43 +117,48 @@ class Contract:
 
     @cached_property
     def _closed(self) -> Mapping[str, Any]:
-        """The soft contract, with no room for keys it does not name."""
+        """Schema of the soft contract, with no additional keys allowed."""
         return schemas.strictly(schemas.schema_of(self.soft))
 
     def read(self, answer: Any, proposed: Iterable[Effect] = ()) -> Proposal:
-        """A parsed answer as a proposal; `OutputSchemaValidationError` when it breaks the hard contract.
+        """A parsed answer as a proposal.
 
-        `proposed` are the effects asked for through the toolbox; they come first.
+        `proposed` are the effects requested through the toolbox; they come first.
+
+        Raises:
+            OutputSchemaValidationError: the answer breaks the hard contract.
         """
         problems: list[str] = []
-        said: Mapping[str, Any] = {"output": answer}
+        envelope: Mapping[str, Any] = {"output": answer}
         if self.envelope:
             if not isinstance(answer, Mapping):
-                raise self.broken([f"/: must be an object with the keys {', '.join(self._asked())}"])
-            said = answer
+                raise self.broken([f"/: must be an object with the keys {', '.join(self._envelope_keys())}"])
+            envelope = answer
             if not set(answer) <= set(ENVELOPE):
-                problems.append(f"/: has keys nobody asked for (asked for: {', '.join(self._asked())})")
+                problems.append(
+                    f"/: has keys nobody asked for (asked for: {', '.join(self._envelope_keys())})"
+                )
             if "output" not in answer and (self.hard is not None or self.soft is not None):
                 problems.append("/: lacks output")
-        effects, names = self._effects(said.get("effects"), list(proposed), problems)
-        given = _renamed(said.get("output"), names)
-        output, plain = self._output(given, problems)
-        following = self._next(said.get("next_state"), problems)
-        reason = said.get("reason")
+        effects, names = self._effects(envelope.get("effects"), list(proposed), problems)
+        raw_output = _renamed(envelope.get("output"), names)
+        output, plain = self._output(raw_output, problems)
+        following = self._next(envelope.get("next_state"), problems)
+        reason = envelope.get("reason")
         if problems:
             raise self.broken(problems)
-        return Proposal(output, following, tuple(effects), str(reason) if reason else None, plain, given)
+        return Proposal(output, following, tuple(effects), str(reason) if reason else None, plain, raw_output)
 
     def soft_misfits(self, output: Any) -> tuple[tuple[Discrepancy, ...], int]:
         """Where an output departs from the soft contract."""
         if self.soft is None:
             return (), 0
         wrong = schemas.misfits(to_plain(output), self._closed)
-        found = tuple(
-            Discrepancy(place if place != "/" else "", _kind(what))
-            for place, _, what in (line.partition(": ") for line in _without_receipts(wrong, output))
+        discrepancies = tuple(
+            Discrepancy(place if place != "/" else "", _kind(message))
+            for place, _, message in (line.partition(": ") for line in _without_receipts(wrong, output))
         )
-        return found[:50], max(0, len(found) - 50)
+        return discrepancies[:50], max(0, len(discrepancies) - 50)
 
     def broken(self, problems: Iterable[str]) -> OutputSchemaValidationError:
         """The error for an answer that breaks this contract."""
@@ -161,7 +166,7 @@ class Contract:
 
     # -- parts ----------------------------------------------------------------------------------------------
 
-    def _asked(self) -> list[str]:
+    def _envelope_keys(self) -> list[str]:
         return [
             "output",
             *(["effects"] if self.effects else []),
@@ -170,12 +175,12 @@ class Contract:
 
     def _output(self, value: Any, problems: list[str]) -> tuple[Any, Any]:
         if isinstance(value, Mapping) and value.get("success") is False:
-            return value, value  # a failed step, whoever says so; the dispatcher makes it one
+            return value, value  # reported as failed; the dispatcher fails the step
         output = value
         if self.hard is not None:
             output, wrong = _read_with_receipts(value, self.hard)
-            where = "/output" if self.envelope else ""
-            problems += [f"{where}{line}" for line in wrong]
+            prefix = "/output" if self.envelope else ""
+            problems += [f"{prefix}{line}" for line in wrong]
             if wrong:
                 return None, None
         elif self.soft is not None and not _receipt_places(value):
@@ -187,33 +192,33 @@ class Contract:
         return output, plain
 
     def _effects(
-        self, said: Any, proposed: list[Effect], problems: list[str]
+        self, listed: Any, proposed: list[Effect], problems: list[str]
     ) -> tuple[list[Effect], dict[str, str]]:
-        """All effects wanted, and what their names in the answer stand for."""
-        # What the toolbox was asked for goes by the reference it gave.
-        names = {key: key for key in (one.identity(self.step) for one in proposed)}
-        if said is None:
+        """All proposed effects, and the effect identity behind each name used in the answer."""
+        # Effects requested through the toolbox are named by the reference it returned.
+        names = {key: key for key in (earlier.identity(self.step) for earlier in proposed)}
+        if listed is None:
             return proposed, names
-        if not isinstance(said, list) or len(said) > MOST_EFFECTS:
+        if not isinstance(listed, list) or len(listed) > MOST_EFFECTS:
             problems.append(f"/effects: must be a list of at most {MOST_EFFECTS}")
             return proposed, names
-        for index, item in enumerate(said):
-            where = f"/effects/{index}"
+        for index, item in enumerate(listed):
+            place = f"/effects/{index}"
             if not isinstance(item, Mapping) or not isinstance(item.get("tool"), str):
-                problems.append(f"{where}: must be an object with tool and args")
+                problems.append(f"{place}: must be an object with tool and args")
                 continue
             name, args, key = item["tool"], item.get("args", {}), item.get("key")
             tool = self.effects.get(name)
             if tool is None:
-                there = ", ".join(self.effects) or "none"
-                problems.append(f"{where}/tool: is not allowed here. Allowed: {there}")
+                allowed = ", ".join(self.effects) or "none"
+                problems.append(f"{place}/tool: is not allowed here. Allowed: {allowed}")
                 continue
             if not isinstance(args, Mapping) or not isinstance(key, str | None):
-                problems.append(f"{where}: args must be an object and key a text")
+                problems.append(f"{place}: args must be an object and key a text")
                 continue
             filled = _renamed(dict(args), names)
             wrong = _without_receipts(tool.misfits(to_plain(filled)), filled)
-            problems += [f"{where}/args{line}" for line in wrong]
+            problems += [f"{place}/args{line}" for line in wrong]
             if not wrong:
                 effect = Effect(name, filled, key)
                 proposed.append(effect)
@@ -221,19 +226,19 @@ class Contract:
                     names[key] = effect.identity(self.step)
         return proposed, names
 
-    def _next(self, said: Any, problems: list[str]) -> str | None:
-        if said is None:
+    def _next(self, name: Any, problems: list[str]) -> str | None:
+        if name is None:
             if self.names_next:
                 problems.append(f"/next_state: must be one of {', '.join(self.next)}")
             return None
-        if said not in self.next:
+        if name not in self.next:
             problems.append(f"/next_state: must be one of {', '.join(self.next)}")
             return None
-        return str(said)
+        return str(name)
 
 
-def _told(step: Step) -> Any:
-    """What is said of the handler's output, where that says something an agent could be told."""
+def _soft_contract(step: Step) -> Any:
+    """The declared type of the handler's output; None when it cannot be described to an agent."""
     hint = returns if (returns := agent_side(step).returns) is not None else schemas.returns_of(step.handler)
     if isinstance(hint, Mapping):
         return hint
@@ -244,7 +249,7 @@ def _told(step: Step) -> Any:
         return None
     try:
         schemas.schema_of(hint)
-    except ConfigurationError:  # a class of one's own: nothing an agent could be told
+    except ConfigurationError:  # a class without a JSON Schema
         return None
     return hint
 
@@ -259,7 +264,7 @@ def _effect(tool: Tool) -> dict[str, Any]:
 
 
 def _lifted(schema: Mapping[str, Any], definitions: dict[str, Any]) -> Any:
-    """A schema fit to stand inside another: its definitions go to the top of the whole."""
+    """A schema to embed in another one; its definitions move to `definitions`."""
 
     def walk(node: Any) -> Any:
         if isinstance(node, Mapping):
@@ -282,7 +287,7 @@ def _kind(message: str) -> typing.Literal["type", "value", "missing", "extra", "
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """Stand-ins that name an effect by the key the answer gave it, as stand-ins for that effect."""
+    """A value whose placeholders, which use the answer's keys, are replaced by receipts of those effects."""
     if isinstance(value, Mapping):
         if isinstance(value.get(STAND_IN), str) and len(value) == 1:
             key, _, path = value[STAND_IN].partition(".")
@@ -304,15 +309,15 @@ def _receipt_places(value: Any, place: str = "") -> set[str]:
 
 
 def _without_receipts(problems: list[str], value: Any) -> list[str]:
-    """Problems that are not about a value which is only known later."""
+    """Problems, without those about receipts, whose values are only known later."""
     places = _receipt_places(value)
-    # A whole place, not the beginning of another one's name.
+    # Compare whole places: one place's name may begin another's.
     about = tuple(start for place in places for start in (f"{place}:", f"{place}/" if place != "/" else "/"))
     return [line for line in problems if not line.startswith(about)]
 
 
-def _read_with_receipts(value: Any, what: Any) -> tuple[Any, list[str]]:
-    output, wrong = schemas.read(to_plain(value), what)
+def _read_with_receipts(value: Any, contract: Any) -> tuple[Any, list[str]]:
+    output, wrong = schemas.read(to_plain(value), contract)
     if not _receipt_places(value):
         return output, wrong
-    return value, _without_receipts(wrong, value)  # checked once more when the receipts are there
+    return value, _without_receipts(wrong, value)  # checked again once the receipts are filled in

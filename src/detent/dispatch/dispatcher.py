@@ -34,22 +34,22 @@ class Dispatcher(Planner):
     def __init__(self, settings: Layers | None = None) -> None:
         super().__init__(settings)
         self.evidence = EvidenceLog(self.settings.evidence)
-        """Verdicts about agents on their way into the store."""
+        """Writes verdicts about agents to the store."""
 
     # -- the engine's port ----------------------------------------------------------------------------------
 
     def run_config(self) -> Mapping[str, Any]:
-        """Agents may be switched off for every run."""
+        """Whether agents are switched off for every run."""
         return {FORCE: True} if self.settings.force_deterministic else {}
 
     def replaced(self, assignment: Assignment, run: Run, now: float) -> None:
-        """A step of control flow cannot be an agent's, whatever its configuration says."""
+        """Warn when a control-flow step is configured for an agent, which cannot perform it."""
         assert isinstance(assignment, Plan)
         if assignment.agent and assignment.control:
             no_agent_side(assignment, run, now)
 
     def started(self, assignment: Assignment, run: Run, now: float) -> None:
-        """Log that a step is performed by its handler as a matter of course."""
+        """Log that a step's handler was selected."""
         assert isinstance(assignment, Plan)
         log.info(
             "dispatch.mode_selected", **facts_of(assignment, run), timestamp=now, mode="deterministic",
@@ -58,7 +58,7 @@ class Dispatcher(Planner):
         )  # fmt: skip
 
     def completed(self, assignment: Assignment, run: Run, now: float, seconds: float) -> None:
-        """Log that it was."""
+        """Log that a step's handler completed."""
         assert isinstance(assignment, Plan)
         log.info(
             "dispatch.deterministic_completed", **facts_of(assignment, run), timestamp=now,
@@ -66,7 +66,7 @@ class Dispatcher(Planner):
         )  # fmt: skip
 
     async def perform(self, driver: Work, assignment: Assignment, ctx: StepContext) -> Performed:
-        """Have the step performed by whoever should, and say what is left to do once it is committed."""
+        """Have agent or handler perform the step; returns the outcome and the work left after its commit."""
         from detent.dispatch.execution import Execution
         from detent.dispatch.shadow import Shadow
 
@@ -79,29 +79,29 @@ class Dispatcher(Planner):
             raise
         if answer.remarks:
             await driver.commit_whole(*answer.remarks)
-        left = Shadow.of(execution, answer)
-        return Performed(answer.outcome, None if left is None else left.carry_out)
+        shadow = Shadow.of(execution, answer)
+        return Performed(answer.outcome, None if shadow is None else shadow.carry_out)
 
     async def check_filled(self, step: Step, changes: Mapping[str, Any]) -> None:
-        """Hold an agent's output to the step's contract once more, receipts filled in."""
-        way = agent_side(step).lands or ((step.into,) if step.into is not None else ())
-        if step.output_schema is None or (step.conclude is not None and not way):
+        """Check an agent's output against the step's contract again, with receipts filled in."""
+        path = agent_side(step).lands or ((step.into,) if step.into is not None else ())
+        if step.output_schema is None or (step.conclude is not None and not path):
             return
         output: Any = changes
-        for part in way:
+        for part in path:
             output = output[part]
         if problems := await over(output, misfits, output, step.output_schema):
             raise OutputSchemaValidationError(step.name, "its contract, receipts filled in", problems)
 
     async def close(self) -> None:
-        """Write down what evidence is left, and let go of the executors."""
+        """Write the remaining evidence, and close the executors."""
         await self.evidence.settle()
         if self.settings.executors is not None:
             await self.settings.executors.close()
 
 
 class DispatchSettings(Layers):
-    """What an engine is given so that agents may perform steps."""
+    """Supplies an engine with a performer that can use agents."""
 
     def performer(self) -> Dispatcher:
         """A dispatcher under these settings."""
@@ -109,5 +109,5 @@ class DispatchSettings(Layers):
 
 
 def dispatcher_of(engine: Engine) -> Dispatcher:
-    """The dispatcher of an engine; one that only calls handlers has none, so it gets a view of its own."""
+    """The dispatcher of an engine; a new one if the engine only calls handlers."""
     return engine.performer if isinstance(engine.performer, Dispatcher) else Dispatcher()

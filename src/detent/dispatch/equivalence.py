@@ -1,7 +1,7 @@
-"""When two outcomes count as the same, and where they differ.
+"""When two outcomes count as equal, and where they differ.
 
-Both sides are reduced to canonical values first, so that a dataclass and the mapping an agent wrote of it can
-be held against each other. What is found names places and kinds of difference, never the values there.
+Both sides are reduced to canonical values first, so that a dataclass can be compared with the mapping an
+agent wrote for it. A discrepancy names a place and a kind of difference, never the values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Kind: TypeAlias = Literal["type", "value", "missing", "extra", "length"]
 TextRule: TypeAlias = Literal["exact", "whitespace"]
 
 MOST_KEPT = 50
-"""Discrepancies kept of one comparison; the rest are counted."""
+"""Discrepancies kept per comparison; further ones are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ class CompareRules:
     Inside such a list positions mean nothing either: other pointers reach into it with `*` only.
     """
     float_rel_tol: float = 0.0
-    """How far two floats may lie apart, as a share of the larger."""
+    """Largest relative difference between two floats that count as equal."""
     text: TextRule = "exact"
-    """`whitespace`: runs of white space count as one space, and not at all at the ends."""
+    """`whitespace`: runs of whitespace count as one space; leading and trailing whitespace is ignored."""
 
     def __post_init__(self) -> None:
         for name in ("ignore", "unordered"):
@@ -85,10 +85,10 @@ class CompareRules:
             )
 
 
-def _pointers(name: str, said: Any) -> tuple[str, ...]:
-    if isinstance(said, (str, Mapping)) or not isinstance(said, Iterable):
-        raise ConfigurationError(f"Compare rule {name} takes a list of pointers, not {_a(said)}.")
-    pointers = tuple(said)
+def _pointers(name: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
+        raise ConfigurationError(f"Compare rule {name} takes a list of pointers, not {_a(value)}.")
+    pointers = tuple(value)
     for pointer in pointers:
         if not isinstance(pointer, str):
             raise ConfigurationError(f"Compare rule {name} holds {_a(pointer)}; it takes pointers.")
@@ -109,20 +109,21 @@ def _a(value: Any) -> str:
 
 
 EXACT = CompareRules()
-"""Nothing may differ."""
+"""Rules under which nothing may differ."""
 
 
 # -- canonical values ---------------------------------------------------------------------------------------
 
 _AS_IT_IS = frozenset({str, int, bool, float, type(None)})
 _as_text = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
-"""Unlike `plain.canonical` it writes NaN and infinities: they are compared, even if no journal takes them."""
+"""Unlike `plain.canonical`, it writes NaN and infinities: they are compared although journals reject them."""
 
 
 def canonical_value(value: Any, pointer: str = "") -> Any:
-    """`value` as nothing but texts, numbers, booleans, nulls, lists and mappings with text keys.
+    """`value` as strings, numbers, booleans, nulls, lists and mappings with string keys.
 
-    TypeError names the place of what cannot become one.
+    Raises:
+        TypeError: a part of the value cannot be converted; the message names its place.
     """
     kind = type(value)
     if kind in _AS_IT_IS:
@@ -143,7 +144,7 @@ def canonical_value(value: Any, pointer: str = "") -> Any:
 
 
 def _reduced(value: Any, pointer: str) -> Any:
-    """The kinds met less often, in the order in which journals take them, and some no journal takes."""
+    """The canonical form of rarer types: those journals accept, in the same order, and some they do not."""
     if isinstance(value, type):
         raise TypeError(f"{_at(pointer)} is a class, not a value.")
     if isinstance(value, Enum):
@@ -154,7 +155,7 @@ def _reduced(value: Any, pointer: str) -> Any:
         if callable(convert := getattr(value, method, None)):
             return canonical_value(convert(), pointer)
     if is_dataclass(value):
-        return canonical_value({one.name: getattr(value, one.name) for one in fields(value)}, pointer)
+        return canonical_value({part.name: getattr(value, part.name) for part in fields(value)}, pointer)
     if callable(dump := getattr(value, "model_dump", None)):
         try:
             return canonical_value(dump(), pointer)
@@ -176,7 +177,7 @@ def _reduced(value: Any, pointer: str) -> Any:
 
 
 def _as_written(value: Any) -> str | None:
-    """The text that stands for a value which has one."""
+    """The text form of a path, date, byte string, decimal, UUID or duration; None for other types."""
     if isinstance(value, PurePath):
         return value.as_posix()
     if isinstance(value, datetime):
@@ -213,30 +214,30 @@ def differences(
     schema: Mapping[str, Any] | None = None,
     limit: int = MOST_KEPT,
 ) -> tuple[tuple[Discrepancy, ...], int]:
-    """Where `right` departs from `left`, at most `limit` places in a stable order, and how many there are.
+    """Places where `right` differs from `left`, at most `limit` in a stable order, and their total number.
 
-    Where the JSON Schema `schema` says number, 1 equals 1.0.
+    1 equals 1.0 where the JSON Schema `schema` has type number.
     """
-    found = _differing(canonical_value(left), canonical_value(right), _Place.top(rules, schema))
-    kept = tuple(islice(found, limit))
-    return kept, len(kept) + sum(1 for _ in found)
+    discrepancies = _differing(canonical_value(left), canonical_value(right), _Place.top(rules, schema))
+    kept = tuple(islice(discrepancies, limit))
+    return kept, len(kept) + sum(1 for _ in discrepancies)
 
 
 def equal(
     left: Any, right: Any, rules: CompareRules = EXACT, schema: Mapping[str, Any] | None = None
 ) -> bool:
     """Whether nothing differs."""
-    found = _differing(canonical_value(left), canonical_value(right), _Place.top(rules, schema))
-    return next(found, None) is None
+    discrepancies = _differing(canonical_value(left), canonical_value(right), _Place.top(rules, schema))
+    return next(discrepancies, None) is None
 
 
 Patterns: TypeAlias = tuple[tuple[str, ...], ...]
-"""Pointers of rules, as far as they lie below a place."""
+"""Pointers of rules, relative to a place."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the comparison stands: the pointer so far, and the rules that reach here or below."""
+    """The current place of a comparison: its pointer, and the rules for it and the places below it."""
 
     pointer: str
     rules: CompareRules
@@ -247,7 +248,7 @@ class _Place:
     @classmethod
     def top(cls, rules: CompareRules, schema: Mapping[str, Any] | None) -> _Place:
         schemas = SchemasAt.top(schema)
-        ignored, unordered = (tuple(map(path_of, said)) for said in (rules.ignore, rules.unordered))
+        ignored, unordered = (tuple(map(path_of, rule)) for rule in (rules.ignore, rules.unordered))
         return cls("", rules, ignored, unordered, schemas)
 
     def under(self, part: str | int) -> _Place:
@@ -276,11 +277,11 @@ class _Place:
 
 
 def _below(patterns: Patterns, part: str) -> Patterns:
-    return tuple(one[1:] for one in patterns if one and one[0] in (part, "*")) if patterns else patterns
+    return tuple(path[1:] for path in patterns if path and path[0] in (part, "*")) if patterns else patterns
 
 
 def _differing(left: Any, right: Any, place: _Place) -> Iterator[Discrepancy]:
-    """Each difference between two canonical values, found only as far as somebody asks."""
+    """The differences between two canonical values, computed lazily."""
     if type(left) is not type(right):
         if not (_is_number(left) and _is_number(right) and place.schemas.say_number):
             yield Discrepancy(place.pointer, "type")
@@ -307,7 +308,7 @@ def _mappings(left: dict[str, Any], right: dict[str, Any], place: _Place) -> Ite
 
 
 def _lists(left: list[Any], right: list[Any], place: _Place) -> Iterator[Discrepancy]:
-    """Lists of different length have no positions in common, so only their length is told."""
+    """Lists of different lengths share no positions, so only the length is reported."""
     both = range(min(len(left), len(right)))
     rest = range(len(both), max(len(left), len(right)))
     if not all(place.leaves_out(index) for index in rest):
@@ -319,37 +320,37 @@ def _lists(left: list[Any], right: list[Any], place: _Place) -> Iterator[Discrep
 
 
 def _multisets(left: list[Any], right: list[Any], place: _Place) -> Iterator[Discrepancy]:
-    """Items without an equal on the other side, each side's in its own order."""
+    """Items of either list without an equal in the other, in the order of their list."""
     if place.leaves_out("*"):
         return
     partner = _pairs(left, right, place.anywhere)
     for index in range(len(left)):
         if index not in partner:
             yield Discrepancy(f"{place.pointer}/{index}", "missing")
-    taken = set(partner.values())
+    paired = set(partner.values())
     for index in range(len(right)):
-        if index not in taken:
+        if index not in paired:
             yield Discrepancy(f"{place.pointer}/{index}", "extra")
 
 
 def _pairs(left: list[Any], right: list[Any], place: _Place) -> dict[int, int]:
-    """As many pairs of equal items as there can be: index on the left to index on the right."""
+    """A maximum set of pairs of equal items: left index to right index."""
     waiting: dict[str, deque[int]] = defaultdict(deque)
     for index, item in enumerate(right):
         waiting[_normal(item, place)].append(index)
     pairs: dict[int, int] = {}
     for index, item in enumerate(left):
-        if there := waiting.get(_normal(item, place)):
-            pairs[index] = there.popleft()
+        if candidates := waiting.get(_normal(item, place)):
+            pairs[index] = candidates.popleft()
     if place.rules.float_rel_tol and len(pairs) < min(len(left), len(right)):
         _more_pairs(pairs, left, right, place)
     return pairs
 
 
 def _more_pairs(pairs: dict[int, int], left: list[Any], right: list[Any], place: _Place) -> None:
-    """Pair items that are only near each other.
+    """Pair further items that are equal within the tolerance.
 
-    Nearness does not carry on from one to the next, so an item may have to give its partner up to another.
+    Equality within a tolerance is not transitive, so an item may have to give up its partner to another.
     """
     alike: dict[str, list[int]] = defaultdict(list)
     for index, item in enumerate(right):
@@ -358,11 +359,11 @@ def _more_pairs(pairs: dict[int, int], left: list[Any], right: list[Any], place:
 
     @cache
     def partners(here: int) -> list[int]:
-        there = alike.get(_normal(left[here], place, numbers=False), ())
-        return [one for one in there if next(_differing(left[here], right[one], place), None) is None]
+        candidates = alike.get(_normal(left[here], place, numbers=False), ())
+        return [near for near in candidates if next(_differing(left[here], right[near], place), None) is None]
 
     def settle(start: int) -> None:
-        """Find `start` a partner, along the shortest chain of items that can change theirs."""
+        """Find a partner for `start`, along the shortest chain of items that can change partners."""
         came_from: dict[int, int] = {}
         queue = deque([start])
         while queue:
@@ -388,8 +389,9 @@ def _more_pairs(pairs: dict[int, int], left: list[Any], right: list[Any], place:
 
 
 def _normal(value: Any, place: _Place, numbers: bool = True) -> str:
-    """The same text for values that are equal by the rules, tolerance aside; or for all that differ at most
-    in their numbers.
+    """A text that is the same for values equal under the rules, ignoring the tolerance.
+
+    Without `numbers` it is also the same for values that differ only in their numbers.
     """
     if type(value) is dict:
         parts = [
@@ -429,7 +431,7 @@ def _same_number(left: float, right: float, tolerance: float) -> bool:
         return False
     try:
         return math.isclose(left, right, rel_tol=tolerance)
-    except OverflowError:  # an integer no float is near to
+    except OverflowError:  # an integer beyond the range of floats
         return False
 
 

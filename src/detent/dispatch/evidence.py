@@ -177,15 +177,15 @@ class Tally:
     def after(self, verdict: Verdict, keep: int = LAST) -> Tally:
         """The tally with one more verdict, remembering the latest `keep` (see `EvidenceRules.keep`)."""
         letter = _LETTERS[verdict]
-        asked = (self.asked + letter)[-keep:]
+        latest = (self.asked + letter)[-keep:]
         if verdict is Verdict.UNCHECKED:
-            return Tally(self.n, self.agreed, self.hard, self.recent, asked)
+            return Tally(self.n, self.agreed, self.hard, self.recent, latest)
         return Tally(
             self.n + 1,
             self.agreed + (verdict is Verdict.AGREED),
             self.hard + (verdict is Verdict.HARD),
             (self.recent + letter)[-keep:],
-            asked,
+            latest,
         )
 
     def drifts(self, rules: EvidenceRules) -> bool:
@@ -202,10 +202,10 @@ class Tally:
         """
         if not rules.demote:
             return None
-        asked = self.asked[-rules.demote_window :]
-        hard = asked.count("h")
+        latest = self.asked[-rules.demote_window :]
+        hard = latest.count("h")
         if hard >= rules.demote_hard:
-            return f"{hard} of the last {len(asked)} failed hard"
+            return f"{hard} of the last {len(latest)} failed hard"
         last = self.recent[-rules.demote_window :]
         agreed = last.count("a")
         if len(last) == rules.demote_window and agreed / len(last) < rules.demote_agreement:

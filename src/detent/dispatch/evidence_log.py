@@ -1,7 +1,7 @@
-"""Verdicts about agents on their way into the store: many at once become one write, and none is lost.
+"""Writes verdicts about agents to the store: concurrent verdicts share one write, and none is lost.
 
-A verdict that can only speak for an agent is written in passing; one that speaks against it is written before
-the run goes on, because a step may have to go down a level.
+A verdict that can only favour an agent is written in the background; one against it is written before the run
+continues, because it may demote the step.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 EVIDENCE = "evidence/"
 """Prefix of the marks that hold a step's tally."""
 TRIES = 100
-"""At writing a mark that other processes write too."""
+"""Attempts at writing a mark that other processes write too."""
 
 
 @dataclass(slots=True)
 class Counted:
-    """One verdict, and whom to tell what follows from it."""
+    """One verdict, and the run that is notified of its consequences."""
 
     verdict: Verdict
     step: str
     """Qualified name."""
     level: AutonomyLevel
     by_agent: bool
-    """An agent performs the step, so that it may go down a level."""
+    """An agent performs the step, which can therefore be demoted."""
     series: dict[str, Any]
     driver: Work
     log: Callable[..., None]
@@ -52,7 +52,7 @@ class EvidenceLog:
         self._waiting: dict[str, list[Counted]] = {}
         self._writers: dict[str, asyncio.Task[None]] = {}
         self._clean: set[str] = set()
-        """Tallies that held nothing against the agent when they were last written."""
+        """Tallies without any evidence against the agent when last written."""
 
     async def count(self, counted: Counted) -> None:
         """Add a verdict to its tally."""
@@ -60,17 +60,17 @@ class EvidenceLog:
         self._waiting.setdefault(key, []).append(counted)
         if key not in self._writers:
             self._writers[key] = asyncio.create_task(self._write(key))
-        # Agreement may complete a window in which there was too little of it.
+        # An agreement may complete a window whose share of agreement is too low.
         speaks_for = counted.verdict is Verdict.AGREED and key in self._clean
         if not speaks_for and counted.verdict is not Verdict.UNCHECKED:
             await asyncio.shield(self._writers[key])
 
     async def settle(self) -> None:
-        """Wait until everything said so far is written."""
+        """Wait until all verdicts so far are written."""
         await asyncio.gather(*self._writers.values(), return_exceptions=True)
 
     async def _write(self, key: str) -> None:
-        """Write what waits for one tally, until nothing does."""
+        """Write the pending verdicts of one tally until there are none."""
         try:
             while counted := self._waiting.pop(key, None):
                 try:
@@ -83,17 +83,17 @@ class EvidenceLog:
     async def _add(self, key: str, several: list[Counted]) -> None:
         rules, store = self._rules, several[0].driver.engine.store
         for attempt in range(TRIES):
-            said, version = await store.mark(key)
-            tally = before = Tally.from_plain(said)
+            mark, version = await store.mark(key)
+            tally = before = Tally.from_plain(mark)
             lowered: list[tuple[Counted, str]] = []
             drifted: list[tuple[Counted, Tally]] = []
-            for one in several:
-                earlier, tally = tally, tally.after(one.verdict, rules.keep)
+            for counted in several:
+                earlier, tally = tally, tally.after(counted.verdict, rules.keep)
                 if tally.drifts(rules) and not earlier.drifts(rules):
-                    drifted.append((one, tally))
-                why = tally.demotion(rules) if one.by_agent else None
-                if why is not None and below(one.level, rules) is not None:
-                    lowered.append((one, why))
+                    drifted.append((counted, tally))
+                why = tally.demotion(rules) if counted.by_agent else None
+                if why is not None and below(counted.level, rules) is not None:
+                    lowered.append((counted, why))
                     tally = Tally()
             if tally == before and not lowered:
                 return
@@ -104,28 +104,28 @@ class EvidenceLog:
             log.error("evidence.lost", key=key, verdicts=len(several), error="contention")
             return
         (self._clean.discard if {"d", "h"} & set(tally.recent) else self._clean.add)(key)
-        for one, there in drifted:
-            one.log(log.warning, "agreement.drift", n=there.n, agreed=there.agreed)
-        for one, why in lowered:
-            await self._lower(one, why)
+        for counted, tally_then in drifted:
+            counted.log(log.warning, "agreement.drift", n=tally_then.n, agreed=tally_then.agreed)
+        for counted, why in lowered:
+            await self._lower(counted, why)
 
-    async def _lower(self, one: Counted, why: str) -> None:
-        """Hold the step at the next level down, and say so: to the store, the log and the journal."""
-        driver, name = one.driver, one.step
+    async def _lower(self, counted: Counted, why: str) -> None:
+        """Demote the step by one level, and record it in the store, the log and the journal."""
+        driver, name = counted.driver, counted.step
         rules, store = self._rules, driver.engine.store
-        lower = below(one.level, rules)
+        lower = below(counted.level, rules)
         if lower is None:
             return
-        said, version = await store.mark(f"{DEMOTIONS}{name}")
-        there = Demotion.from_plain(said)
-        if there is not None and there.level <= lower:
+        mark, version = await store.mark(f"{DEMOTIONS}{name}")
+        present = Demotion.from_plain(mark)
+        if present is not None and present.level <= lower:
             return
-        demotion = Demotion(lower, one.level, why, driver.clock.now(), "engine", one.series)
+        demotion = Demotion(lower, counted.level, why, driver.clock.now(), "engine", counted.series)
         if not await store.set_mark(f"{DEMOTIONS}{name}", demotion.to_plain(), version):
-            return  # somebody else has just said something about it
-        one.log(
-            log.warning, "autonomy.demoted", autonomy=lower.value, was=one.level.value, why=why,
+            return  # another process has just changed it
+        counted.log(
+            log.warning, "autonomy.demoted", autonomy=lower.value, was=counted.level.value, why=why,
             hint=f"look at `detent autonomy report`; `detent autonomy restore {name}` puts it back",
         )  # fmt: skip
-        note = {"step": name, "level": lower.value, "was": one.level.value, "why": why}
+        note = {"step": name, "level": lower.value, "was": counted.level.value, "why": why}
         await driver.commit_whole(Noted("autonomy.demoted", note, aside=True))

@@ -1,7 +1,7 @@
-"""One execution of a step that is more than a straight call: the order of checks, the gate, the fallback.
+"""One dispatched execution of a step: the order of checks, the gate, the fallback.
 
-Whatever the agent does, the outcome is the agent's only when the gate let it pass; in every other case it is
-what the handler gives, as if no agent had been there.
+The outcome is the agent's only when the gate accepted it; in every other case it is the handler's, as if
+there were no agent.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ if TYPE_CHECKING:
     from detent.kernel.run import Run
 
 ASKED = ("agent/", "turn/")
-"""Begin the keys under which a visit keeps what an agent said."""
+"""Prefixes of the keys under which a visit keeps an agent's answers."""
 
 
 @dataclass(slots=True)
 class Answer:
-    """A step's outcome, and what is left to do once it is committed."""
+    """A step's outcome, and what remains to be done once it is committed."""
 
     outcome: Outcome
     result: DispatchResult
     side: Side
     """The side that counts."""
     remarks: tuple[Body, ...] = ()
-    """Remarks of a handler that was run for comparison and counts after all."""
+    """Notes of the side that counts, made in a trial context and not yet committed."""
 
 
 class Execution:
-    """The dispatch of one step, once."""
+    """One dispatch of one step."""
 
     def __init__(
         self, planner: Planner, evidence: EvidenceLog, driver: Work, plan: Plan, ctx: StepContext
@@ -74,7 +74,7 @@ class Execution:
         self._began = driver.clock.elapsed()
         self._handler_seconds: float | None = None
         self.agent_side: Side | None = None
-        self._said: tuple[Body, ...] = ()
+        self._agent_remarks: tuple[Body, ...] = ()
 
     @property
     def run(self) -> Run:
@@ -82,26 +82,26 @@ class Execution:
         return self.ctx.run
 
     def then(self, run: Run) -> Execution:
-        """The same dispatch on the run as it was, with what it worked on and the answers it got."""
+        """The same dispatch on an earlier state of the run, with the same inputs and query answers."""
         execution = Execution(self.planner, self.evidence, self.driver, self.plan, self.ctx.then(run))
         execution.level, execution._inputs = self.level, self._inputs
         return execution
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """What the step works on, once gathered."""
+        """The step's inputs, once gathered."""
         assert self._inputs is not None
         return self._inputs
 
     async def gather(self) -> None:
-        """Work out what the step works on: once, for agent and handler alike, before anything changes."""
+        """Compute the step's inputs once, for agent and handler alike, before anything changes."""
         if self._inputs is None:
             self._inputs = await self.ctx.inputs()
 
     # -- the order of checks --------------------------------------------------------------------------------
 
     async def perform(self) -> Answer:
-        """Have the step performed by whoever should, and give the outcome that counts."""
+        """Have agent or handler perform the step, and return the outcome that counts."""
         plan, config = self.plan, self.plan.config
         if plan.alone:
             self._mode_ignored()
@@ -146,7 +146,7 @@ class Execution:
             return await self._fall_back(
                 FallbackReason.NO_EXECUTOR, error=AgentFailure("NoExecutor", executor)
             )
-        # Where an answer was kept before a crash, asking goes on from there and looks at the budget itself.
+        # With answers kept before a crash, `Asking` continues from them and checks the budget itself.
         begun = any(key.startswith(ASKED) for key in self.driver.run.records)
         if not begun and (short := self.driver.spending.short_of(config.budget)) is not None:
             limit, spent, of = short
@@ -165,7 +165,7 @@ class Execution:
             self.say(log.debug, "dispatch.mode_ignored", step_type=kind)
 
     def _before(self) -> Answer | Awaitable[Answer] | None:
-        """What an earlier attempt of this visit already settled."""
+        """The answer that an earlier failure in this visit already determines, if any."""
         failure = self.driver.run.failure
         if failure is None:
             return None
@@ -182,12 +182,12 @@ class Execution:
                 earlier=DispatchResult.from_plain(failure["detail"]) if failure.get("detail") else None,
             )
         detail = failure.get("detail") or {}
-        if detail.get("fallback_used"):  # the handler's own effect failed: that is between the two of them
+        if detail.get("fallback_used"):  # an effect of the handler failed: the handler decides again
             return self._again(DispatchResult.from_plain(detail))
         return None
 
     async def _again(self, earlier: DispatchResult) -> Answer:
-        """The handler decides anew, after an effect of its own failed; nothing else has changed."""
+        """Have the handler decide again after one of its own effects failed; nothing else has changed."""
         side = await self._timed(self.handle(self.ctx))
         assert earlier.fallback_reason is not None
         return self._done(side, self._result_of_fallback(earlier.fallback_reason, None, None, None, earlier))
@@ -207,7 +207,7 @@ class Execution:
         return self._done(side, result)
 
     async def handle(self, ctx: StepContext) -> Side:
-        """What the handler says, through the same steps as an agent's answer."""
+        """The handler's side, processed like an agent's answer."""
         step = self.step
         if step.opaque:
             await self.gather()
@@ -249,13 +249,13 @@ class Execution:
         return source.default if source is not None else None
 
     async def ask(self, executor: StepExecutor, *, durable: bool = True) -> Asked:
-        """Ask the agent; what it proposes is ready in `agent_side` when it did not fail."""
+        """Ask the agent; unless it failed, `agent_side` then holds its proposal."""
         await self.gather()
         prepare = getattr(self.plan.dialect, "prepare", None)
         if prepare is not None:
             try:
                 self._inputs = dict(await prepare(self.plan, self.ctx, self.inputs))
-            except PatternTimeout as error:  # an attempt that failed before the question was ready
+            except PatternTimeout as error:  # a failed attempt: the prompt could not be prepared
                 return Asked(attempts=1, failure=Failure.of(error))
         asking = Asking(
             self.driver, self.plan, self.ctx, self.inputs, executor, self.facts, self.planner.settings,
@@ -263,12 +263,12 @@ class Execution:
         )  # fmt: skip
         self.ctx.cap = self.plan.config.budget
         try:
-            return await asking.ask(self._kept)
+            return await asking.ask(self._check_proposal)
         finally:
             self.ctx.cap = None
 
-    async def _kept(self, proposal: Proposal) -> None:
-        """Hold a proposal against what only the run knows: the table's conditions, the ledger."""
+    async def _check_proposal(self, proposal: Proposal) -> None:
+        """Check a proposal against the run: the conditions in its transition table, and its ledger."""
         ctx = TrialContext(self.ctx)
         broken = self.plan.contract.broken
         try:
@@ -278,7 +278,7 @@ class Execution:
         except Exception as error:
             raise broken([f"/: nothing can be concluded from it ({type(error).__name__})"]) from error
         if is_straight(self.step):
-            # As plain values, or as answered where receipts are still to come into it.
+            # As plain values, or as answered while receipts are still to be filled in.
             answered = proposal.output if isinstance(proposal.output, Mapping) else proposal.plain
             outcome = Outcome(set=answered or {})
         if proposal.next is not None:
@@ -289,7 +289,7 @@ class Execution:
         declared = self.step.next
         undecided = all(part is None for part in (outcome.next, outcome.event, outcome.hold, outcome.end))
         if declared is not None and len(declared) == 1 and undecided:
-            outcome = outcome._replace(next=declared[0])  # nobody is asked where there is one way to go
+            outcome = outcome._replace(next=declared[0])  # the only declared next state
         if proposal.reason is not None and outcome.reason is None:
             outcome = outcome._replace(reason=proposal.reason)
         effects = (*proposal.effects, *ctx.proposed, *outcome.effects)
@@ -305,10 +305,10 @@ class Execution:
         if declared is not None and is_move and to not in declared:
             raise broken(["/next_state: the facts lead to a state the step does not declare"])
         if proposal.next is not None and is_move and to != proposal.next:
-            # Nobody asked: the conditions on the table choose, and an answer cannot choose past them.
+            # The conditions in the table choose the next state, and an answer cannot override them.
             raise broken(["/next_state: the conditions on the table lead elsewhere"])
         self.agent_side = Side.of(self.step, proposal.output, outcome, to, effects)
-        self._said = tuple(ctx.said)
+        self._agent_remarks = tuple(ctx.said)
 
     async def _by_agent(self, executor: StepExecutor) -> Answer:
         asked = await self.ask(executor)
@@ -346,10 +346,10 @@ class Execution:
             agent_duration_ms=_milliseconds(asked.seconds), handler_duration_ms=self._handler_ms(),
             spend=asked.spend, shadow=above and bool(config.shadow) and self._sampled(),
         )  # fmt: skip
-        return self._done(agent, result, asked, judgement, self._said)
+        return self._done(agent, result, asked, judgement, self._agent_remarks)
 
     async def _agent_alone(self) -> Answer:
-        """A step that only an agent can perform: its failure is the step's."""
+        """Perform a step that has no handler: the agent's failure is the step's failure."""
         executor = self.executor()
         if isinstance(executor, str):
             self.say(log.error, "dispatch.failed", reason=FallbackReason.NO_EXECUTOR.value,
@@ -367,7 +367,7 @@ class Execution:
             autonomy_level=AutonomyLevel.APPROVER, check=Check.NONE, attempts=asked.attempts,
             duration_ms=self._ms(), agent_duration_ms=_milliseconds(asked.seconds), spend=asked.spend,
         )  # fmt: skip
-        return self._done(self.agent_side, result, asked, None, self._said)
+        return self._done(self.agent_side, result, asked, None, self._agent_remarks)
 
     # -- the fallback ---------------------------------------------------------------------------------------
 
@@ -382,19 +382,17 @@ class Execution:
         beside: TrialContext | None = None,
         earlier: DispatchResult | None = None,
     ) -> Answer:
-        """The handler's outcome, computed once: where it was already run for the check, that one."""
+        """The handler's outcome, computed once: reused if the gate already ran the handler."""
         attempts = asked.attempts if asked is not None else earlier.attempts if earlier is not None else 0
-        said: tuple[Body, ...] = ()
+        remarks: tuple[Body, ...] = ()
         side = judgement.handler if judgement is not None else None
         if side is not None and beside is not None:
-            said = tuple(beside.said)
+            remarks = tuple(beside.said)
         else:
             self.ctx.fallback = reason
             try:
                 side = await self._timed(self.handle(self.ctx))
-            except (
-                BudgetExceededError
-            ):  # the handler itself pays for something: then the run is out of budget
+            except BudgetExceededError:  # the handler itself spends, and the run is out of budget
                 raise
             except Exception as broken:
                 self._fell_back(reason, error, failure, asked, attempts, succeeded=False)
@@ -402,21 +400,21 @@ class Execution:
                     log.error, "dispatch.failed", reason=reason.value,
                     agent_error_type=error.type if error else None, handler_error_type=type(broken).__name__,
                 )  # fmt: skip
-                again = (
+                will_retry = (
                     isinstance(broken, self.step.retry_on) and self.ctx.attempt < self.plan.retry.max_attempts
                 )
-                if not attempts or again:
+                if not attempts or will_retry:
                     broken.add_note(f"The agent was not used: {reason.value}.")
                     raise
-                told = f"{error.type}: {error.message}" if error else reason.value
-                failed = DispatchError(self.step.name, reason, told, broken)
+                agent_error = f"{error.type}: {error.message}" if error else reason.value
+                failed = DispatchError(self.step.name, reason, agent_error, broken)
                 result = self._result_of_fallback(reason, asked, error, judgement, earlier)
                 failed.detail = self._detail(result, asked, judgement)
                 raise failed from broken
         self._fell_back(reason, error, failure, asked, attempts, succeeded=True)
         self._completed(fallback=True)
         result = self._result_of_fallback(reason, asked, error, judgement, earlier)
-        return self._done(side, result, asked, judgement, said)
+        return self._done(side, result, asked, judgement, remarks)
 
     def _result_of_fallback(
         self,
@@ -427,22 +425,22 @@ class Execution:
         earlier: DispatchResult | None,
     ) -> DispatchResult:
         seconds = asked.seconds if asked is not None else None
-        told = earlier if earlier is not None and earlier.fallback_used else None
+        last = earlier if earlier is not None and earlier.fallback_used else None
         return DispatchResult.fallback(
             reason=reason, autonomy_level=self.level,
             attempts=asked.attempts if asked is not None else earlier.attempts if earlier is not None else 0,
-            check=judgement.check if judgement is not None else told.check if told is not None else None,
+            check=judgement.check if judgement is not None else last.check if last is not None else None,
             validation_details=judgement.details if judgement is not None
-            else told.validation_details if told is not None else (),
+            else last.validation_details if last is not None else (),
             more_details=judgement.more if judgement is not None
-            else told.more_details if told is not None else 0,
+            else last.more_details if last is not None else 0,
             agent_error=error if error is not None else earlier.agent_error if earlier is not None else None,
             duration_ms=self._ms(), agent_duration_ms=None if seconds is None else _milliseconds(seconds),
             handler_duration_ms=self._handler_ms(),
             spend=asked.spend if asked is not None else DispatchResult.plain().spend,
         )  # fmt: skip
 
-    # -- what is said about it ------------------------------------------------------------------------------
+    # -- records and log events -----------------------------------------------------------------------------
 
     def _done(
         self,
@@ -450,9 +448,9 @@ class Execution:
         result: DispatchResult,
         asked: Asked | None = None,
         judgement: Judgement | None = None,
-        said: tuple[Body, ...] = (),
+        remarks: tuple[Body, ...] = (),
     ) -> Answer:
-        """The outcome as the journal will have it."""
+        """The answer, with its outcome as the journal will keep it."""
         agent = result.mode_used is StepMode.AGENT
         detail = self._detail(result, asked, judgement)
         outcome = side.outcome
@@ -461,12 +459,12 @@ class Execution:
                 effects=side.effects, by="agent" if agent else outcome.by, detail={**outcome.detail, **detail}
             )
             self.ctx.proposed = ()
-        return Answer(outcome, result, side, said)
+        return Answer(outcome, result, side, remarks)
 
     def _detail(
         self, result: DispatchResult, asked: Asked | None, judgement: Judgement | None
     ) -> dict[str, Any]:
-        """What the journal keeps about this dispatch."""
+        """The dispatch record that the journal keeps."""
         detail: dict[str, Any] = {"step": self.plan.qualified, **result.to_plain()}
         if self.plan.agent or self.plan.config.shadow:
             model_id = (asked.model_id if asked is not None else None) or self.plan.config.model_id
@@ -482,7 +480,7 @@ class Execution:
         return detail
 
     def series(self, model_id: str | None) -> dict[str, Any]:
-        """What evidence about the agent belongs to: another model, prompt or handler begins anew."""
+        """The series this evidence belongs to: another model, prompt or handler starts a new one."""
         return {
             "model_id": model_id,
             "prompt": self.plan.prompt_fingerprint,
@@ -502,7 +500,7 @@ class Execution:
         self.say(
             level, "dispatch.autonomy_validation", autonomy=self.level.value, check=judgement.check.value,
             outcome=outcome, discrepancies=count,
-            pointers=gate.loggable(one.pointer for one in judgement.details[:10]),
+            pointers=gate.loggable(detail.pointer for detail in judgement.details[:10]),
         )  # fmt: skip
 
     def _fell_back(
@@ -529,7 +527,7 @@ class Execution:
         )
 
     def say(self, level: Callable[..., None], event: str, **more: Any) -> None:
-        """Tell an event about this step."""
+        """Log an event about this step."""
         level(event, **self.facts, timestamp=self.driver.clock.now(), **more)
 
     def _ms(self) -> float:
@@ -541,13 +539,13 @@ class Execution:
     # -- trust ----------------------------------------------------------------------------------------------
 
     async def _demoted(self) -> str | None:
-        """Lower the level to what the record of this step allows; gives the reason in words."""
+        """Lower the level to the step's demotion, if it has one; return the reason in words."""
         if self.level is AutonomyLevel.OPERATOR:
             return None
         mark, _ = await self.driver.engine.store.mark(f"{DEMOTIONS}{self.plan.qualified}")
         try:
             demotion = Demotion.from_plain(mark)
-        except ValueError:  # written by a newer version: nothing is trusted that cannot be read
+        except ValueError:  # written by a newer version: an unreadable demotion allows no trust
             demotion = Demotion(AutonomyLevel.OPERATOR, why="the mark cannot be read")
         if demotion is None or demotion.level >= self.level:
             return None
@@ -555,7 +553,7 @@ class Execution:
         return f"demoted: {demotion.why or 'no reason given'}"
 
     def _sampled(self) -> bool:
-        """Whether this execution is one of the share that is shadowed; the same after a resume."""
+        """Whether this execution is in the shadowed share; the same after a resume."""
         share = self.plan.config.shadow or 0.0
         if share >= 1.0:
             return True
@@ -565,18 +563,18 @@ class Execution:
 
 
 class _Played:
-    """Stands where an executor would, while a tape answers in its place."""
+    """Placeholder for an executor while a tape plays back its answers."""
 
     async def execute(self, **_: Any) -> ExecutorResult:
         """Never called."""
         raise AssertionError("a tape that plays calls nobody")
 
     def available(self) -> Availability:
-        """Always."""
+        """Always available."""
         return Availability(True)
 
     def priced(self, model_id: str | None) -> bool:
-        """What was paid then is known."""
+        """Always true: recorded answers have recorded costs."""
         return True
 
 

@@ -83,9 +83,9 @@ class ReferenceResolutionError(ExecutorError):
         self.reference_type = reference_type
         self.reference_name = reference_name
         self.available_names = tuple(available_names)
-        known = ", ".join(self.available_names) or "none"
+        names = ", ".join(self.available_names) or "none"
         super().__init__(
-            f"There is no {reference_type} '{reference_name}'. There is: {known}.", step_name=step_name
+            f"There is no {reference_type} '{reference_name}'. There is: {names}.", step_name=step_name
         )
 
 

@@ -1,7 +1,7 @@
-"""The gate: what becomes of an agent's proposal that kept the hard contract, by level of autonomy.
+"""The gate: accepts or rejects an agent's proposal that kept the hard contract, by autonomy level.
 
 It never asks a person and never asks the agent again. At the lowest level that reaches it, the step's own
-code has the last word.
+code decides.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ BESIDE_OUTPUT = ("/effects", "/append", "/next_state")
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What one side, handler or agent, arrived at."""
+    """The result of one side, handler or agent."""
 
     outcome: Outcome
     output: Any
     """The facts before they became an outcome, or the data it sets."""
     to: str | None
-    """Where it leads."""
+    """Name of the state it leads to."""
     effects: tuple[Effect, ...]
     whole: bool = False
-    """It came as an outcome: which facts led to it is not known."""
+    """The side is known only as an outcome, without the facts that led to it."""
 
     @classmethod
     def of(cls, step: Step, value: Any, outcome: Outcome, to: str | None, effects: tuple[Any, ...]) -> Side:
-        """A side from what a handler gave back, or from an agent's output."""
+        """A side from a handler's return value or an agent's output."""
         output = value
-        named = outcome.next is value  # a bare state is where to go, not an output
+        named = outcome.next is value  # a bare state is the next state, not an output
         whole = isinstance(value, Outcome) or value is None or named
         if whole:
             changes = outcome.set
@@ -60,8 +60,8 @@ class Side:
             "output": canonical_value(self.output),
             "next_state": self.to,
             "effects": [
-                {"tool": one.tool, "args": canonical_value(to_plain(one.args)), "key": one.key}
-                for one in self.effects
+                {"tool": effect.tool, "args": canonical_value(to_plain(effect.args)), "key": effect.key}
+                for effect in self.effects
             ],
             "append": canonical_value(additions(outcome.append)),
         }
@@ -74,24 +74,26 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the gate says of a proposal."""
+    """The gate's decision on a proposal."""
 
     accepted: bool
     check: Check
     details: tuple[Discrepancy, ...] = ()
     more: int = 0
     reasons: tuple[str, ...] = ()
-    """A validator's words."""
+    """Reasons given by the validator."""
     handler: Side | None = None
-    """The handler's side, where it was run for the check."""
+    """The handler's side, if it was run for the check."""
 
 
 def compare_sides(
     step: Step, contract: Contract, left: Side, right: Side
 ) -> tuple[tuple[Discrepancy, ...], int]:
     """Where two sides differ: output, next state, effects in order, additions to data."""
-    if step.conclude is not None and left.whole != right.whole:  # facts and an outcome are not alike
-        left, right = (Side.of(step, one.outcome, one.outcome, one.to, one.effects) for one in (left, right))
+    if step.conclude is not None and left.whole != right.whole:  # facts cannot be compared with an outcome
+        left, right = (
+            Side.of(step, side.outcome, side.outcome, side.to, side.effects) for side in (left, right)
+        )
     rules = step.compare or CompareRules()
     placed = CompareRules(
         tuple(_placed(pointer) for pointer in rules.ignore),
@@ -116,7 +118,7 @@ async def judge(
     agent: Side,
     handler: Callable[[], Awaitable[Side]],
 ) -> Judgement:
-    """Let the proposal pass, or not. `handler` runs the step's own code; its error is the step's error."""
+    """Accept or reject a proposal. `handler` runs the step's own code; its error is the step's error."""
     if level is AutonomyLevel.APPROVER:
         return Judgement(True, Check.NONE)
     if level is AutonomyLevel.CONSULTANT:
@@ -124,39 +126,39 @@ async def judge(
         return Judgement(True, Check.CONTRACT, details, more)
     if step.validator is not None:
         verdict = await _verdict(step, inputs, proposal)
-        found = tuple(Discrepancy(_pointer(reason), "value") for reason in verdict.reasons)
-        if not verdict.ok and not found:
-            found = (Discrepancy("", "value"),)
+        discrepancies = tuple(Discrepancy(_pointer(reason), "value") for reason in verdict.reasons)
+        if not verdict.ok and not discrepancies:
+            discrepancies = (Discrepancy("", "value"),)
         return Judgement(
-            verdict.ok, Check.VALIDATOR, found[:MOST_KEPT], max(0, len(found) - MOST_KEPT),
+            verdict.ok, Check.VALIDATOR, discrepancies[:MOST_KEPT], max(0, len(discrepancies) - MOST_KEPT),
             tuple(str(reason)[:200] for reason in verdict.reasons),
         )  # fmt: skip
     side = await handler()
     try:
         details, count = compare_sides(step, contract, side, agent)
-    except TypeError:  # facts of a kind only the step's own code knows: nothing was shown to be equal
+    except TypeError:  # facts of a type that cannot be compared do not count as equal
         details, count = (Discrepancy("", "type"),), 1
     return Judgement(not count, Check.COMPARE, details, max(0, count - len(details)), handler=side)
 
 
 async def _verdict(step: Step, inputs: Mapping[str, Any], proposal: Proposal) -> Verdict:
-    """What the step's validator says; one that fails has not passed anything."""
+    """The verdict of the step's validator; a validator that raises rejects the proposal."""
     assert step.validator is not None
     try:
-        said = await call(step.validator, None, inputs, proposal)
+        answer = await call(step.validator, None, inputs, proposal)
     except Exception as error:
         return Verdict(False, (f"the validator failed: {type(error).__name__}",))
-    if isinstance(said, Verdict):
-        return said
-    if isinstance(said, tuple):
-        ok, *rest = said
+    if isinstance(answer, Verdict):
+        return answer
+    if isinstance(answer, tuple):
+        ok, *rest = answer
         reasons = rest[0] if rest else ()
         return Verdict(bool(ok), (reasons,) if isinstance(reasons, str) else tuple(reasons))
-    return Verdict(bool(said))
+    return Verdict(bool(answer))
 
 
 def loggable(pointers: Iterable[str]) -> list[str]:
-    """Pointers for a log line: parts that are no plain names stay out, an agent may have made them up."""
+    """Pointers for a log line, without parts that an agent may have made up."""
     return [
         "/".join(part if _NAME.fullmatch(part) else "…" for part in pointer.split("/"))
         for pointer in pointers
@@ -164,6 +166,6 @@ def loggable(pointers: Iterable[str]) -> list[str]:
 
 
 def _pointer(reason: str) -> str:
-    """The place a validator's reason begins with, if it begins with one."""
+    """The pointer at the beginning of a validator's reason, if there is one."""
     first = str(reason).split(maxsplit=1)[0] if str(reason).strip() else ""
     return first.rstrip(":") if first.startswith("/") else ""

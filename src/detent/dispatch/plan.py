@@ -1,4 +1,4 @@
-"""A plan: what configuration makes of one step, and what an agent is told about it."""
+"""A plan: how one step is performed under its configuration, and its prompt for agents."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ if TYPE_CHECKING:
 CONTROL = frozenset(
     {StepType.VALIDATE, StepType.SUBWORKFLOW, StepType.BRANCH, StepType.LOOP, StepType.CHECKPOINT}
 )
-"""Kinds of steps that have no intent, so none an agent could be told."""
+"""Kinds of steps without an intent, which agents cannot perform."""
 
 
 class Dialect(Protocol):
-    """Asks and understands.
+    """Builds prompts and reads answers.
 
-    One that has to look something up before it can ask also has `async prepare(plan, ctx, inputs) -> inputs`;
-    one whose answers look different for other inputs, `schema_for(plan, inputs) -> schema`.
+    A dialect that needs queries before it can build a prompt also has
+    `async prepare(plan, ctx, inputs) -> inputs`; one whose answers depend on the inputs has
+    `schema_for(plan, inputs) -> schema`.
     """
 
     def fingerprint(self, plan: Plan) -> str:
@@ -49,7 +50,7 @@ class Dialect(Protocol):
     def build(
         self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str], problems: Sequence[str]
     ) -> Prompt:
-        """What an agent is told; `problems` are those of its last answer."""
+        """The prompt for an agent; `problems` are those of its last answer."""
 
     def schema(self, plan: Plan) -> Mapping[str, Any] | None:
         """JSON Schema of the answer; None for an answer in prose."""
@@ -57,29 +58,32 @@ class Dialect(Protocol):
     def read(
         self, plan: Plan, answer: Any, proposed: Iterable[Effect], inputs: Mapping[str, Any]
     ) -> Proposal:
-        """The proposal an answer amounts to; `OutputSchemaValidationError` where it breaks the contract.
+        """The proposal read from an answer.
 
-        `proposed` are the effects asked for through the toolbox, in call order.
+        `proposed` are the effects requested through the toolbox, in call order.
+
+        Raises:
+            OutputSchemaValidationError: the answer breaks the contract.
         """
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What configuration makes of one step."""
+    """How one step is performed under its configuration."""
 
     flow: Flow
     step: Step
     resolved: Resolved
     plain: bool
-    """The handler performs it and nothing else is asked for."""
+    """The driver calls the handler directly, without dispatch."""
     retry: RetryPolicy
-    """Attempts at transient failures of the handler."""
+    """Retries after transient failures of the handler."""
     timeout: float | None
     """Seconds for one call of the handler."""
     dialect: Dialect
-    """How an agent is asked and understood."""
+    """How prompts are built and answers read."""
     ignored: bool = False
-    """A mode is said for a step that is an agent's by nature, where it means nothing."""
+    """A mode is set for a step that only agents perform, where it has no effect."""
 
     @property
     def config(self) -> StepConfig:
@@ -88,48 +92,48 @@ class Plan:
 
     @property
     def agent(self) -> bool:
-        """An agent performs it, where it may; a step that only agents can perform is another matter."""
+        """The step is in agent mode and has a handler; see `alone` for steps without one."""
         return self.resolved.config.mode is StepMode.AGENT and not self.alone
 
     @property
     def control(self) -> bool:
-        """It is a step of control flow: code alone, whatever its mode."""
+        """The step is control flow, performed by code whatever its mode."""
         return agent_side(self.step).step_type in CONTROL
 
     @property
     def alone(self) -> bool:
-        """Only an agent can perform it: there is no handler."""
+        """The step has no handler, so only an agent can perform it."""
         return agent_side(self.step).step_type is StepType.AGENT
 
     @property
     def agent_name(self) -> str:
-        """Who performs it when an agent does: the general one, or the one the step names."""
+        """Name of the agent: the one the step names, or the general one."""
         name: str = self.step.metadata.get("agent", DISPATCH_AGENT)
         return name
 
     @cached_property
     def qualified(self) -> str:
-        """The name settings and reports know the step by."""
+        """The step's name in settings and reports."""
         return self.flow.qualified(self.step)
 
     @cached_property
     def contract(self) -> Contract:
-        """What an agent's answer must look like."""
+        """The contract of an agent's answer."""
         from detent.dispatch.agent_tools import declared_tools
-        from detent.dispatch.contract import Contract  # reading answers is for those who ask agents
+        from detent.dispatch.contract import Contract  # only needed when agents are asked
 
         return Contract.of(self.step, self.flow, declared_tools(self.step, self.flow.tools, self.allowed))
 
     @property
     def allowed(self) -> tuple[str, ...] | None:
-        """Tools an agent may use, of those the step declares."""
+        """The declared tools that an agent may use."""
         return self.resolved.config.allowed_tools
 
     @cached_property
     def instructions(self) -> str:
-        """What an agent is told whatever the inputs are."""
+        """The part of the prompt that does not depend on the inputs."""
         return prompt.instructions(
-            self.step.intent, self.config.prompt_extra, [Example(*one) for one in self.step.examples]
+            self.step.intent, self.config.prompt_extra, [Example(*example) for example in self.step.examples]
         )
 
     @cached_property
@@ -148,7 +152,7 @@ class Plan:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """What every event about this step says, in a run that is nobody's child."""
+        """The facts in every event about this step, in a run without a parent."""
         metadata = self.step.metadata
         return {
             "flow": metadata.get("flow", self.flow.name),
@@ -160,7 +164,7 @@ class Plan:
 
 
 def facts_of(plan: Plan, run: Run) -> dict[str, Any]:
-    """What every event about a step of a run says."""
+    """The facts in every event about a step of a run."""
     facts = {"run_id": run.id, **plan.facts}
     if run.config and (path := run.config.get(PATH)):
         facts["step_path"] = f"{path}/{facts['step_path']}"
@@ -168,7 +172,7 @@ def facts_of(plan: Plan, run: Run) -> dict[str, Any]:
 
 
 def no_agent_side(plan: Plan, run: Run, now: float) -> None:
-    """Warn that a step of control flow is told to be an agent's, which it cannot be: it runs as usual."""
+    """Warn that a control-flow step is configured for an agent; it runs as usual."""
     kind = agent_side(plan.step).step_type.value
     log.warning(
         "dispatch.no_intent", **facts_of(plan, run), timestamp=now,
@@ -178,7 +182,7 @@ def no_agent_side(plan: Plan, run: Run, now: float) -> None:
 
 
 def point_out(plan: Plan) -> None:
-    """Say what is doubtful about a step's configuration."""
+    """Log the warnings about a step's configuration."""
     doubts = list(plan.resolved.warnings)
     level = plan.config.autonomy or AutonomyLevel.OPERATOR
     if (
@@ -195,7 +199,7 @@ def point_out(plan: Plan) -> None:
 
 
 def check_price(plan: Plan, executor: StepExecutor) -> None:
-    """Raise when money is limited and nobody knows what asking costs."""
+    """Raise when money is limited and the model's price is unknown."""
     model_id = plan.config.model_id
     priced = getattr(executor, "priced", None)
     if priced is None or not priced(model_id):

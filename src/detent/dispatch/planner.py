@@ -1,4 +1,4 @@
-"""The planner: the one place where it is decided who performs a step, from a project's settings."""
+"""The planner: decides from a project's settings who performs each step."""
 
 from __future__ import annotations
 
@@ -33,31 +33,35 @@ class Planner:
         self.settings = settings or Layers()
         self._plans: dict[tuple[str, str, bool, str], Plan] = {}
         self._asks: dict[tuple[str, str], bool] = {}
-        self._told: set[str] = set()
-        """Flows whose doubtful settings have been pointed out."""
+        self._warned: set[str] = set()
+        """Flows whose configuration warnings have been logged."""
         self._settled: set[tuple[str, bool, str]] = set()
-        """Flows, and what runs of them say, whose configuration is known to add up."""
+        """Flows and run configurations that have been checked."""
 
     def check(self, flow: Flow, config: Mapping[str, Any], budget: Budget | None, below: Below) -> None:
-        """Before a run begins: what could never work, whatever its data."""
+        """Check a run's configuration before it starts.
+
+        Raises:
+            ConfigurationError: the run could never work, whatever its data.
+        """
         own = config.get(STEPS)
-        asked = flow.name, bool(config.get(FORCE)), digest(own, 16) if own else ""
-        # Of a budget only its money is looked at; whatever else it limits has been looked at before.
-        if asked not in self._settled or (budget is not None and budget.cost_usd is not None):
+        key = flow.name, bool(config.get(FORCE)), digest(own, 16) if own else ""
+        # Only the money limit of a budget matters to this check.
+        if key not in self._settled or (budget is not None and budget.cost_usd is not None):
             self._check(flow, config, budget, below(flow))
-            self._settled.add(asked)
+            self._settled.add(key)
 
     def assign(self, flow: Flow, run: Run, step: Step | None = None) -> Plan:
-        """Who performs the step of the run's state, or the one that is performed in its place."""
+        """The plan for the step of the run's state, or for the step performed instead."""
         state = run.state
         forced = self.settings.force_deterministic or bool(run.config and run.config.get(FORCE))
         own = run.config.get(STEPS) if run.config else None
         place = state if step is None else f"{state}/{step.name}"
         key = (flow.name, place, forced, digest(own, 16) if own else "")
-        found = self._plans.get(key)
-        if found is None or found.flow is not flow:
-            found = self._plans[key] = self.plan_for(flow, step or flow.step_for(state), forced, own)
-        return found
+        plan = self._plans.get(key)
+        if plan is None or plan.flow is not flow:
+            plan = self._plans[key] = self.plan_for(flow, step or flow.step_for(state), forced, own)
+        return plan
 
     def may_spend(self, flow: Flow, run: Run) -> bool:
         """Whether some step of the run is performed or shadowed by an agent."""
@@ -72,9 +76,12 @@ class Planner:
     def plan_for(
         self, flow: Flow, step: Step, forced: bool = False, own: Mapping[str, Any] | None = None
     ) -> Plan:
-        """What the layers of configuration make of a step; `StepConfigError` when they do not add up.
+        """The plan for a step, resolved from the layers of configuration.
 
-        `own` is what a run says about its steps.
+        `own` is the run's configuration of its steps.
+
+        Raises:
+            StepConfigError: the layers conflict.
         """
         settings, side = self.settings, agent_side(step)
         said_by_run = _own(flow, step, own) if own else UNSAID
@@ -97,14 +104,16 @@ class Planner:
             run=said_by_run,
         )
         config = resolved.config
-        said = resolved.sources.get("max_retries", "default") != "default" or config.retry_policy is not None
+        retries_set = (
+            resolved.sources.get("max_retries", "default") != "default" or config.retry_policy is not None
+        )
         handler = config.mode is StepMode.DETERMINISTIC
         return Plan(
             flow,
             step,
             resolved,
             plain=handler and not step.opaque and not config.shadow and not forced and not resolved.warnings,
-            retry=resolved.retry if handler and said else step.retry,
+            retry=resolved.retry if handler and retries_set else step.retry,
             timeout=config.timeout if handler and config.timeout is not None else step.timeout,
             dialect=side.dialect or JSON,
             ignored=side.step_type.natural_mode is StepMode.AGENT
@@ -112,12 +121,12 @@ class Planner:
         )
 
     def _layers(self, flow: Flow, step: Step) -> list[StepConfig]:
-        """What the step itself and the settings say about it."""
-        there = (self.settings.steps.get(key) for key in (flow.qualified(step), step.name))
-        return [one for one in (own_config(step), *there) if one is not None]
+        """The layers of the step itself and of the settings."""
+        from_settings = (self.settings.steps.get(key) for key in (flow.qualified(step), step.name))
+        return [layer for layer in (own_config(step), *from_settings) if layer is not None]
 
     def executor(self, provider: str | None, made: dict[str, StepExecutor]) -> StepExecutor | str:
-        """The executor of a provider, made once per run (`made` remembers); or why there is none."""
+        """The executor of a provider, made once per run and kept in `made`; or the reason there is none."""
         source = self.settings.executors
         name = provider or (source.default if source is not None else None)
         if source is None or name is None:
@@ -136,12 +145,14 @@ class Planner:
         own = config.get(STEPS)
         if own:
             _check_own(flow, own)
-        plans = [self.plan_for(one, step, forced, own) for one in (flow, *below) for step in one.every_step()]
-        for one in (flow, *below) if not self.settings.pointed_out else ():
-            if one.name not in self._told:
-                self._told.add(one.name)
+        plans = [
+            self.plan_for(each, step, forced, own) for each in (flow, *below) for step in each.every_step()
+        ]
+        for each in (flow, *below) if not self.settings.pointed_out else ():
+            if each.name not in self._warned:
+                self._warned.add(each.name)
                 for plan in plans:
-                    if plan.flow is one:
+                    if plan.flow is each:
                         point_out(plan)
         if forced:
             for plan in plans:
@@ -163,34 +174,34 @@ class Planner:
 
 
 def _inline(step: Step) -> StepConfig:
-    """A step's own layer. What generates is an agent's by nature, with a handler for when there is none."""
-    said = own_config(step) or UNSAID
+    """A step's own layer. Generating steps are always in agent mode, with a handler to fall back on."""
+    config = own_config(step) or UNSAID
     if agent_side(step).step_type is not StepType.GENERATE:
-        return said
-    return replace(said, mode=StepMode.AGENT, autonomy=AutonomyLevel.APPROVER)
+        return config
+    return replace(config, mode=StepMode.AGENT, autonomy=AutonomyLevel.APPROVER)
 
 
-def _own(flow: Flow, step: Step, said: Mapping[str, Any]) -> StepConfig:
-    """What a run says about one of its steps."""
+def _own(flow: Flow, step: Step, configs: Mapping[str, Any]) -> StepConfig:
+    """A run's configuration of one of its steps."""
     for key in (flow.qualified(step), step.name):
-        if key in said:
-            where = f"the run's own configuration of '{key}'"
-            config = StepConfig.read(said[key], where=where)
+        if key in configs:
+            place = f"the run's own configuration of '{key}'"
+            config = StepConfig.read(configs[key], where=place)
             if config.prompt_file is not None:
                 raise ConfigurationError(
-                    f"{where}: prompt_file belongs into the settings; say prompt_suffix."
+                    f"{place}: prompt_file belongs into the settings; say prompt_suffix."
                 )
             return config
     return UNSAID
 
 
-def _check_own(flow: Flow, said: Any) -> None:
-    """Raise unless what a run says about its steps is about steps it has."""
-    if not isinstance(said, Mapping):
+def _check_own(flow: Flow, configs: Any) -> None:
+    """Raise unless a run's configuration names only steps it has."""
+    if not isinstance(configs, Mapping):
         raise ConfigurationError(f"`{STEPS}` of a run's configuration maps steps to how they are performed.")
     known = [step.name for step in flow.every_step()]
     known += [flow.qualified(step) for step in flow.every_step()]
-    for name in said:
+    for name in configs:
         if name not in known and name not in flow.related:
             raise ConfigurationError(
                 f"The run is told how to perform '{name}', but flow '{flow.name}' has no such step."

@@ -1,7 +1,7 @@
-"""From a step and its inputs to what an agent is told: fixed instructions, then labelled blocks of data.
+"""The prompt of a step and its inputs: fixed instructions, then labelled blocks of data.
 
-What comes from outside stands under INPUTS and nowhere else. Instructions never change with the inputs, so a
-provider's cache can serve them.
+External data appears under INPUTS and nowhere else. Instructions do not depend on the inputs, so a provider
+can cache them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHORTEST_CUT = 256
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What an agent is told."""
+    """The prompt of one attempt."""
 
     instructions: str
     text: str
@@ -66,7 +66,7 @@ def contract_block(contract: Contract) -> str:
 
 
 def allowed_block(contract: Contract) -> str | None:
-    """ALLOWED: where the process may go from here and what may be asked for; None when there is no choice."""
+    """ALLOWED: the possible next states and tools; None when there is no choice."""
     if not contract.envelope and len(contract.next) <= 1:
         return None
     lines = ["ALLOWED"]
@@ -101,7 +101,7 @@ def build(
 
 
 def masked(value: Any, secrets: frozenset[str]) -> Any:
-    """Plain inputs, with what is secret by type or by value not to be seen."""
+    """Plain inputs, with values masked that are secret by type or by content."""
     if hasattr(value, "get_secret_value"):
         return MASK
     if isinstance(value, Mapping):
@@ -115,7 +115,7 @@ def masked(value: Any, secrets: frozenset[str]) -> Any:
 
 
 def _without(text: str, secrets: frozenset[str]) -> str:
-    """A text with its secrets masked, the longest first: one may be part of another."""
+    """A text with its secrets masked, the longest first, because one may contain another."""
     for secret in sorted(secrets, key=len, reverse=True):
         if secret and secret in text:
             text = text.replace(secret, MASK)
@@ -123,14 +123,14 @@ def _without(text: str, secrets: frozenset[str]) -> str:
 
 
 def cut(inputs: Any) -> tuple[Any, tuple[str, ...]]:
-    """Inputs small enough to send, and where something was cut."""
+    """Inputs cut to a size that can be sent, and the places of the cuts."""
     longest = LONGEST_VALUE
     while True:
         places: list[str] = []
         shown = _cut(inputs, longest, "", places)
         if len(_json(shown).encode("utf-8", "surrogatepass")) <= LONGEST_PROMPT:
             return shown, tuple(places)
-        if longest <= SHORTEST_CUT:  # countless small values: the text as a whole is cut
+        if longest <= SHORTEST_CUT:  # too many small values: cut the text as a whole
             text, places = _json(shown), []
             return _cut(text, LONGEST_PROMPT // 2, "", places), ("",)
         longest //= 2
@@ -145,8 +145,8 @@ def _cut(value: Any, longest: int, place: str, places: list[str]) -> Any:
         raw = value.encode("utf-8", "surrogatepass")
         if len(raw) > longest:
             places.append(place)
-            kept = raw[:longest].decode("utf-8", "ignore")
-            return f"{kept}…[cut {len(raw) - len(kept.encode())} bytes]"
+            beginning = raw[:longest].decode("utf-8", "ignore")
+            return f"{beginning}…[cut {len(raw) - len(beginning.encode())} bytes]"
     return value
 
 
@@ -155,21 +155,21 @@ def _json(value: Any) -> str:
 
 
 def one_line(text: str) -> str:
-    """A tool's description, which may come from outside: it gets its one line and begins no other."""
+    """A tool's description, which may come from outside, reduced to one line."""
     return _visible(" ".join(text.split()))
 
 
 def _visible(text: str) -> str:
-    """JSON text in which what cannot be seen is spelled out.
+    """JSON text with invisible characters escaped.
 
-    JSON leaves line separators of other alphabets, text that runs backwards, and letters of no width as they
-    are: with these a value could look like the beginning of a block, or hold what no person sees.
+    JSON does not escape Unicode line separators, right-to-left marks and zero-width characters. With these, a
+    value could look like the beginning of a block, or hide text from people.
     """
     if text.replace("\n", "").isprintable():
         return text
-    seen = (one if _seen(one) else json.dumps(one)[1:-1] for one in text)
-    return "".join(seen).replace("\x7f", "\\u007f")
+    characters = (character if _is_visible(character) else json.dumps(character)[1:-1] for character in text)
+    return "".join(characters).replace("\x7f", "\\u007f")
 
 
-def _seen(one: str) -> bool:
-    return one.isprintable() or one == "\n" or category(one) == "Zs"
+def _is_visible(character: str) -> bool:
+    return character.isprintable() or character == "\n" or category(character) == "Zs"

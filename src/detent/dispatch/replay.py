@@ -1,7 +1,7 @@
-"""Shadow replay: run the other side of past steps on what they saw then, and keep how it compares.
+"""Shadow replay: run agent or handler on past steps that the other one performed, and compare.
 
-Inputs come from the journal, and so do the answers of queries; nothing is asked of the world but the agent.
-The comparison is added to the run's journal, once per step and series, and counts as evidence like any other.
+Inputs and query answers come from the journal; only the agent is asked anew. Each comparison is added to the
+run's journal, once per step and series, and counts as evidence like any other.
 """
 
 from __future__ import annotations
@@ -39,17 +39,20 @@ if TYPE_CHECKING:
 async def replay(
     engine: Engine, run_id: str, *, step: str | None = None, keep: bool = True
 ) -> AsyncIterator[dict[str, Any]]:
-    """Compare every past step of a run, or those of one name; gives what each comparison says.
+    """Compare every past step of a run, or those named `step`; yields the comparisons.
 
-    A step already compared in the same series is passed over. `keep` adds the comparisons to the journal.
+    A step already compared in the same series is skipped. `keep` adds the comparisons to the journal.
+
+    Raises:
+        ConfigurationError: the flow has no such step.
     """
     row = await engine.store.row(run_id)
     flow = engine.flow(row.flow)
-    names = {one.name for one in flow.steps.values()}
+    names = {each.name for each in flow.steps.values()}
     if step is not None and step not in names:
         raise ConfigurationError(f"Flow '{flow.name}' has no step '{step}'.{nearest(step, names)}")
     visits = [visit async for visit in _visits(engine, run_id)]
-    known = {
+    compared = {
         (note.get("of"), canonical(note.get("series")))
         for visit in visits
         for note in visit.notes
@@ -65,7 +68,7 @@ async def replay(
             ).step_type is not StepType.PYTHON:
                 continue
             again = _Again(dispatcher, driver, plan, visit)
-            if (visit.entry.seq, canonical(again.series())) in known:
+            if (visit.entry.seq, canonical(again.series())) in compared:
                 continue
             note, spend = await again.compare()
             if keep and note["outcome"] != "impossible":
@@ -74,7 +77,7 @@ async def replay(
 
 
 class _Visit:
-    """One past visit of a state: the run before it decided, and what it decided."""
+    """One past visit of a state: the run before the decision, and the decision."""
 
     def __init__(self, before: Run, entry: Entry, proposal: Proposed | None) -> None:
         self.before = before
@@ -94,10 +97,10 @@ class _Visit:
 
 
 async def _visits(engine: Engine, run_id: str) -> AsyncIterator[_Visit]:
-    """Every visit in which a step decided something by itself."""
+    """Every visit decided by a handler or an agent."""
     run = Run(run_id)
     proposal: Proposed | None = None
-    made: list[_Visit] = []
+    visits: list[_Visit] = []
     notes: list[Mapping[str, Any]] = []
     async for entry in read(engine.store, run_id):
         body = entry.body
@@ -109,20 +112,20 @@ async def _visits(engine: Engine, run_id: str) -> AsyncIterator[_Visit]:
             if body.by in ("handler", "agent"):
                 before = Run.from_plain(copied(run.to_plain()))
                 before.proposal, before.done, before.failure = None, {}, None
-                made.append(_Visit(before, entry, proposal))
+                visits.append(_Visit(before, entry, proposal))
             proposal = None
         run.apply(entry)
     beside: Mapping[str, Any] = {}
-    with contextlib.suppress(ConfigurationError):  # purged: a step that reads it cannot be compared
+    with contextlib.suppress(ConfigurationError):  # purged: steps that read it cannot be compared
         beside = await looked_beside(engine.flow(run.flow).beside, run, engine.store.blob)
-    for visit in made:
+    for visit in visits:
         visit.before.beside = beside
         visit.notes = notes
         yield visit
 
 
 class _Past(TrialContext):
-    """A step's context as it was: answers of queries come from the journal."""
+    """A step's context at the time of a past visit, with query answers from the journal."""
 
     def __init__(self, home: StepContext, looked: Sequence[Mapping[str, Any]], at: float) -> None:
         super().__init__(home)
@@ -130,15 +133,15 @@ class _Past(TrialContext):
         self._at = at
 
     def now(self) -> float:
-        """When the step was done."""
+        """The time of the past visit."""
         return self._at
 
     async def look(self, tool: str, args: Mapping[str, Any], *, durable: bool = False) -> Any:
-        """The answer that was given then."""
+        """The recorded answer."""
         plain = to_plain(dict(args))
-        found = self.tools.get(tool, "query")
-        for asked in (plain, brief(plain, found.private)):
-            if (key := canonical([tool, asked])) in self._kept:
+        query = self.tools.get(tool, "query")
+        for written in (plain, brief(plain, query.private)):
+            if (key := canonical([tool, written])) in self._kept:
                 return await self._whole(self._kept[key], tool)
         raise CannotCheck(f"'{tool}' was not asked then in these words, so there is no answer to give.")
 
@@ -157,7 +160,7 @@ class _Past(TrialContext):
     async def once(
         self, key: str, work: Callable[[], Any], *, spend: Callable[[Any], Spend] | None = None
     ) -> Any:
-        """The answer that was kept then."""
+        """The kept answer."""
         if key in self._run.records:
             return copied(self._run.records[key])
         raise CannotCheck(f"'{key}' was not asked then, so there is no answer to give.")
@@ -168,7 +171,7 @@ class _Past(TrialContext):
 
 
 class _Again:
-    """The other side of one past visit."""
+    """A replay of one past visit by the side that did not count then."""
 
     def __init__(self, dispatcher: Dispatcher, driver: Driver, plan: Plan, visit: _Visit) -> None:
         self.driver = driver
@@ -179,10 +182,10 @@ class _Again:
         self.by_agent = visit.body.by == "agent"
 
     def series(self) -> dict[str, Any]:
-        """What this evidence would belong to."""
-        said = self.visit.body.detail.get("series")
-        if self.by_agent and isinstance(said, Mapping):
-            return dict(said)
+        """The series that this evidence belongs to."""
+        series = self.visit.body.detail.get("series")
+        if self.by_agent and isinstance(series, Mapping):
+            return dict(series)
         return self.execution.series(self.execution.plan.config.model_id)
 
     async def compare(self) -> tuple[dict[str, Any], Spend]:
@@ -199,8 +202,10 @@ class _Again:
                 if self.by_agent
                 else DispatchResult.plain()
             )
-            left = Shadow(execution, Answer(then.outcome, result, then), whole=True)
-            note, spend = await (left.by_handler(execution) if self.by_agent else left.by_agent(execution))
+            shadow = Shadow(execution, Answer(then.outcome, result, then), whole=True)
+            note, spend = await (
+                shadow.by_handler(execution) if self.by_agent else shadow.by_agent(execution)
+            )
         except CannotCheck as error:
             note = {"outcome": "impossible", "error": str(error)}
         mode = StepMode.AGENT if self.by_agent else StepMode.DETERMINISTIC
@@ -219,17 +224,17 @@ class _Again:
         }, spend
 
     def _then(self, step: Step) -> Side:
-        """What was decided then, receipts left open where it had effects."""
+        """The side that decided then, with receipts unfilled if it had effects."""
         visit = self.visit
         effects: tuple[Effect, ...] = ()
         if visit.proposal is not None:
-            said = visit.proposal.outcome
+            decided = visit.proposal.outcome
             for item in visit.proposal.effects:
                 if "$blob" in item["args"]:
                     raise CannotCheck(f"The arguments of '{item['tool']}' are private.")
             effects = tuple(Effect(item["tool"], item["args"], None) for item in visit.proposal.effects)
         else:
-            said = {"set": visit.body.set, "append": visit.body.append}
-        outcome = Outcome(set=said.get("set", {}), append=said.get("append", {}), effects=effects)
+            decided = {"set": visit.body.set, "append": visit.body.append}
+        outcome = Outcome(set=decided.get("set", {}), append=decided.get("append", {}), effects=effects)
         to = visit.body.to if isinstance(visit.body, Moved) else f"(end: {visit.body.status.value})"
         return Side.of(step, outcome, outcome, to, effects)

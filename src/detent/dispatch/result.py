@@ -1,7 +1,7 @@
-"""What became of one step's dispatch: who performed it, what the gate said, why it fell back.
+"""The result of one step's dispatch: who performed it, the gate's check, the reason of a fallback.
 
-A result exists in three shapes and no others, checked when it is made, so that whoever reads one later need
-not wonder what a combination of fields could mean.
+A result has one of three shapes, checked when it is made, so that readers need not interpret arbitrary
+combinations of fields.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ COMPARING = frozenset({Check.VALIDATOR, Check.COMPARE})
 
 @dataclass(frozen=True, slots=True)
 class AgentFailure:
-    """How an agent failed, in short."""
+    """Why an agent failed, in short."""
 
     type: str
     """The name of the error's class."""
     message: str = ""
-    """Says places and expectations, never what the agent answered: it reaches logs."""
+    """Names places and expectations, never the agent's values, because it reaches logs."""
 
     def to_plain(self) -> dict[str, Any]:
         """As plain values."""
@@ -43,9 +43,9 @@ class AgentFailure:
 
 @dataclass(frozen=True, slots=True)
 class DispatchResult:
-    """One step's execution in the end: whose output counts, and how that came about.
+    """The result of one execution of a step: whose output counts, and why.
 
-    Made with `plain`, `accepted` or `fallback`; any other combination of fields is refused.
+    Made with `plain`, `accepted` or `fallback`; other combinations of fields raise `ValueError`.
     """
 
     output: Any
@@ -58,24 +58,24 @@ class DispatchResult:
     """The level in force: as configured, or lower where the step was demoted."""
     agent_called: bool = False
     agent_result_accepted: bool | None = None
-    """None where nobody wanted an agent."""
+    """None if no agent was configured."""
     forced: bool = False
-    """Handlers only, by a switch above all configuration."""
+    """Handlers were forced, by a switch that overrides all configuration."""
     check: Check | None = None
-    """None where no answer reached the gate."""
+    """None if no answer reached the gate."""
     validation_details: tuple[Discrepancy, ...] = ()
     more_details: int = 0
-    """How many more there were than are kept."""
+    """Number of further discrepancies, not kept."""
     agent_error: AgentFailure | None = None
-    """Why the handler was needed; of the last attempt, or of what kept the agent from being called."""
+    """Failure of the last attempt, or the reason the agent was not called."""
     attempts: int = 0
-    """Times the agent was asked."""
+    """Number of attempts to ask the agent."""
     duration_ms: float = 0.0
     agent_duration_ms: float | None = None
     handler_duration_ms: float | None = None
     spend: Spend = NOTHING
     shadow: bool = False
-    """The other side was run beside it, for statistics."""
+    """The execution was shadowed, for statistics."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "validation_details", tuple(self.validation_details))
@@ -96,7 +96,7 @@ class DispatchResult:
         spend: Spend = NOTHING,
         shadow: bool = False,
     ) -> DispatchResult:
-        """The handler performed the step and nobody wanted otherwise, or it was forced to."""
+        """The handler performed the step, as configured or forced."""
         return cls(
             output,
             StepMode.DETERMINISTIC,
@@ -221,12 +221,12 @@ class DispatchResult:
             yield "fallback for validation_failure: check is validator or compare"
         elif self.check is not None and shape != "accepted" and not rejected:
             yield f"{shape}: check is None, no answer reached the gate"
-        kept = len(self.validation_details)
-        if kept and self.check in (None, Check.NONE):
+        count = len(self.validation_details)
+        if count and self.check in (None, Check.NONE):
             yield "validation_details come with check validator, compare or contract"
-        if kept > MOST_KEPT:
+        if count > MOST_KEPT:
             yield f"validation_details holds {MOST_KEPT} at most, more_details counts the rest"
-        if self.more_details < 0 or (self.more_details and kept < MOST_KEPT):
+        if self.more_details < 0 or (self.more_details and count < MOST_KEPT):
             yield f"more_details counts what is beyond {MOST_KEPT} validation_details"
 
     # -- as plain values ------------------------------------------------------------------------------------
@@ -234,21 +234,21 @@ class DispatchResult:
     def to_plain(self) -> dict[str, Any]:
         """As plain values, without the output and without what is as usual."""
         plain: dict[str, Any] = {"mode_used": self.mode_used.value}
-        for one in fields(self)[2:]:
-            value = getattr(self, one.name)
-            if value != one.default:
-                plain[one.name] = _written(value)
+        for part in fields(self)[2:]:
+            value = getattr(self, part.name)
+            if value != part.default:
+                plain[part.name] = _written(value)
         return plain
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], output: Any = None) -> DispatchResult:
         """Read back what `to_plain` wrote; keys it does not know belong to somebody else."""
-        said = {
-            one.name: _READERS.get(one.name, _same)(plain[one.name])
-            for one in fields(cls)[1:]
-            if plain.get(one.name) is not None
+        values = {
+            part.name: _READERS.get(part.name, _same)(plain[part.name])
+            for part in fields(cls)[1:]
+            if plain.get(part.name) is not None
         }
-        return cls(output, **said)
+        return cls(output, **values)
 
 
 _SHAPES: Mapping[Shape, tuple[bool | None, bool | None, bool]] = {
@@ -265,7 +265,7 @@ def _same(value: Any) -> Any:
 
 def _written(value: Any) -> Any:
     if isinstance(value, tuple):
-        return [one.to_plain() for one in value]
+        return [item.to_plain() for item in value]
     if isinstance(value, (Spend, AgentFailure)):
         return value.to_plain()
     return getattr(value, "value", value)
@@ -276,7 +276,7 @@ _READERS: Mapping[str, Any] = {
     "fallback_reason": FallbackReason,
     "autonomy_level": AutonomyLevel,
     "check": Check,
-    "validation_details": lambda said: tuple(Discrepancy.from_plain(one) for one in said),
+    "validation_details": lambda items: tuple(Discrepancy.from_plain(item) for item in items),
     "agent_error": AgentFailure.from_plain,
     "spend": Spend.from_plain,
 }

@@ -58,30 +58,30 @@ class SchemasAt:
         return self._of(lambda node: [*_listed(node.get("prefixItems")), *_listed(node.get("items"))])
 
     def _of(self, inside: Callable[[Mapping[str, Any]], list[Any]]) -> SchemasAt:
-        found = [(one, around) for node, around in self.nodes for one in inside(node)]
-        return SchemasAt(_flat(found), self.patterns) if found else _NOWHERE
+        nodes = [(inner, around) for node, around in self.nodes for inner in inside(node)]
+        return SchemasAt(_flat(nodes), self.patterns) if nodes else _NOWHERE
 
 
 _NOWHERE = SchemasAt(())
 
 
 def _types(node: Mapping[str, Any]) -> Sequence[str]:
-    said = node.get("type", ())
-    return (said,) if isinstance(said, str) else said
+    declared = node.get("type", ())
+    return (declared,) if isinstance(declared, str) else declared
 
 
-def _listed(said: Any) -> list[Any]:
-    return list(said) if isinstance(said, (list, tuple)) else [said] if said is not None else []
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value] if value is not None else []
 
 
 def _of_key(node: Mapping[str, Any], key: str, patterns: PatternBudget) -> list[Any]:
     named = node.get("properties", {})
-    found = [named[key]] if key in named else []
+    schemas = [named[key]] if key in named else []
     for pattern, schema in node.get("patternProperties", {}).items():
         with suppress(InvalidPattern, PatternTimeout):  # then it has no say
             if patterns.fits(pattern, key):
-                found.append(schema)
-    return found or [node.get("additionalProperties")]
+                schemas.append(schema)
+    return schemas or [node.get("additionalProperties")]
 
 
 def _of_index(node: Mapping[str, Any], index: int) -> list[Any]:
@@ -93,21 +93,21 @@ def _of_index(node: Mapping[str, Any], index: int) -> list[Any]:
 
 def _flat(nodes: Iterable[tuple[Any, tuple[Mapping[str, Any], ...]]]) -> tuple[_Node, ...]:
     """These schemas, with those they refer to and those they are put together from."""
-    found: dict[int, _Node] = {}
+    by_id: dict[int, _Node] = {}
     todo = deque(nodes)
     while todo:
         node, around = todo.popleft()
-        if not isinstance(node, Mapping) or id(node) in found:
+        if not isinstance(node, Mapping) or id(node) in by_id:
             continue
         if not around or (around[-1] is not node and ("$defs" in node or "definitions" in node)):
             around = (*around, node)
-        found[id(node)] = (node, around)
+        by_id[id(node)] = (node, around)
         for word in ("allOf", "anyOf", "oneOf"):
-            todo.extend((one, around) for one in node.get(word, ()))
+            todo.extend((part, around) for part in node.get(word, ()))
         todo.extend((node[word], around) for word in ("then", "else") if word in node)
         if isinstance(reference := node.get("$ref"), str):
             todo.extend(_referred(reference, around))
-    return tuple(found.values())
+    return tuple(by_id.values())
 
 
 def _referred(reference: str, around: tuple[Mapping[str, Any], ...]) -> list[_Node]:

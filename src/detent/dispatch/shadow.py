@@ -1,4 +1,4 @@
-"""What happens once a dispatched step is committed: the other side is compared, evidence is counted.
+"""Work after a dispatched step is committed: run the shadow comparison, count the evidence.
 
 Nothing here can change the step's outcome or fail the run, and no effect is performed.
 """
@@ -31,18 +31,18 @@ from detent.kernel.run_config import REPLAYED
 
 @dataclass(slots=True)
 class Shadow:
-    """What is left to do for one execution."""
+    """The comparison and evidence of one execution."""
 
     execution: Execution
     answer: Answer
     before: Run | None = None
-    """The run as it was then, where a shadow needs it."""
+    """The run before the step, if a shadow needs it."""
     whole: bool = False
-    """Of the side that counted only the outcome is known, so outcomes are compared, not the facts before."""
+    """Only the outcome of the side that counted is known, so outcomes are compared instead of facts."""
 
     @classmethod
     def of(cls, execution: Execution, answer: Answer) -> Shadow | None:
-        """What is left to do, if anything."""
+        """The work left after an answer is committed; None if there is none."""
         shadow = answer.result.shadow
         if not shadow and not execution.plan.agent:
             return None
@@ -51,7 +51,7 @@ class Shadow:
 
     @classmethod
     def of_failure(cls, execution: Execution, detail: Mapping[str, Any]) -> Shadow:
-        """Both sides failed: the agent's failure is evidence all the same."""
+        """The work left after agent and handler both failed: the agent's failure is evidence too."""
         outcome = Outcome(detail=detail)
         failed = Answer(outcome, DispatchResult.plain(), gate.Side(outcome, None, None, ()))
         return cls(execution, failed)
@@ -61,15 +61,15 @@ class Shadow:
         driver = self.execution.driver
         try:
             detail = self.answer.outcome.detail
-            found = verdict_of(detail)
-            if found is not None:
-                await self._count(found, dict(detail.get("series") or {}))
+            verdict = verdict_of(detail)
+            if verdict is not None:
+                await self._count(verdict, dict(detail.get("series") or {}))
             if self.before is not None and not driver.engine.stopping:
                 note, spend = await self._shadow(self.before)
                 await driver.commit_whole(Noted("shadow", note, spend, aside=True))
-                found = verdict_of_shadow(note)
-                if found is not None:
-                    await self._count(found, note["series"])
+                verdict = verdict_of_shadow(note)
+                if verdict is not None:
+                    await self._count(verdict, note["series"])
         except (Fenced, StoreUnavailable):
             raise
         except Exception as error:
@@ -78,7 +78,7 @@ class Shadow:
     # -- the other side -------------------------------------------------------------------------------------
 
     async def _shadow(self, before: Run) -> tuple[dict[str, Any], Spend]:
-        """Run the side that did not count, on what the step saw, and say how it compares."""
+        """Run the side that did not count on the step's inputs, and compare."""
         agent = self.answer.result.mode_used is not StepMode.AGENT
         execution = self.execution.then(before)
         clock = execution.driver.clock
@@ -92,7 +92,7 @@ class Shadow:
             "duration_ms": round((clock.elapsed() - began) * 1000, 3),
             "other_ms": result.handler_duration_ms if agent else result.agent_duration_ms,
             "autonomy_level": level.value,
-            # That of the side that counted: it knows which model answered.
+            # The series of the side that counted, which knows the model that answered.
             "series": dict(self.answer.outcome.detail.get("series") or execution.series(model_id)),
             **note,
         }
@@ -145,10 +145,10 @@ class Shadow:
         details, count = gate.compare_sides(execution.step, execution.plan.contract, handler, agent)
         if not count:
             return {"outcome": "agreed"}
-        return {"outcome": "differed", "pointers": [one.pointer for one in details], "count": count}
+        return {"outcome": "differed", "pointers": [detail.pointer for detail in details], "count": count}
 
     async def _count(self, verdict: Verdict, series: dict[str, Any]) -> None:
-        """Have a verdict counted; answers from a recording are no evidence."""
+        """Count a verdict, unless the answers come from a recording."""
         execution = self.execution
         if not execution.driver.run.config.get(REPLAYED):
             plan = execution.plan
@@ -161,6 +161,6 @@ class Shadow:
 
 
 def _bare(step: Step, side: gate.Side) -> gate.Side:
-    """A side as far as a journal knows it: its outcome, and its effects without the keys they were given."""
-    effects = tuple(Effect(one.tool, one.args) for one in side.effects)
+    """A side as the journal records it: its outcome, and its effects without their keys."""
+    effects = tuple(Effect(effect.tool, effect.args) for effect in side.effects)
     return gate.Side.of(step, side.outcome, side.outcome, side.to, effects)

@@ -21,13 +21,13 @@ class UsageMetadata:
     """None when the price is not known."""
 
     def __add__(self, other: UsageMetadata) -> UsageMetadata:
-        known = self.total_cost_usd is not None and other.total_cost_usd is not None
+        priced = self.total_cost_usd is not None and other.total_cost_usd is not None
         return UsageMetadata(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cache_read_tokens + other.cache_read_tokens,
             self.cache_write_tokens + other.cache_write_tokens,
-            (self.total_cost_usd or 0.0) + (other.total_cost_usd or 0.0) if known else None,
+            (self.total_cost_usd or 0.0) + (other.total_cost_usd or 0.0) if priced else None,
         )
 
     @property

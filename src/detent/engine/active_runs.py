@@ -1,6 +1,6 @@
-"""The runs under way in this process: their drivers and tasks, and what follows from their commits.
+"""The runs under way in this process: their drivers and tasks, and the consequences of their commits.
 
-Claiming, waking, commands and children build on this; what of theirs is needed here comes in as `Duties`.
+Claims, waking, commands and children build on this module; the functions it needs of them are its `Duties`.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from detent.kernel.plain import to_plain, writable
 from detent.kernel.run import Run
 
 GIVEN_BACK_AFTER = 1.0
-"""Seconds a run queues for a slot before a serving worker leaves it to others."""
+"""Seconds a run queues for a slot before a serving worker leaves it to other workers."""
 
 
 class Duties(Protocol):
-    """What is done for runs by those who build on `ActiveRuns`."""
+    """Functions that the modules built on `ActiveRuns` provide to it."""
 
     def wake(self, active: ActiveRuns, run_ids: list[str]) -> Coroutine[Any, Any, None]:
-        """Answer the holds of runs whose time has come."""
+        """Answer the holds of runs whose timers are due."""
 
     def wake_parent(self, active: ActiveRuns, run_id: str) -> Coroutine[Any, Any, None]:
-        """Have a run go on that waited for its children, if they have ended."""
+        """Continue a run that waits for its children, if they have ended."""
 
     def heed_requests(self, active: ActiveRuns) -> Coroutine[Any, Any, None]:
-        """Carry out what other processes ask of runs under way here, until cancelled."""
+        """Carry out other processes' requests for runs under way here, until cancelled."""
 
     def resume(self, active: ActiveRuns, run_id: str) -> Coroutine[Any, Any, str]:
-        """Take a run up and have it driven."""
+        """Resume a run."""
 
     def end(
         self, active: ActiveRuns, run_id: str, reason: str, by: str, undo: bool, stopped: bool
@@ -70,7 +70,7 @@ class Duties(Protocol):
     def wind_up(
         self, active: ActiveRuns, driver: Driver, runs: Sequence[str], reason: str
     ) -> Coroutine[Any, Any, None]:
-        """Cancel runs below a run under way."""
+        """Cancel descendants of a run under way."""
 
 
 class ActiveRuns:
@@ -95,7 +95,7 @@ class ActiveRuns:
         self.store = store
         self.clock = clock
         self.performer = performer
-        """Has each step performed."""
+        """Performs the steps."""
         self.flows: dict[str, Flow] = {}
         for flow in flows:
             self.add_flow(flow)
@@ -103,53 +103,53 @@ class ActiveRuns:
         self.leases = leases
         self.breakers = Breakers(store, self.clock)
         self.tape = tape
-        """Where everything asked of the outside world is recorded or played back."""
+        """Records or plays back every call to the outside world."""
         self._resources: list[Resource] = []
-        """What flows needed open, in the order in which it was opened."""
+        """Resources opened for flows, in the order of opening."""
         self._preparing = asyncio.Lock()
         self.takeover_limit = takeover_limit
-        """Take-overs without progress after which a run asks for attention instead."""
+        """Takeovers without progress after which the run waits for a person."""
         self.park_after = park_after
-        """Seconds of waiting for a retry above which the run is put down instead of kept at hand."""
+        """Seconds until a retry above which the run is parked instead of kept in memory."""
         self.stopping = False
         self.slots = Slots(concurrency, self.clock)
         self.serving: asyncio.Event | None = None
-        """Set while this process serves: that there may be something to take up."""
+        """Exists while this process serves; set when there may be runs to resume."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._drivers: dict[str, Driver] = {}
         self._listeners: dict[str, set[asyncio.Event]] = {}
         self._helpers: set[asyncio.Task[None]] = set()
-        self._told: set[tuple[str, str]] = set()
+        self._warned: set[tuple[str, str]] = set()
         self.taking: set[str] = set()
         """Runs being claimed by some task of this process."""
         self.unstopped: dict[str, Driver] = {}
-        """Runs put down here while a thread still performs an effect of theirs; they stay this worker's."""
+        """Runs stopped here while a thread still performs one of their effects; this worker keeps them."""
         self.dropped: dict[str, Lease] = {}
-        """Runs put down without the store knowing it."""
+        """Runs whose parking failed, with their leases."""
         self.swept: set[str] | None = None
-        """Workers known to be dead when parents that may have missed a child's end were last looked for."""
+        """Dead workers known at the last search for parents that missed a child's end."""
         self._time = Timers(self.clock, self._wake)
         self._opened = False
 
     async def get(self, run_id: str) -> Run:
-        """The run as its journal says now."""
+        """The run, folded from its journal."""
         return await load(self.store, run_id)
 
     async def open(self) -> None:
-        """Open the store. Nothing is resumed by itself; see `resume_all` and `serve`."""
+        """Open the store. No run is resumed automatically; see `resume_all` and `serve`."""
         if not self._opened:
             await self.store.open()
             self._opened = True
 
     async def stop(self, grace: float = 30.0) -> None:
-        """Finish the steps under way (at most `grace` seconds), put every run down, and close the store.
+        """Finish the steps under way (at most `grace` seconds), park every run, and close the store.
 
         Runs stay resumable.
         """
         self.stopping = True
         self._time.stop()
         self.slots.wake_sleepers()
-        # Helpers could take up more runs. The lease is kept while steps are finished.
+        # Helpers could resume more runs. The lease is kept while steps finish.
         await self._end_helpers()
         while tasks := list(self._tasks.values()):
             _, late = await asyncio.wait(tasks, timeout=grace)
@@ -172,12 +172,12 @@ class ActiveRuns:
         """Open what a flow needs beside the store, before the first of its runs is under way."""
         for resource in flow.needs:
             async with self._preparing:
-                if not any(there is resource for there in self._resources):
+                if not any(opened is resource for opened in self._resources):
                     await resource.open()
                     self._resources.append(resource)
 
     async def _let_go_of_helpers(self) -> None:
-        """Close what was opened beside the store; one that cannot be closed does not keep the others open."""
+        """Close the performer and the resources; a failure to close one does not stop the others."""
         opened: list[Resource | Performer] = [self.performer, *reversed(self._resources)]
         self._resources.clear()
         for resource in opened:
@@ -195,9 +195,13 @@ class ActiveRuns:
         await asyncio.gather(*helpers, return_exceptions=True)
 
     def add_flow(self, flow: Flow) -> None:
-        """Make a flow known; it is checked when first used."""
-        there = self.flows.get(flow.name)
-        if there is not None and there is not flow:
+        """Register a flow; it is checked when first used.
+
+        Raises:
+            ConfigurationError: another flow has the same name.
+        """
+        known = self.flows.get(flow.name)
+        if known is not None and known is not flow:
             raise ConfigurationError(f"Two flows are named '{flow.name}'.")
         self.flows[flow.name] = flow
         if flow.performed_by is not None and type(self.performer) is HandlerPerformer:
@@ -205,22 +209,22 @@ class ActiveRuns:
 
     def flow(self, name: str) -> Flow:
         """A flow by name, checked."""
-        found = self.flows.get(name)
-        if found is None:
+        flow = self.flows.get(name)
+        if flow is None:
             raise FlowNotFound(name, self.flows)
-        found.check()
-        return found
+        flow.check()
+        return flow
 
     def below(self, flow: Flow) -> list[Flow]:
-        """Every flow that a run of this one may start, or they in turn."""
-        found: dict[str, Flow] = {}
+        """Every flow that a run of this one may start, directly or indirectly."""
+        flows: dict[str, Flow] = {}
         waiting = [*flow.starts]
         while waiting:
             name = waiting.pop()
-            if name not in found and name != flow.name and (one := self.flows.get(name)) is not None:
-                found[name] = one
-                waiting += one.starts
-        return list(found.values())
+            if name not in flows and name != flow.name and (child := self.flows.get(name)) is not None:
+                flows[name] = child
+                waiting += child.starts
+        return list(flows.values())
 
     async def register(self) -> None:
         if not any(helper.get_name() == "heed" and not helper.done() for helper in self._helpers):
@@ -229,17 +233,17 @@ class ActiveRuns:
         await self.leases.register()
 
     async def resume(self, run_id: str) -> str:
-        """Take up a run that is under way nowhere."""
+        """Resume a run that is under way nowhere."""
         return await self._duties.resume(self, run_id)
 
     def launch(self, driver: Driver) -> None:
-        """Have a driver work in the background."""
+        """Start a driver in the background."""
         run_id = driver.run.id
         self._drivers[run_id] = driver
         self._tasks[run_id] = asyncio.create_task(self._work(driver), name=f"run {run_id}")
 
     async def _work(self, driver: Driver) -> None:
-        """Drive in a slot until the run is put down, and tell those who wait for that."""
+        """Drive a run until it ends, waits or is parked, and notify its waiters."""
         run_id = driver.run.id
         result: Run | Exception | None = None
         try:
@@ -250,7 +254,7 @@ class ActiveRuns:
         except Fenced as error:
             log.warning("run.fenced", run_id=run_id, epoch=error.epoch)
             await self.let_go(driver)
-            # Whoever has it now may wait for a child that ended here and told only this driver.
+            # The run's new worker may wait for a child that ended here and notified only this driver.
             self.helper(self._duties.wake_parent(self, run_id))
         except BaseException as raised:
             result = failed = failure(raised)
@@ -269,7 +273,7 @@ class ActiveRuns:
             self.forget(driver, result)
 
     async def _drive(self, driver: Driver) -> None:
-        """Drive; what was given up with the lease goes on once the run is known to be still ours."""
+        """Drive a run; after a lost lease, continue once the run is confirmed to be still ours."""
         while True:
             try:
                 await driver.drive()
@@ -279,11 +283,11 @@ class ActiveRuns:
                 await driver.confirm()
 
     async def _put_aside(self, driver: Driver, error: Exception) -> None:
-        """Have a person asked about a run that cannot be driven, and let it go."""
+        """Hold a run that cannot be driven for a person's attention, and park it."""
         kind, message = type(error).__name__, writable(message_of(error))
         log.error("run.driver_failed", run_id=driver.run.id, error=kind, message=message)
         if not isinstance(error, StoreError):
-            # Not the step's doing (a tool that is gone, say): trying for ever would not help, a person may.
+            # Not the step's fault (a missing tool, say): retrying would not help, but a person may.
             try:
                 await driver.log.reload()
                 question = f"It cannot be driven: {kind}: {message}"[:500]
@@ -293,7 +297,7 @@ class ActiveRuns:
         await self.let_go(driver)
 
     async def _tell_ended(self, ended: Callable[[Store, Run], Awaitable[None]], run: Run) -> None:
-        """What is done about the end of a run cannot harm it."""
+        """Call a flow's `ended` hook; its failure does not affect the run."""
         try:
             await ended(self.store, run)
         except BaseException as error:
@@ -302,9 +306,10 @@ class ActiveRuns:
             log.warning("run.not_tidied", run_id=run.id, error=type(error).__name__)
 
     async def let_go(self, driver: Driver) -> None:
-        """Give a run up if it is still ours; when the store is away, remember to take it up again.
+        """Park a run if it is still ours; if the store is unavailable, remember its lease for later.
 
-        One whose effect a thread still performs stays ours: others would find it not done, and do it again.
+        A run whose effect a thread still performs stays ours: another worker would find the effect not done,
+        and repeat it.
         """
         if driver.unstopped:
             self.unstopped[driver.run.id] = driver
@@ -315,7 +320,7 @@ class ActiveRuns:
             self.dropped[driver.run.id] = driver.lease
 
     def forget(self, driver: Driver, result: Run | Exception | None = None) -> None:
-        """A run is no longer under way here."""
+        """Remove a run that is no longer under way here, and notify its waiters."""
         run_id = driver.run.id
         if self._drivers.get(run_id) is driver:
             del self._tasks[run_id]
@@ -325,7 +330,7 @@ class ActiveRuns:
             self._announce(run_id)
 
     def committed(self, driver: Driver, entries: Sequence[Entry]) -> None:
-        """After every commit: tell observers and followers, arrange what follows from it."""
+        """Handle a commit: notify observers and followers, schedule what follows from it."""
         run = driver.run
         if self.observers:
             for entry in entries:
@@ -346,16 +351,16 @@ class ActiveRuns:
             if last.wake_at is not None:
                 self._time.at(last.wake_at, run.id)
             if last.why == "children":
-                # A child may have ended between being looked at and the wait being written down.
+                # A child may have ended between the check and the commit of the hold.
                 self.helper(self._duties.wake_parent(self, run.id))
         if run.status.is_end and not isinstance(last, ChildEnded | Noted):
             log.info("run.ended", run_id=run.id, flow=run.flow, status=run.status.value, steps=run.steps)
-            # A parent that waits in this process hears of it from the driver.
+            # A parent that waits in this process is notified by the driver.
             if run.parent is not None and self._drivers.get(run.parent) is not (driver.parent or driver):
                 self.helper(self._duties.wake_parent(self, run.parent))
 
     def helper(self, work: Any, name: str | None = None) -> None:
-        """Run something beside the runs, kept track of."""
+        """Run a background task, kept track of until it ends."""
         task: asyncio.Task[None] = asyncio.create_task(work, name=name)
         self._helpers.add(task)
         task.add_done_callback(self._helper_done)
@@ -366,27 +371,27 @@ class ActiveRuns:
             log.error("engine.helper_failed", task=task.get_name(), error=f"{type(error).__name__}: {error}")
 
     def wake_at(self, when: float, run_id: str) -> None:
-        """Have the clock answer a run's holds when their time has come."""
+        """Schedule a timer that answers a run's holds."""
         self._time.at(when, run_id)
 
     def _wake(self, run_ids: list[str]) -> None:
-        """The clock says that the time of runs has come."""
+        """Handle due timers of runs."""
         if self.serving is None:
             self.helper(self._duties.wake(self, run_ids))
         else:
             self.serving.set()
 
     def patience(self, driver: Driver) -> float | None:
-        """Seconds a run may queue for a slot before it is left to other workers; None for ever."""
+        """Seconds a run may queue for a slot before it is left to other workers; None for no limit."""
         return GIVEN_BACK_AFTER if self.serving is not None and driver.parent is None else None
 
     @property
     def room(self) -> int:
-        """How many more runs can be at work here."""
+        """Number of further runs this process can work on."""
         return self.slots.number - sum(not driver.waiting_calls for driver in self._drivers.values())
 
     def under_way(self, run_id: str) -> tuple[Driver, asyncio.Task[None]] | None:
-        """The driver of a run in this process and the task it works in."""
+        """The driver of a run in this process, and its task."""
         driver = self._drivers.get(run_id)
         return (driver, self._tasks[run_id]) if driver is not None else None
 
@@ -405,8 +410,8 @@ class ActiveRuns:
 
     def tell_once(self, event: str, about: str, **facts: Any) -> None:
         """Log a warning once per subject in this process."""
-        if (event, about) not in self._told:
-            self._told.add((event, about))
+        if (event, about) not in self._warned:
+            self._warned.add((event, about))
             log.warning(event, **facts)
 
     def _announce(self, run_id: str) -> None:
@@ -414,7 +419,7 @@ class ActiveRuns:
             event.set()
 
     async def changed(self, run_id: str, seconds: float) -> None:
-        """Wait until the run changed in this process, at most so long: another may have changed it."""
+        """Wait until the run changes in this process, at most `seconds`: others may change it too."""
         event = asyncio.Event()
         self._listeners.setdefault(run_id, set()).add(event)
         try:
@@ -432,7 +437,7 @@ class ActiveRuns:
         return self.performer.may_spend(flow, run)
 
     async def check_filled(self, step: Step, changes: Mapping[str, Any]) -> None:
-        """Raise when an agent's outcome breaks the step's contract now that receipts are filled in."""
+        """Raise if an agent's outcome, with receipts filled in, breaks the step's contract."""
         await self.performer.check_filled(step, changes)
 
     async def run_children(self, work: Driver, *args: Any, **options: Any) -> list[Child]:
@@ -440,7 +445,7 @@ class ActiveRuns:
         return await self._duties.run_children(self, work, *args, **options)
 
     async def wind_up(self, work: Driver, runs: Sequence[str], reason: str) -> None:
-        """Cancel runs below a run under way, wherever they are under way."""
+        """Cancel descendants of a run under way, in whichever process they are."""
         await self._duties.wind_up(self, work, runs, reason)
 
     async def create(
@@ -457,7 +462,12 @@ class ActiveRuns:
         at: Any = None,
         beside: Beside | None = None,
     ) -> Driver:
-        """Make a run durable."""
+        """Create a run in the store.
+
+        Raises:
+            ConfigurationError: the flow, its configuration or the run's data is invalid.
+            RunExists: the id is taken.
+        """
         if beside is not None and beside.blobs:
             if flow.beside is None:
                 raise ConfigurationError(f"Runs of '{flow.name}' take no values beside their journals.")
@@ -484,7 +494,7 @@ class ActiveRuns:
             run.beside = beside.shown(run.data)
         if drive and not self.leases.registered:
             await self.register()
-        self.taking.add(run_id)  # until it is launched, which follows without a pause
+        self.taking.add(run_id)  # until it is launched, which follows without an await
         try:
             lease = await self.store.create(
                 NewRun(

@@ -153,8 +153,8 @@ def _threads() -> WatchedThreads:
 
 def watch_threads_of(loop: asyncio.AbstractEventLoop) -> None:
     """Have `asyncio.to_thread` in this loop use threads that are watched, unless somebody chose others."""
-    there = getattr(loop, "_default_executor", None)
-    if there is None or getattr(there, "_thread_name_prefix", "") == ASYNCIO_THREADS:
+    executor = getattr(loop, "_default_executor", None)
+    if executor is None or getattr(executor, "_thread_name_prefix", "") == ASYNCIO_THREADS:
         with contextlib.suppress(AttributeError, TypeError):  # a loop of another make
             loop.set_default_executor(WatchedThreads(thread_name_prefix="detent-to-thread"))
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 HALTED = "another one failed"
-"""Why a child ended that had not failed itself."""
+"""Reason for ending a child because a sibling failed."""
 
 
 async def run_children(
@@ -45,11 +45,11 @@ async def run_children(
     config: Mapping[str, Any] | Callable[[str], Mapping[str, Any]] | None = None,
     beside: Beside | Mapping[str, Beside] = NOTHING,
 ) -> list[Child]:
-    """Run children to their ends. `beside` is part of the data of each, or by key of which one.
+    """Run children to their ends. `beside` holds offloaded values for the data of all children, or by key.
 
-    With `stop_on_failure`, once one has not succeeded none is begun, those under way end after their current
-    step, and those never begun are left out. A step whose effects were begun is finished first, also where
-    that was before a crash: what it did must be known to whoever undoes it.
+    With `stop_on_failure`, no child is started after one has not succeeded, those under way end after their
+    current step, and those never started are left out of the result. A step with unsettled effects is
+    finished first, even after a crash, because a rollback must know what the step did.
     """
     keys = [item[0] for item in items]
     if len(set(keys)) != len(keys):
@@ -65,13 +65,13 @@ async def run_children(
     failed = any(done.get(child_id, _OK) != _OK for key in keys for child_id in ids[key])
 
     def halt() -> None:
-        """Have those under way end after their current step."""
+        """Have the children under way end after their current step."""
         for key in keys:
             for child_id in () if key in results else ids[key]:
                 if (other := active.driver_of(child_id)) is not None and other.run.parent == driver.run.id:
                     other.halting = HALTED
 
-    async def one(key: str, data: Any, own: str = flow) -> None:
+    async def run_child(key: str, data: Any, own: str = flow) -> None:
         nonlocal failed
         if gate is not None:
             await gate.acquire()
@@ -79,15 +79,15 @@ async def run_children(
             ended = any(child_id in done for child_id in ids[key])
             if stop_on_failure and failed and not ended and not await _halt(active, driver, ids[key]):
                 return
-            told = config(key) if callable(config) else config
-            settled = inherited | dict(told or {})
+            overrides = config(key) if callable(config) else config
+            settled = inherited | dict(overrides or {})
             apart = beside if isinstance(beside, Beside) else beside.get(key, NOTHING)
             run, counted = await child_run(active, driver, key, own, data, tags, budget, settled, apart)
             if not run.status.is_end:
                 waiting[key] = run
                 return
             if run.status is not Status.SUCCEEDED:
-                failed = True  # before anything is waited for, so that none is begun meanwhile
+                failed = True  # before the next await, so that no child starts meanwhile
                 if stop_on_failure:
                     halt()
             if run.id not in driver.run.children:
@@ -98,7 +98,7 @@ async def run_children(
                 if counted:
                     driver.spending.count_out(used)
                 elif driver.parent is not None:
-                    driver.parent.spending.count_in(used)  # ancestors have not heard of it yet
+                    driver.parent.spending.count_in(used)  # not yet counted for the ancestors
             results[key] = _ended(key, run)
         finally:
             if gate is not None:
@@ -106,9 +106,9 @@ async def run_children(
 
     async with active.slots.released(driver):
         if len(items) == 1:
-            await one(*items[0])
+            await run_child(*items[0])
         else:
-            tasks = [asyncio.ensure_future(one(*item)) for item in items]
+            tasks = [asyncio.ensure_future(run_child(*item)) for item in items]
             try:
                 await asyncio.gather(*tasks)
             except BaseException:
@@ -116,20 +116,20 @@ async def run_children(
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
                 raise
-        if waiting and stop_on_failure and failed:  # nobody need answer them any more
-            left = {key for key, run in waiting.items() if not await _in_doubt(active, run)}
-            for key in left:
+        if waiting and stop_on_failure and failed:  # their holds need no answer any more
+            unneeded = {key for key, run in waiting.items() if not await _in_doubt(active, run)}
+            for key in unneeded:
                 del waiting[key]
             for item in items:
-                if item[0] in left:
-                    await one(*item)
+                if item[0] in unneeded:
+                    await run_child(*item)
     if waiting:
         raise ChildrenWaiting([run.id for run in waiting.values()])
     return [results[key] for key in keys if key in results]
 
 
 async def _halt(active: ActiveRuns, driver: Driver, ids: Sequence[str]) -> bool:
-    """Keep a child, whichever of the ids it has, from beginning another step; False when there is none."""
+    """Keep a child, under whichever of `ids`, from starting another step; False when there is none."""
     child_id = await child_of(active.store, driver.run.id, ids)
     if child_id is None:
         return False
@@ -137,7 +137,9 @@ async def _halt(active: ActiveRuns, driver: Driver, ids: Sequence[str]) -> bool:
     if run.status.is_end or await _in_doubt(active, run):
         return True
     if run.status is Status.RUNNING and await _under_way(active, run):
-        with contextlib.suppress(RunBusy, RunStateError, Fenced):  # begun before a crash, finished now
+        with contextlib.suppress(
+            RunBusy, RunStateError, Fenced
+        ):  # interrupted by a crash: finish its step now
             await worker.resume(active, child_id, parent=driver)
         if (other := active.driver_of(child_id)) is not None:
             other.halting = HALTED
@@ -148,7 +150,7 @@ async def _halt(active: ActiveRuns, driver: Driver, ids: Sequence[str]) -> bool:
 
 
 async def _under_way(active: ActiveRuns, run: Run) -> bool:
-    """Whether its step has begun something that must be known to be through."""
+    """Whether its step has begun effects or child runs that must be settled."""
     if run.proposal is not None:
         return True
     async for row in children(active.store, run.id):
@@ -158,7 +160,7 @@ async def _under_way(active: ActiveRuns, run: Run) -> bool:
 
 
 async def _in_doubt(active: ActiveRuns, run: Run) -> bool:
-    """Whether it, or a run below it, waits to be told whether something happened."""
+    """Whether the run or a descendant waits for a person to settle an effect in doubt."""
     for name, hold in run.holds.items():
         if name.startswith("effect:"):
             return True
@@ -186,10 +188,10 @@ async def child_run(
     config: Mapping[str, Any],
     beside: Beside,
 ) -> tuple[Run, bool]:
-    """A child run as far as it can be taken now, and whether its use was counted while under way."""
+    """A child run, driven as far as possible now, and whether its use was counted while under way."""
     ids = child_ids(parent.run.id, key)
-    known = (child_id for child_id in ids if _has(active, parent, child_id))
-    child_id = next(known, None) or await _child(
+    ended_or_active = (child_id for child_id in ids if _has(active, parent, child_id))
+    child_id = next(ended_or_active, None) or await _child(
         active, parent, ids, key, active.flow(flow), data, tags, budget, config, beside
     )
     driver = active.driver_of(child_id)
@@ -200,7 +202,7 @@ async def child_run(
 
 
 def _has(active: ActiveRuns, parent: Driver, child_id: str) -> bool:
-    """Whether a run is a child that has ended, or is under way here."""
+    """Whether a run is a child that has ended or is under way in this process."""
     driver = active.driver_of(child_id)
     return child_id in parent.run.children or (driver is not None and driver.run.parent == parent.run.id)
 
@@ -217,29 +219,29 @@ async def _child(
     config: Mapping[str, Any],
     beside: Beside,
 ) -> str:
-    """The id of a child that is under way from now on: a new one, or the one there is of this key."""
+    """The id of the child with this key, now under way: an existing one or a new one."""
     usual, spare, *earlier = ids
-    there = await child_of(active.store, parent.run.id, earlier)
-    if there is None:
+    existing = await child_of(active.store, parent.run.id, earlier)
+    if existing is None:
         try:
             check_key(key)
-        except ConfigurationError:  # an earlier version may have begun it
-            if (there := await child_of(active.store, parent.run.id, ids)) is None:
+        except ConfigurationError:  # an earlier version may have started it
+            if (existing := await child_of(active.store, parent.run.id, ids)) is None:
                 raise
-    for child_id in (usual, spare) if there is None else ():
+    for child_id in (usual, spare) if existing is None else ():
         try:
-            made = await active.create(flow, data, child_id, parent, tags, budget, config, beside=beside)
+            child = await active.create(flow, data, child_id, parent, tags, budget, config, beside=beside)
         except RunExists:
             if (await active.store.row(child_id)).parent == parent.run.id:
-                there = child_id
+                existing = child_id
                 break
         else:
-            active.launch(made)
+            active.launch(child)
             return child_id
-    if there is None:
+    if existing is None:
         raise RunExists(spare)
-    if (await active.store.row(there)).now.status is Status.RUNNING:
-        # Somebody else has it, or it has just come to an end: its own affair, not its parent's.
+    if (await active.store.row(existing)).now.status is Status.RUNNING:
+        # Another worker has it, or it has just ended: neither concerns the parent.
         with contextlib.suppress(RunBusy, RunStateError, Fenced):
-            await worker.resume(active, there, parent=parent)
-    return there
+            await worker.resume(active, existing, parent=parent)
+    return existing

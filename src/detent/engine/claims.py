@@ -1,4 +1,4 @@
-"""Claiming runs, one or many at a time, and going on with them from where their journals stand."""
+"""Claiming runs, one or many at a time, and continuing them from their journals."""
 
 from __future__ import annotations
 
@@ -32,15 +32,17 @@ if TYPE_CHECKING:
     from detent.engine.active_runs import ActiveRuns
 
 UNDONE_WITH = "what it is part of is being undone"
-"""Why a run ended whose root undoes what it did."""
+"""Reason recorded for ending a child run because its root rolls back."""
 
 
 @contextlib.asynccontextmanager
 async def claimed(active: ActiveRuns, run_id: str, parent: Driver | None = None) -> AsyncIterator[Driver]:
-    """A run claimed for the length of a block; it is launched in there, or let go afterwards.
+    """A run claimed for the length of a block, which launches it; otherwise it is parked afterwards.
 
-    `RunBusy` while somebody else has it, in this process or another: the store lets a worker claim its own
-    run again, so two tasks of one process must not try at once.
+    Raises:
+        RunBusy: another process or task has the run. The store lets a worker claim its own run again, so
+            tasks of one process must not claim at the same time.
+        DefinitionChanged: the run cannot continue under the current definition.
     """
     if run_id in active.taking or active.under_way(run_id) is not None:
         raise RunBusy(run_id, active.leases.me.id)
@@ -57,15 +59,16 @@ async def claimed(active: ActiveRuns, run_id: str, parent: Driver | None = None)
 
 
 async def _claim(active: ActiveRuns, run_id: str, parent: Driver | None = None) -> Driver:
-    """Claim a run and stand where its journal stands; nothing is driven yet.
+    """Claim a run and load it; it is not driven yet.
 
-    `RunBusy` while another process has it; `DefinitionChanged` when it cannot go on under the definition at
-    hand.
+    Raises:
+        RunBusy: another process has the run.
+        DefinitionChanged: the run cannot continue under the current definition.
     """
     row = await active.store.row(run_id)
     flow = active.flow(row.flow)
     if flow.needs and not row.now.status.is_end:
-        await active.prepare(flow)  # before it is claimed: nobody else should wait for that
+        await active.prepare(flow)  # before the claim, so that no other worker waits for it
     await active.register()
     lease = await active.store.claim(run_id, active.leases.me.id, await active.leases.dead())
     return await _standing(active, row.flow, lease, load(active.store, run_id), parent)
@@ -79,7 +82,7 @@ async def _standing(
     parent: Driver | None = None,
     adopted: bool = False,
 ) -> Driver:
-    """A driver that stands where the journal of a claimed run stands; the run is put down if it cannot."""
+    """A driver for a claimed run, loaded from its journal; on failure the run is parked."""
     try:
         run = await reading
         flow = active.flow(flow_name)
@@ -102,7 +105,7 @@ async def _standing(
 
 
 async def _undone_with(active: ActiveRuns, run: Run) -> str | None:
-    """Why a run below another may only finish what it has begun: what it is part of is being undone."""
+    """Reason a child run may only settle effects in doubt: its root is rolling back."""
     above = None if run.config.get(moves.UNDOES) else run.parent
     while above is not None:
         try:
@@ -117,7 +120,12 @@ async def _undone_with(active: ActiveRuns, run: Run) -> str | None:
 
 
 async def migration(active: ActiveRuns, run: Run, flow: Flow) -> Migrated | None:
-    """How the run is carried over to the definition at hand; None when it is the one it was started under."""
+    """The entry that migrates a run to the current definition; None if the definition has not changed.
+
+    Raises:
+        DefinitionChanged: the flow has no migration for the run's definition.
+        ConfigurationError: the migration failed.
+    """
     if run.fingerprint == flow.fingerprint or run.status.is_end:
         return None
     migrate = flow.migrations.get(run.fingerprint) or flow.migrations.get(run.version)
@@ -127,10 +135,10 @@ async def migration(active: ActiveRuns, run: Run, flow: Flow) -> Migrated | None
         raise DefinitionChanged(run.id, flow.name, lines, run.fingerprint)
     machine = flow.machine
     try:
-        wanted = migrate(run)
-        changes = to_plain(dict(wanted.set))
-        state = machine.named(machine.state(wanted.state if wanted.state is not None else run.state))
-        reason = checks.text("Migration.reason", wanted.reason)
+        migrated = migrate(run)
+        changes = to_plain(dict(migrated.set))
+        state = machine.named(machine.state(migrated.state if migrated.state is not None else run.state))
+        reason = checks.text("Migration.reason", migrated.reason)
     except BaseException as raised:
         if (error := failure(raised)) is None:
             raise
@@ -144,8 +152,8 @@ async def migration(active: ActiveRuns, run: Run, flow: Flow) -> Migrated | None
 
 
 async def launch(active: ActiveRuns, driver: Driver) -> None:
-    """Have a claimed run driven, if it can go on."""
-    # It may have come to a wait or an end since its row was read.
+    """Drive a claimed run, if it can continue."""
+    # It may have begun to wait or ended since its row was read.
     if driver.run.status is Status.RUNNING and driver.lease.lost is not None:
         await _taken_over(active, driver, driver.lease)
     if driver.run.status is Status.RUNNING:
@@ -155,7 +163,7 @@ async def launch(active: ActiveRuns, driver: Driver) -> None:
 
 
 async def _taken_over(active: ActiveRuns, driver: Driver, lease: Lease) -> None:
-    """Write the take-over down; a run that keeps killing its workers asks for attention instead."""
+    """Record a takeover; a run whose workers keep dying is held for a person's attention instead."""
     log.warning("run.taken_over", run_id=driver.run.id, lost=lease.lost, times=driver.run.takeovers + 1)
     claimed = Claimed(active.leases.me.id, lease.lost)
     if driver.run.takeovers + 1 < active.takeover_limit:
@@ -173,30 +181,30 @@ async def _taken_over(active: ActiveRuns, driver: Driver, lease: Lease) -> None:
     )
 
 
-async def go_on(active: ActiveRuns, taken: Taken) -> Exception | None:
-    """Go on with a claimed run; gives why that cannot be. It is logged, not fatal to the others."""
+async def go_on(active: ActiveRuns, claim: Taken) -> Exception | None:
+    """Continue a claimed run; returns the error that prevents it, which concerns no other run."""
     try:
-        await _resume(active, taken)
-    except BaseException as raised:  # what a flow needs open, say, may raise anything
+        await _resume(active, claim)
+    except BaseException as raised:  # a flow's resources, for example, may raise anything
         error = failure(raised)
         if error is None:
             raise
         if isinstance(error, RunDamaged) or not isinstance(error, RunStateError | StoreError):
-            run_id = taken.lease.run_id
+            run_id = claim.lease.run_id
             active.tell_once("run.not_resumed", run_id, run_id=run_id, error=message_of(error))
         return error
     return None
 
 
-async def _resume(active: ActiveRuns, taken: Taken) -> None:
-    """Have a run driven that was claimed with others; the clock's answer is given to what it waited for."""
-    run_id, lease = taken.lease.run_id, taken.lease
+async def _resume(active: ActiveRuns, claim: Taken) -> None:
+    """Drive a run that was claimed in a batch, after answering its due holds with their defaults."""
+    run_id, lease = claim.lease.run_id, claim.lease
     if run_id in active.taking or active.under_way(run_id) is not None:
         await active.store.park(lease)
         raise RunBusy(run_id, active.leases.me.id)
     active.taking.add(run_id)
     try:
-        driver = await _standing(active, taken.flow, lease, load_taken(active.store, taken), adopted=True)
+        driver = await _standing(active, claim.flow, lease, load_taken(active.store, claim), adopted=True)
         try:
             now, run = active.clock.now(), driver.run
             due = [hold for hold in run.holds.values() if hold.wake_at is not None and hold.wake_at <= now]

@@ -1,4 +1,4 @@
-"""What people and other processes may do to a run: release, resolve, cancel, fork, reopen."""
+"""Commands of people and other processes on a run: release, resolve, cancel, reopen."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
     from detent.engine.active_runs import ActiveRuns
 
 UNSAID: Any = object()
-"""A receipt nobody has said anything about."""
+"""No receipt was given."""
 PATIENCE = 15.0
-"""Seconds to wait for a run that is just being put down by somebody else."""
+"""Seconds to wait for another worker that is parking the run."""
 
 
 @asynccontextmanager
-async def _taken(active: ActiveRuns, run_id: str) -> AsyncIterator[Driver]:
-    """Claim a run, waiting a little for whoever is letting it go; let go again unless launched."""
+async def _claimed_patiently(active: ActiveRuns, run_id: str) -> AsyncIterator[Driver]:
+    """Claim a run, waiting up to `PATIENCE` for the worker that has it; park it again unless launched."""
     deadline = active.clock.elapsed() + PATIENCE
     async with AsyncExitStack() as stack:
         while True:
@@ -69,7 +69,7 @@ async def _taken(active: ActiveRuns, run_id: str) -> AsyncIterator[Driver]:
 
 
 def _go_on(active: ActiveRuns, driver: Driver, drive: bool) -> None:
-    """Drive the run from here, or leave it for whoever takes it up."""
+    """Drive the run in this process if `drive`; otherwise leave it for a worker to resume."""
     if drive and driver.run.status is Status.RUNNING:
         active.launch(driver)
 
@@ -78,15 +78,16 @@ def _go_on(active: ActiveRuns, driver: Driver, drive: bool) -> None:
 async def _answering(
     active: ActiveRuns, run_id: str, hold: str | None, doubt: bool = False
 ) -> AsyncIterator[tuple[Driver, Held]]:
-    """Claim a run for answering one of its holds; `doubt` for one that asks about an effect in doubt.
+    """Claim a run to answer one of its holds; `doubt` for a hold about an effect in doubt.
 
-    Raises `HoldNotOpen` unless `hold` is the token of a question that is open now.
+    Raises:
+        HoldNotOpen: `hold` is not the token of an open hold.
     """
     hold = "" if hold is None else str(hold)
     deadline = active.clock.elapsed() + PATIENCE
     async with AsyncExitStack() as stack:
         while True:
-            # Looked at before the claim, too: whoever has the run may have answered already, and drive it.
+            # Checked before the claim too: the worker that has the run may already drive it with an answer.
             await _open_hold(active, await load(active.store, run_id), hold, doubt)
             try:
                 driver = await stack.enter_async_context(claims.claimed(active, run_id))
@@ -99,7 +100,11 @@ async def _answering(
 
 
 async def _open_hold(active: ActiveRuns, run: Run, hold: str, doubt: bool) -> Held:
-    """The open hold a token names; `HoldNotOpen` says what became of it and what is open."""
+    """The open hold that a token names.
+
+    Raises:
+        HoldNotOpen: there is no such hold; the message says what became of it.
+    """
     token = HoldToken.read(hold)
     held = run.holds.get(token.name) if token is not None else None
     if held is not None and token is not None and run.held_at[token.name] == token.seq:
@@ -125,13 +130,13 @@ def _about_effect(held: Held) -> bool:
 
 
 async def _fate(active: ActiveRuns, run: Run, token: HoldToken) -> str:
-    """What became of a question that is not open any more."""
-    asked = False
+    """A sentence on what became of a hold that is no longer open."""
+    was_asked = False
     async for entry in read(active.store, run.id, token.seq - 1):
         body = entry.body
         if entry.seq == token.seq:
-            asked = isinstance(body, Held) and body.name == token.name
-            if not asked:
+            was_asked = isinstance(body, Held) and body.name == token.name
+            if not was_asked:
                 break
         elif isinstance(body, Released) and body.name == token.name:
             if body.by == "clock":
@@ -141,13 +146,18 @@ async def _fate(active: ActiveRuns, run: Run, token: HoldToken) -> str:
             return f"'{token}' of run {run.id} was answered {answer} by {body.by} at {when}."
         elif isinstance(body, Held) and body.name == token.name:
             return f"'{token}' of run {run.id} has been replaced by '{HoldToken(body.name, entry.seq)}'."
-    if not asked:
+    if not was_asked:
         return f"Entry {token.seq} of run {run.id} is no question called '{token.name}'."
     return f"'{token}' of run {run.id} is open no more; the run has moved on without an answer."
 
 
 async def release(active: ActiveRuns, run_id: str, answer: Any, hold: str, by: str, drive: bool) -> None:
-    """Answer a hold."""
+    """Answer a hold.
+
+    Raises:
+        HoldNotOpen: `hold` is not the token of an open hold.
+        ConfigurationError: the answer is not one of the hold's choices.
+    """
     plain = to_plain(answer)
     async with _answering(active, run_id, hold) as (driver, held):
         if held.choices and plain not in held.choices:
@@ -166,7 +176,12 @@ async def release(active: ActiveRuns, run_id: str, answer: Any, hold: str, by: s
 async def resolve(
     active: ActiveRuns, run_id: str, how: str, hold: str, receipt: Any, by: str, drive: bool
 ) -> None:
-    """Settle an effect in doubt."""
+    """Settle an effect in doubt.
+
+    Raises:
+        HoldNotOpen: `hold` is not the token of an open hold.
+        ConfigurationError: `how` is unknown, or a receipt is needed.
+    """
     if how not in (HAPPENED, AGAIN, SKIP):
         raise ConfigurationError(
             f"An effect in doubt is settled as {HAPPENED}, {AGAIN} or {SKIP}, not as '{how}'."
@@ -195,7 +210,12 @@ async def resolve(
 async def cancel(
     active: ActiveRuns, run_id: str, reason: str, by: str, undo: bool = False, drive: bool = True
 ) -> None:
-    """End a run and everything below it; with `undo`, what it did is undone first."""
+    """End a run and its descendants; with `undo`, the run rolls back first.
+
+    Raises:
+        RunStateError: the run has ended.
+        ConfigurationError: with `undo`, the run's flow cannot roll back or the run has a parent.
+    """
     reason, by = checks.text("reason", reason), checks.name("by", by)
     row = await active.store.row(run_id)
     if row.now.status.is_end:
@@ -216,13 +236,13 @@ async def cancel(
     if status.is_end and status is not Status.CANCELLED:
         raise RunStateError(f"Run {run_id} has ended meanwhile ({status.value}); nothing was undone.")
     if drive:
-        # Another may be just finishing what it has begun, or a person has to say whether it happened.
+        # Another worker may still settle its effects, or a person has to settle one in doubt.
         with contextlib.suppress(RunBusy, RunStateError):
             await active.resume(run_id)
 
 
 async def _stop(active: ActiveRuns, run_id: str, reason: str, by: str, undo: bool = False) -> None:
-    """End one run, wherever it is under way."""
+    """End one run, in whichever process it is under way."""
     if active.under_way(run_id) is not None:
         await stop_here(active, run_id, reason, by, undo)
         return
@@ -233,7 +253,7 @@ async def _stop(active: ActiveRuns, run_id: str, reason: str, by: str, undo: boo
             return
         except RunBusy:
             if undo and await _called_off(active, run_id):
-                return  # whoever has it finishes what it has begun, and then undoes it
+                return  # its worker settles its effects and then rolls it back
             await active.store.ask(run_id, Request(reason, by, undo))
             if active.clock.elapsed() > deadline:
                 raise
@@ -241,10 +261,10 @@ async def _stop(active: ActiveRuns, run_id: str, reason: str, by: str, undo: boo
 
 
 async def stop_here(active: ActiveRuns, run_id: str, reason: str, by: str, undo: bool = False) -> None:
-    """Stop the task that drives a run in this process; it ends the run before it goes.
+    """Stop the task that drives a run in this process; the task ends the run first.
 
-    With `undo`, a task that performs effects is left to finish them, and the run goes on from there to what
-    is asked: to undo what it did, or to end where another run undoes it.
+    With `undo`, a task that performs effects first finishes them; then the run rolls back, or ends if its
+    parent rolls it back.
     """
     under_way = active.under_way(run_id)
     if under_way is None or (undo and await _finishes(under_way[0], reason, by)):
@@ -259,7 +279,7 @@ async def stop_here(active: ActiveRuns, run_id: str, reason: str, by: str, undo:
 
 
 async def _finishes(driver: Driver, reason: str, by: str) -> bool:
-    """Have a run in this process end by itself once its effects are settled; False when there are none."""
+    """Have a run in this process end once its effects are settled; False when none are unsettled."""
     flow, run = driver.flow, driver.run
     below = run.parent is not None
     if not below and moves.undoing_now(flow, run):
@@ -270,19 +290,19 @@ async def _finishes(driver: Driver, reason: str, by: str) -> bool:
         driver.halting = driver.halting or reason
     else:
         await driver.log.call_off(reason, by)
-    # It may have come to the end of that meanwhile, and to another step.
+    # Its effects may have been settled meanwhile, and the next step begun.
     return driver.performing or moves.unsettled(flow, run) or moves.undoing_now(flow, run)
 
 
 async def end(
     active: ActiveRuns, run_id: str, reason: str, by: str, undo: bool = False, stopped: bool = False
 ) -> bool:
-    """Claim an open run and end it as cancelled; False when it had ended.
+    """Claim an open run and end it as cancelled; False when it had already ended.
 
-    With `undo` it is left in the state in which it undoes what it did, for whoever takes it up; one whose
-    step has begun something is left to settle that first, and one below another for that one to undo.
-    `stopped` says that the call of an effect in doubt is known to be over: the journal says so, too, so that
-    nobody who reopens the run elsewhere waits for it.
+    With `undo` the run is left in its rollback state for a worker to resume; a run with unsettled effects
+    settles them first, and a child run is left for its parent to roll back. `stopped` means that the call of
+    an effect in doubt is known to be over; the journal then records it, so that reopening the run elsewhere
+    need not wait for the call.
     """
     driver = await take_ended(active, run_id)
     if driver is None:
@@ -308,7 +328,7 @@ async def end(
 
 
 async def take_ended(active: ActiveRuns, run_id: str) -> Driver | None:
-    """Claim a run whatever its definition, for ending it; None when it has ended."""
+    """Claim a run to end it, even if its flow is unknown here; None when it has ended."""
     row = await active.store.row(run_id)
     if row.now.status.is_end:
         return None
@@ -327,7 +347,7 @@ async def take_ended(active: ActiveRuns, run_id: str) -> Driver | None:
 
 
 class _Unknown:
-    """Stands for a flow this process does not know: enough to end a run of it."""
+    """Placeholder for a flow unknown to this process: enough to end a run of it."""
 
     machine = None
     undoing = None
@@ -343,9 +363,9 @@ async def _called_off(active: ActiveRuns, run_id: str) -> bool:
 
 
 async def _halt(active: ActiveRuns, run_id: str, reason: str, by: str) -> None:
-    """Have a run end once what its step has begun is settled, without waiting for that."""
+    """Have a run end once its effects are settled, without waiting for that."""
     if (await active.get(run_id)).config.get(moves.UNDOES):
-        return  # it undoes
+        return  # it is part of a rollback
     if active.under_way(run_id) is not None:
         await stop_here(active, run_id, reason, by, True)
         return
@@ -356,9 +376,10 @@ async def _halt(active: ActiveRuns, run_id: str, reason: str, by: str) -> None:
 
 
 async def wind_up(active: ActiveRuns, driver: Driver, runs: Sequence[str], reason: str) -> None:
-    """Have runs below another end, each once what its step has begun is settled, and wait for that.
+    """Have descendant runs end, each once its effects are settled, and wait for that.
 
-    Raises `ChildrenWaiting` for those that wait for somebody who settles it.
+    Raises:
+        ChildrenWaiting: some of them wait for a person to settle an effect.
     """
     async with active.slots.released(driver):
         for run_id in runs:
@@ -369,7 +390,7 @@ async def wind_up(active: ActiveRuns, driver: Driver, runs: Sequence[str], reaso
 
 
 async def _wound_up(active: ActiveRuns, run_id: str, reason: str) -> bool:
-    """True once a run has ended; False when it cannot be settled for now."""
+    """Wait for a run to end; False when its effects cannot be settled for now."""
     while not active.stopping:
         run = await active.get(run_id)
         if run.status.is_end:
@@ -388,11 +409,11 @@ async def _wound_up(active: ActiveRuns, run_id: str, reason: str) -> bool:
         except RunBusy:
             await active.store.ask(run_id, Request(reason, "engine", undo=True))
             await asyncio.sleep(0.05)
-        except (Fenced, RunStateError):  # somebody else was quicker
+        except (Fenced, RunStateError):  # another worker was faster
             continue
         except StoreError:
             raise
-        except DetentError as error:  # nobody here can go on with it; a person may
+        except DetentError as error:  # it cannot continue in this process; a person may help
             active.tell_once("run.not_wound_up", run_id, run_id=run_id, error=type(error).__name__)
             return False
     return False
@@ -414,12 +435,16 @@ async def _cancel_children(active: ActiveRuns, run_id: str, reason: str, by: str
 async def reopen(
     active: ActiveRuns, run_id: str, budget: Budget | None, reason: str, by: str, drive: bool
 ) -> None:
-    """Send an ended run on, from the working state it was last in."""
+    """Continue an ended run from the working state it was last in.
+
+    Raises:
+        RunStateError: the run cannot be reopened.
+    """
     reason, by = checks.text("reason", reason), checks.name("by", by)
     row = await active.store.row(run_id)
     if row.now.status not in REOPENABLE:
         raise RunStateError(f"Run {run_id} is {row.now.status.value} and cannot be reopened.")
-    async with _taken(active, run_id) as driver:
+    async with _claimed_patiently(active, run_id) as driver:
         run, machine = driver.run, driver.flow.machine
         if run.fingerprint != driver.flow.fingerprint:
             raise RunStateError(f"Run {run_id} ended under another definition; fork it instead.")
@@ -440,7 +465,7 @@ async def reopen(
 
 
 async def _last_working(active: ActiveRuns, run_id: str, end: str) -> str:
-    """The state the run was in before it moved into an end."""
+    """The state from which the run moved into its end state."""
     last = ""
     async for entry in read(active.store, run_id):
         if entry.kind == "moved" and entry.body.to == end:  # type: ignore[union-attr]

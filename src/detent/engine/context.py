@@ -1,4 +1,4 @@
-"""What a step gets to see and may ask for while it decides."""
+"""The step context: what a step can read and request while it decides."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ if TYPE_CHECKING:
     from detent.kernel.run import Run
 
 OUTPUT = "output"
-"""Topic of the remarks that `emit` leaves."""
+"""Topic of the notes that `emit` writes."""
 
 
 class StepContext:
-    """A step's view of its run, and its way to queries, children, durable answers and remarks."""
+    """A step's view of its run, with access to queries, children, durable answers and notes."""
 
-    # Most steps never touch these; as defaults of the class they cost nothing to make.
+    # Most steps never use these; as class attributes they cost nothing per context.
     _memo: dict[str, Any] | None = None
     _unfolded: dict[str, Any] | None = None
     _given: dict[str, Any] | None = None
     emitted: Sequence[Body] = ()
     """Messages to be journaled with the outcome."""
     looked: Sequence[dict[str, Any]] = ()
-    """Queries asked so far, as the journal keeps them."""
+    """Queries made so far, as the journal keeps them."""
     proposed: Sequence[Effect] = ()
     fallback: str | None = None
-    """Why the handler is asked although the step is an agent's, when it is."""
+    """Reason the handler performs a step assigned to an agent; None otherwise."""
     forgiven = False
-    """The effect that failed was an agent's; the handler decides as if it had not been tried."""
+    """The effect that failed was an agent's; the handler decides as if it had not been attempted."""
 
     cap: Budget | None = None
-    """What the visit may spend, inside the run's budget."""
+    """The visit's own budget, within the run's."""
 
     def __init__(
         self, driver: Work, step: Step, attempt: int, run: Run | None = None, retry: RetryPolicy | None = None
@@ -67,7 +67,7 @@ class StepContext:
         self._retry = retry
 
     def then(self, run: Run) -> StepContext:
-        """The same visit on the run as it was, with the answers its queries got."""
+        """The same visit on an earlier state of the run, with the same query answers."""
         ctx = StepContext(self._driver, self.step, self.attempt, run, self._retry)
         ctx._memo = self._memo
         return ctx
@@ -101,7 +101,7 @@ class StepContext:
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """The run's data itself, for those who read much of it and change nothing."""
+        """The run's data itself, for callers that read much of it; not to be changed."""
         return self._run.whole if self._unfolded is None else self._unfolded
 
     @property
@@ -131,7 +131,7 @@ class StepContext:
 
     @property
     def failure(self) -> Mapping[str, Any] | None:
-        """The effect of this step that failed for good, when the step is asked once more because of it."""
+        """The effect of this step that failed for good, when the step has to decide again because of it."""
         failure = self._run.failure
         return None if failure is None or self.forgiven else View(failure)
 
@@ -140,7 +140,7 @@ class StepContext:
         return name in self._run.answers
 
     def answer(self, name: str = "hold", default: Any = None) -> Any:
-        """The answer to a hold asked in this visit, or `default` while there is none."""
+        """The answer to a hold of this visit, or `default` while there is none."""
         return view(self._run.answers.get(name, default))
 
     @property
@@ -168,22 +168,22 @@ class StepContext:
         return self._driver.flow.tools
 
     async def inputs(self) -> dict[str, Any]:
-        """What the step works on, as it declares it: worked out once, the same for handler and agent."""
+        """The inputs that the step declares: computed once, the same for handler and agent."""
         if self._given is None:
             self._given = await self._work_out()
         return dict(self._given)
 
     async def _work_out(self) -> dict[str, Any]:
-        said = self.step.inputs
-        if said is None:
+        declared = self.step.inputs
+        if declared is None:
             return dict(copied(self._run.data))
-        if callable(said):
-            return dict(await call(said, None, self))
-        return {key: copied(self._run.data.get(key)) for key in said}
+        if callable(declared):
+            return dict(await call(declared, None, self))
+        return {key: copied(self._run.data.get(key)) for key in declared}
 
     @property
     def step_path(self) -> str:
-        """Where the step stands in its workflow, such as `load/[0]/upsert`."""
+        """Path of the step in its workflow, such as `load/[0]/upsert`."""
         return step_path(self.step, self._run)
 
     @property
@@ -197,39 +197,39 @@ class StepContext:
         return self._driver.clock
 
     def answer_by(self, name: str = "hold") -> tuple[str, float] | None:
-        """Who answered a hold asked in this visit, and when."""
-        said = self._run.answered_by.get(name)
-        return None if said is None else (said[0], said[1])
+        """Who answered a hold of this visit, and when."""
+        author = self._run.answered_by.get(name)
+        return None if author is None else (author[0], author[1])
 
     # -- asking ---------------------------------------------------------------------------------------------
 
     async def query(self, tool: str, /, **args: Any) -> Any:
-        """Ask a read-only tool. The same question in the same attempt is asked once."""
+        """Call a read-only tool. The same query is made only once per attempt."""
         return await self.look(tool, args)
 
     async def look(self, tool: str, args: Mapping[str, Any], *, durable: bool = False) -> Any:
-        """As `query`; a durable answer is kept in the journal, so that a crash does not change it."""
+        """Like `query`; a durable answer is kept in the journal, so that it survives a crash."""
         step = self.step
         if step.queries is not None and tool not in step.queries:
             allowed = ", ".join(step.queries) or "none"
             raise ConfigurationError(f"Step '{step.name}' may not query '{tool}'. Allowed: {allowed}.")
-        found = self._driver.flow.tools.get(tool, "query")
-        plain = to_plain(found.whole(self, args))
+        resolved = self._driver.flow.tools.get(tool, "query")
+        plain = to_plain(resolved.whole(self, args))
         key = canonical([tool, plain])
         memo = self._memo = self._memo if self._memo is not None else {}
         if key not in memo:
             name = f"look/{digest([tool, plain], 24)}"
             if name in self._run.records:
                 answer = self._run.records[name]
-                line = self._line(found, plain, answer)
+                line = self._line(resolved, plain, answer)
                 if name not in memo and line not in self.looked:
-                    self._looked(line)  # asked before a crash; this attempt decides on it all the same
+                    self._looked(line)  # made before a crash; this attempt decides on it too
                 memo[name] = True
                 return copied(answer)
-            if durable and not found.private:
+            if durable and not resolved.private:
                 memo[name] = True
-                return await self.once(name, lambda: self._ask(found, plain))
-            memo[key] = asyncio.ensure_future(self._ask(found, plain))
+                return await self.once(name, lambda: self._ask(resolved, plain))
+            memo[key] = asyncio.ensure_future(self._ask(resolved, plain))
         try:
             answer = await memo[key]
         except Exception:
@@ -253,8 +253,8 @@ class StepContext:
             if tape is None:
                 answer = await ask()
             else:
-                asked = TapeCall("query", self._driver.where, self.step.name, tool.name, args)
-                answer = await tape.through(asked, ask)
+                taped_call = TapeCall("query", self._driver.where, self.step.name, tool.name, args)
+                answer = await tape.through(taped_call, ask)
         except TapeError:
             raise
         except Exception as error:
@@ -273,7 +273,7 @@ class StepContext:
         self.looked = [*self.looked, line]
 
     def _line(self, tool: Tool, args: dict[str, Any], answer: Any) -> dict[str, Any]:
-        """What the journal keeps of a query: long values lie beside it, private ones are hashes."""
+        """A query as the journal keeps it: long values are offloaded, private ones hashed."""
         return {"tool": tool.name, "args": self._brief(tool, args), "answer": self._brief(tool, answer)}
 
     def _brief(self, tool: Tool, value: Any) -> Any:
@@ -284,9 +284,9 @@ class StepContext:
     async def once(
         self, key: str, work: Callable[[], Any], *, spend: Callable[[Any], Spend] | None = None
     ) -> Any:
-        """An answer that must not be paid for twice: asked once per visit of the state, kept in the journal.
+        """An answer that must not be paid for twice: computed once per visit, kept in the journal.
 
-        After a crash the kept answer is given back without calling `work`.
+        After a crash the kept answer is returned without calling `work`.
         """
         memo = self._memo = self._memo if self._memo is not None else {}
         if spend is not None and key not in self._run.records:
@@ -302,7 +302,7 @@ class StepContext:
         return copied(self._driver.run.records[key])
 
     async def _record(self, key: str, work: Callable[[], Any], spend: Callable[[Any], Spend] | None) -> None:
-        # A worker that slept through a take-over must not pay for what another has paid for meanwhile.
+        # A worker that missed a takeover must not pay for an answer the new worker has paid for.
         await self._driver.confirm()
         value = kept_answer(await call(work, None), work)
         used = NOTHING
@@ -319,34 +319,40 @@ class StepContext:
         await self._driver.commit_whole(Recorded(key, value, used))
 
     def propose(self, tool: str, /, *, effect_key: str | None = None, **args: Any) -> Receipt:
-        """Ask for an effect, performed once the outcome is accepted; gives a stand-in for its receipt."""
+        """Propose an effect, performed once the outcome is accepted; returns its receipt's placeholder."""
         effect = Effect(tool, args, effect_key)
         self.proposed = [*self.proposed, effect]
         return Receipt(effect.identity(self.step.name))
 
     async def act(self, tool: str, /, **args: Any) -> Any:
-        """Perform a declared tool at once: an opaque step's way to the world, refused to all others."""
+        """Perform a declared tool at once; only for opaque steps.
+
+        Raises:
+            ConfigurationError: the step is not opaque or may not use the tool.
+        """
         if not self.step.opaque:
             raise ConfigurationError(
                 f"Step '{self.step.name}' is not opaque: it proposes '{tool}' and the engine performs it."
             )
-        found = self._driver.flow.tools.get(tool, "effect")
+        resolved = self._driver.flow.tools.get(tool, "effect")
         if self.step.effects is not None and tool not in self.step.effects:
             allowed = ", ".join(self.step.effects) or "none"
             raise ConfigurationError(f"Step '{self.step.name}' may not use '{tool}'. Allowed: {allowed}.")
-        whole = found.whole(self, args)
-        found.check(whole)
+        whole = resolved.whole(self, args)
+        resolved.check(whole)
         first: tuple[Any, ...] = ()
-        if found.wants_call:
+        if resolved.wants_call:
             key = Effect(tool, to_plain(whole)).identity(self.step.name)
             first = (self._driver.effect_call(key, self.attempt),)
-        async with TimeLimit(found.timeout):
-            return kept_answer(await call(found.perform, found.off_loop, *first, **whole), found.perform)
+        async with TimeLimit(resolved.timeout):
+            return kept_answer(
+                await call(resolved.perform, resolved.off_loop, *first, **whole), resolved.perform
+            )
 
     async def child(self, flow: str, data: Any = None, *, key: str, **options: Any) -> Child:
         """Run a child run with id `<this run>.<key>` (dots in the key escaped) to its end; give its result.
 
-        Asked again for the same key (after a crash, or a wait), it gives the same child's result.
+        Called again with the same key (after a crash or a wait), it returns the same child's result.
         """
         (result,) = await self.children([(key, data)], flow=flow, **options)
         return result
@@ -362,22 +368,22 @@ class StepContext:
     ) -> list[Child]:
         """Run many children, at most `limit` side by side; results in the order of `items`.
 
-        An item is a key and data, and a flow where that is not `flow`. `beside` are long values that belong
-        to the data of all of them and are kept once. With `stop_on_failure`, once one has
-        failed none is begun, and those under way end after their current step.
+        An item is a key and data, and a flow if it is not `flow`. `beside` are long values shared by the data
+        of all children and kept once. With `stop_on_failure`, no child is started after one has failed, and
+        those under way end after their current step.
         """
         driver = self._driver
         return await driver.engine.run_children(driver, flow, list(items), limit, stop_on_failure, **options)
 
     async def whole(self, past: Past) -> Mapping[str, Any]:
-        """The data of a run below this one, with what lies beside its journal; not kept at hand."""
+        """The data of a descendant run, including its offloaded values; not cached."""
         from detent.engine.offloaded import looked_beside
 
-        found = await looked_beside(past.flow.beside, past.run, self._driver.engine.store.blob)
-        return {**past.run.data, **found}
+        offloaded = await looked_beside(past.flow.beside, past.run, self._driver.engine.store.blob)
+        return {**past.run.data, **offloaded}
 
     async def lineage(self) -> list[Past]:
-        """This run and everything below it, with the moves each has made."""
+        """This run and its descendants, with the moves each has made."""
         from detent.engine.family import family_of
 
         return [
@@ -385,9 +391,9 @@ class StepContext:
         ]
 
     async def wind_up(self, runs: Sequence[str], reason: str) -> None:
-        """Cancel runs below this one that are still open, wherever they are under way.
+        """Cancel descendant runs that are still open, in whichever process they are under way.
 
-        What their steps have begun is settled first; the run waits where only a person can do that.
+        Effects their steps have begun are settled first; the run waits where only a person can do that.
         """
         from detent.engine.family import ancestors
 
@@ -399,14 +405,14 @@ class StepContext:
     # -- saying ---------------------------------------------------------------------------------------------
 
     def emit(self, message: str, level: str = "info", **metadata: Any) -> None:
-        """Tell those who follow the run something; journaled with the step's outcome."""
-        said = {"message": str(message), "level": checks.text("level", level), "source": self.step_path}
+        """Send a message to the run's followers; journaled with the step's outcome."""
+        body = {"message": str(message), "level": checks.text("level", level), "source": self.step_path}
         if metadata:
-            said["metadata"] = to_plain(metadata)
-        self.emitted = [*self.emitted, Noted(OUTPUT, said)]
+            body["metadata"] = to_plain(metadata)
+        self.emitted = [*self.emitted, Noted(OUTPUT, body)]
 
     async def note(self, topic: str, spend: Spend = NOTHING, **body: Any) -> None:
-        """Leave a remark in the journal."""
+        """Write a note to the journal."""
         await self._driver.commit_whole(noted(topic, spend, body))
 
     async def tag(self, *add: str, remove: Sequence[str] = ()) -> None:
@@ -414,7 +420,7 @@ class StepContext:
         await self._driver.commit_whole(tagged(add, remove))
 
     def keep(self, body: bytes | str) -> dict[str, Any]:
-        """Keep a large or private value beside the journal; gives the reference to put into data."""
+        """Keep a large or private value outside the journal; returns the reference to put into data."""
         if not isinstance(body, bytes | str):
             raise checks.refuse("What is kept beside the journal", body, "bytes or a text")
         blob = blob_of(body)
@@ -422,9 +428,9 @@ class StepContext:
         return kept_beside(blob.body)
 
     async def unfold(self) -> None:
-        """From here on, show JSON that data keeps beside the journal as if it stood in it.
+        """From here on, show offloaded JSON values of the data as if they were part of it.
 
-        What was purged is shown as null.
+        Purged values are shown as null.
         """
         if self._unfolded is not None:
             return
@@ -435,27 +441,27 @@ class StepContext:
                 try:
                     data[key] = None if raw is None else decode(raw)
                 except ValueError:
-                    continue  # kept for something else than to be read here
+                    continue  # not JSON
         self._unfolded = data
 
     async def dig(self, dotted: str, default: Any = None) -> Any:
-        """A value of the run's data by its dotted key, also inside JSON kept beside the journal.
+        """A value of the run's data by its dotted key, also inside offloaded JSON.
 
-        `default` where the way ends early, or where what was kept has been purged.
+        `default` where the path ends early or leads through a purged value.
         """
-        here: Any = self._run.data
+        value: Any = self._run.data
         parts = dotted.split(".") if dotted else []
         while True:
-            if isinstance(here, Mapping) and set(here) == {"$blob", "size"}:
-                raw = await self.kept(here)
+            if isinstance(value, Mapping) and set(value) == {"$blob", "size"}:
+                raw = await self.kept(value)
                 if raw is None:
                     return default
-                here = decode(raw)
+                value = decode(raw)
                 continue
             if not parts:
-                return copied(here)
-            here = dig(here, parts.pop(0), _ABSENT)
-            if here is _ABSENT:
+                return copied(value)
+            value = dig(value, parts.pop(0), _ABSENT)
+            if value is _ABSENT:
                 return default
 
     async def kept(self, reference: Mapping[str, Any]) -> bytes | None:
@@ -464,7 +470,7 @@ class StepContext:
 
 
 def noted(topic: Any, spend: Any, body: Mapping[str, Any]) -> Noted:
-    """A remark, its values checked."""
+    """A note, with its values checked."""
     if type(spend) is not Spend:
         right = 'a Spend; what a note says is given by name, as in ctx.note("weighed", kg=4)'
         raise checks.refuse("The spend of a note", spend, right)
@@ -472,12 +478,12 @@ def noted(topic: Any, spend: Any, body: Mapping[str, Any]) -> Noted:
 
 
 def tagged(add: Iterable[Any], remove: Any) -> Tagged:
-    """A change of tags, its values checked."""
+    """A change of tags, with its values checked."""
     return Tagged(checks.names("tags", add), checks.names("remove", remove))
 
 
 def kept_answer(value: Any, function: Callable[..., Any]) -> Any:
-    """What a function gave back, as the journal keeps it; an error names the function's place."""
+    """A function's return value as the journal keeps it; an error names the function's location."""
     try:
         return to_plain(value)
     except InvalidValue as error:
@@ -485,21 +491,21 @@ def kept_answer(value: Any, function: Callable[..., Any]) -> Any:
 
 
 def step_path(step: Step, run: Run) -> str:
-    """Where a step of a run stands in its workflow."""
+    """Path of a run's step in its workflow."""
     own: str = step.metadata.get("path", step.name)
     above = run.config.get(PATH) if run.config else None
     return f"{above}/{own}" if above else own
 
 
 class CannotCheck(DetentError):
-    """A handler that is run for comparison only wants something that cannot be had without consequences."""
+    """A handler run only for comparison requested something that has side effects."""
 
 
 class TrialContext(StepContext):
-    """For work that may come to nothing: a handler run to be compared with, facts being concluded from.
+    """The context of a trial: a handler run for comparison, or a proposal being checked.
 
-    Questions already asked are not asked again. What it proposes, notes and tags is its own until somebody
-    takes it over; child runs cannot be started.
+    Queries already made are not repeated. Proposals, notes and tags stay in this context until the caller
+    adopts them; child runs cannot be started.
     """
 
     def __init__(self, home: StepContext) -> None:
@@ -510,7 +516,7 @@ class TrialContext(StepContext):
         self._unfolded = home._unfolded
         self.looked = home.looked
         self.said: list[Body] = []
-        """Remarks and tags, for whoever takes this over to commit."""
+        """Notes and tags, which a caller that adopts the trial commits."""
 
     @property
     def failure(self) -> Mapping[str, Any] | None:
@@ -521,11 +527,11 @@ class TrialContext(StepContext):
         self._home._looked(line)
 
     async def inputs(self) -> dict[str, Any]:
-        """As the step's own context has worked them out."""
+        """As the step's own context has computed them."""
         return await self._home.inputs()
 
     def emit(self, message: str, level: str = "info", **metadata: Any) -> None:
-        """Tell something, should this be taken over."""
+        """Record a message, sent if the trial is adopted."""
         super().emit(message, level, **metadata)
         self.said.append(self.emitted[-1])
 
@@ -534,11 +540,11 @@ class TrialContext(StepContext):
         raise CannotCheck(f"The handler of step '{self.step.name}' starts child runs.")
 
     async def note(self, topic: str, spend: Spend = NOTHING, **body: Any) -> None:
-        """Leave a remark, should this be taken over."""
+        """Record a note, committed if the trial is adopted."""
         self.said.append(noted(topic, spend, body))
 
     async def tag(self, *add: str, remove: Sequence[str] = ()) -> None:
-        """Put tags on the run or take them off, should this be taken over."""
+        """Record a change of tags, committed if the trial is adopted."""
         self.said.append(tagged(add, remove))
 
 

@@ -1,6 +1,6 @@
-"""Drives one run: read where it stands, have the step decide, append, tell, and again.
+"""Drives one run: read its state, have the step decide, commit the entries, notify, repeat.
 
-A step begins only after the one before it is committed. Whatever goes wrong, the journal says where to go on.
+A step begins only after the previous one is committed. After any failure the journal says where to continue.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from detent.engine.flow import Flow
 
 SPENT = ("tokens", "cost_usd")
-"""Limits that asking agents uses up."""
+"""Limits that agents use up."""
 
 
 class Home(Process, Protocol):
@@ -51,7 +51,7 @@ class Home(Process, Protocol):
 
     performer: Performer
     park_after: float
-    """Seconds of waiting for a retry above which the run is put down instead of kept at hand."""
+    """Seconds until a retry above which the run is parked instead of kept in memory."""
 
     def patience(self, driver: Any) -> float | None:
         """Seconds for which a run may queue for a slot; None: as long as it takes."""
@@ -69,13 +69,13 @@ class Driver(Work):
         self.engine: Home = engine
         self.parent: Driver | None = parent
         self._after: tuple[int, Callable[[], Awaitable[None]]] | None = None
-        """Steps done when the step was performed, and what is left to do once its move is committed."""
+        """Number of steps done when the step was performed, and the work to do once its move is committed."""
         self._assignments: dict[str, Assignment] = {}
 
     # -- the loop -------------------------------------------------------------------------------------------
 
     async def drive(self) -> None:
-        """Go on until the run ends, waits, or the engine is stopping."""
+        """Drive the run until it ends or waits, or the engine stops."""
         run = self.run
         if self.flow.beside in run.data and not run.beside:
             from detent.engine.offloaded import looked_beside
@@ -90,9 +90,9 @@ class Driver(Work):
             if run.retry_at is not None and not await self._wait_until(run.retry_at):
                 continue
             if self.halting is not None and not moves.unsettled(self.flow, run):
-                continue  # it was told to end while it waited
+                continue  # it was halted while it waited
             if not self.in_slot and not await self.engine.slots.acquire(self, self.engine.patience(self)):
-                await self.engine.store.park(self.lease)  # others may have room for it
+                await self.engine.store.park(self.lease)  # another worker may have a free slot
                 return
             if run.proposal is not None:
                 await effects.perform(self)
@@ -103,7 +103,7 @@ class Driver(Work):
                 await after()
 
     async def _cut_short(self) -> bool:
-        """End the run or have it undo what it did, where that is asked for and nothing is left to settle."""
+        """End the run or start its rollback, if either was requested and no effect is unsettled."""
         flow, run = self.flow, self.run
         if moves.unsettled(flow, run):
             return False
@@ -134,13 +134,15 @@ class Driver(Work):
         self.spending.began = began = self.clock.elapsed()
         try:
             instead: Outcome | None = None
-            while step.before is not None and (said := await call(step.before, False, ctx)) is not None:
-                if not isinstance(said, Step):
-                    instead = Outcome.of(said)
+            while (
+                step.before is not None and (replacement := await call(step.before, False, ctx)) is not None
+            ):
+                if not isinstance(replacement, Step):
+                    instead = Outcome.of(replacement)
                     break
                 performer.replaced(assignment, run, self.clock.now())
-                assignment = self._assigned(said)
-                step = said
+                assignment = self._assigned(replacement)
+                step = replacement
                 ctx = StepContext(self, step, attempt, None, assignment.retry)
             if instead is not None:
                 outcome = instead
@@ -151,7 +153,7 @@ class Driver(Work):
             else:
                 if telling:
                     performer.started(assignment, run, self.clock.now())
-                if assignment.timeout is None and step.is_async:  # the usual case, without a frame in between
+                if assignment.timeout is None and step.is_async:  # the usual case, without an extra frame
                     value = await step.handler(ctx)
                 else:
                     value = await called(step, ctx, assignment.timeout)
@@ -165,7 +167,7 @@ class Driver(Work):
         except ChildrenWaiting as waiting:
             self.spending.began = None
             if self.engine.stopping:
-                return  # they may just have been put down; whoever resumes this run asks them again
+                return  # they may just have been parked; resuming this run resumes them
             await self._hold(
                 Hold("children", "children", about={"runs": waiting.runs}), self.clock.elapsed() - began
             )
@@ -199,7 +201,7 @@ class Driver(Work):
         await effects.perform(self, bodies)
 
     def _assigned(self, step: Step) -> Assignment:
-        """How a step is performed that is performed in the place of the state's own."""
+        """The assignment of a step that is performed instead of the state's own."""
         place = f"{self.run.state}/{step.name}"
         assignment = self._assignments.get(place)
         if assignment is None:
@@ -207,10 +209,10 @@ class Driver(Work):
             self._assignments[place] = assignment
         return assignment
 
-    # -- things that do not go straight ---------------------------------------------------------------------
+    # -- failures, budgets and waits ------------------------------------------------------------------------
 
     async def _failed(self, ctx: StepContext, error: Exception, duration: float, retry: RetryPolicy) -> None:
-        """An attempt failed: try again later, or end the run as failed."""
+        """Record a failed attempt: retry later, or end the run as failed."""
         step, attempt = ctx.step, ctx.attempt
         transient = isinstance(error, step.retry_on)
         if step.breaker is not None and transient:
@@ -226,8 +228,8 @@ class Driver(Work):
             "step.failed", run_id=self.run.id, step=step.name, attempt=attempt, error=kind, will_retry=again
         )
         if log.wants(log.DEBUG):
-            where = "".join(traceback.format_exception(error))
-            log.debug("step.raised", run_id=self.run.id, step=step.name, exception=where)
+            stack = "".join(traceback.format_exception(error))
+            log.debug("step.raised", run_id=self.run.id, step=step.name, exception=stack)
         failed = AttemptFailed(
             step.name, attempt, kind, message[:2000], transient, self.clock.now() + wait if again else None,
             duration,
@@ -235,15 +237,15 @@ class Driver(Work):
         if again:
             await self.commit(failed)
         else:
-            reason, said = f"{step.name} failed: {kind}", f"{kind}: {message}"[:2000]
+            reason, message_kept = f"{step.name} failed: {kind}", f"{kind}: {message}"[:2000]
             detail = getattr(error, "detail", None) if isinstance(error, DetentError) else None
-            ending = moves.failing(self.flow, self.run, reason, said, seconds=duration, detail=detail)
+            ending = moves.failing(self.flow, self.run, reason, message_kept, seconds=duration, detail=detail)
             await self.commit(*ctx.emitted, failed, ending)
 
     async def _out_of_budget(self) -> bool:
-        """End the run when a limit of it or of one of its ancestors is reached.
+        """End the run when a limit of its budget, or of an ancestor's, is reached.
 
-        Where agents are asked, running out of tokens or money ends no run by itself: the steps go on by code.
+        Running out of tokens or money does not end a run whose steps use agents: their handlers take over.
         """
         driver: Driver | None = self
         while driver is not None:
@@ -276,9 +278,9 @@ class Driver(Work):
 
     async def _exhausted(self, limit: str, driver: Driver, seconds: float = 0.0) -> None:
         reason = self.flow.exhausted_reasons.get(limit, f"{limit} budget used up")
-        machine, here = self.flow.machine, self.flow.machine.state(self.run.state)
+        machine, state = self.flow.machine, self.flow.machine.state(self.run.state)
         to = self.flow.exhausted.get(limit)
-        if to is not None and machine.allows(here, to):
+        if to is not None and machine.allows(state, to):
             body: Body = Moved(
                 self.run.state, machine.named(to), None, reason, duration=self.run.visit_seconds + seconds,
                 spend=self.run.visit_spend, by="engine", status=machine.ends.get(to),
@@ -304,15 +306,15 @@ class Driver(Work):
         return True
 
     async def _hold(self, hold: Hold, duration: float, spend: Spend = NOTHING) -> None:
-        """Commit the wait and let the run go; nothing in this process waits for it."""
-        held = Held(
+        """Commit the hold; the run then takes up nothing in this process."""
+        entry = Held(
             hold.name, hold.why, hold.question, list(hold.choices), hold.wake_at, to_plain(hold.default),
             to_plain(hold.about), duration, spend,
         )  # fmt: skip
-        await self.commit(held)
+        await self.commit(entry)
 
     async def _wait_until(self, when: float) -> bool:
-        """Wait for a retry without holding a slot; False when the run is to be put down instead."""
+        """Wait for a retry without holding a slot; False when the run is held or parked instead."""
         wait = when - self.clock.now()
         if wait <= 0:
             return True

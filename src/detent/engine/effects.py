@@ -1,4 +1,4 @@
-"""Performs what steps propose: an intent before, a receipt after, and never blindly twice.
+"""Performs the effects that steps propose: an intent before, a receipt after, never blindly twice.
 
 The commits of a proposal with effects a and b: [proposed, a begun] [a done, b begun] [b done, moved]. An
 effect is in doubt exactly while it is begun and not settled; after a crash it is probed if its tool can
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from detent.engine.work import Work
 
 LONGEST_CALL = 60.0
-"""Seconds a call may go on out of sight, where its tool sets no timeout."""
+"""Seconds for which an abandoned call may continue if its tool sets no timeout."""
 HAPPENED, AGAIN, SKIP = "happened", "again", "skip"
-"""What a person may say about an effect in doubt."""
+"""The answers a person may give about an effect in doubt."""
 
 
 async def perform(driver: Work, opening: Sequence[Body] = ()) -> None:
     """Perform the effects of a proposal that are not yet done, then make its move.
 
     `opening` holds the proposal itself when it is not yet committed. Returns early when the run must wait,
-    retry or think again; the journal then says so.
+    retry or decide again, which the journal then records.
     """
     driver.performing = True
     try:
@@ -78,7 +78,7 @@ async def _perform(driver: Work, opening: Sequence[Body]) -> None:
         if settled is None:
             return
         pending.append(settled)
-    # What is not yet committed is not yet part of the visit.
+    # The visit's totals do not yet include uncommitted entries.
     seconds = sum(body.duration for body in pending if isinstance(body, EffectDone | Proposed))
     spend = proposal.spend if opening else NOTHING
     try:
@@ -106,11 +106,11 @@ async def _perform(driver: Work, opening: Sequence[Body]) -> None:
     await driver.commit(*pending, ending)
 
 
-async def _args(driver: Work, tool: Tool, said: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of an effect; those of a private tool lie beside the journal."""
-    if not (tool.private and "$blob" in said):
-        return said
-    raw = await driver.log.blob(said["$blob"])
+async def _args(driver: Work, tool: Tool, args_or_blob: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of an effect; those of a private tool are kept outside the journal."""
+    if not (tool.private and "$blob" in args_or_blob):
+        return args_or_blob
+    raw = await driver.log.blob(args_or_blob["$blob"])
     if raw is None:
         raise ConfigurationError(f"The arguments of '{tool.name}' were purged before it was performed.")
     args: dict[str, Any] = decode(raw)
@@ -118,30 +118,30 @@ async def _args(driver: Work, tool: Tool, said: dict[str, Any]) -> dict[str, Any
 
 
 def _receipts(driver: Work, pending: Sequence[Body]) -> dict[str, Any]:
-    """Receipts known so far, those not yet committed included."""
+    """Receipts known so far, including those not yet committed."""
     fresh = {body.key: body.receipt for body in pending if isinstance(body, EffectDone)}
     return {**driver.run.done, **fresh}
 
 
 async def _earlier(driver: Work, line: LedgerLine) -> EffectDone:
-    """The receipt of an equal effect this run performed before: what is done is not done again."""
+    """The receipt of an equal effect that this run has already performed; it is not performed again."""
     (entry,) = await driver.engine.store.entries(driver.run.id, after=line.seq - 1, limit=1)
     receipt = entry.body.receipt if isinstance(entry.body, EffectDone) else None
     return EffectDone(line.key, line.tool, receipt, "reused")
 
 
 def _beginning(driver: Work, tool: Tool, key: str) -> EffectBegun:
-    """What is written before an effect: who performs it, and for how long at most.
+    """The entry committed before an effect: its worker, and the longest time its call may take.
 
-    Of an async tool, too: it may wait in a thread or for a program, and then goes on when it is cancelled.
+    Async tools need it too: they may wait for a thread or a program that continues after a cancellation.
     """
     return EffectBegun(key, tool.name, driver.engine.leases.me.id, tool.timeout or LONGEST_CALL)
 
 
 async def _over(driver: Work, line: LedgerLine) -> bool:
-    """Wait until the call of an effect found begun cannot be going on any more; False when told to stop.
+    """Wait until an earlier call of an effect can no longer be running; False when the engine stops.
 
-    While it may be, "not done" means "not yet": nobody must ask, and nobody repeat it.
+    Until then "not done" means "not yet", so the effect must be neither probed nor repeated.
     """
     engine = driver.engine
     (entry,) = await engine.store.entries(driver.run.id, after=line.seq - 1, limit=1)
@@ -150,7 +150,7 @@ async def _over(driver: Work, line: LedgerLine) -> bool:
         return True
     deadline = driver.clock.ticks() + begun.seconds
     if begun.worker == engine.leases.me.id:
-        deadline = float("inf")  # what is running here is known
+        deadline = float("inf")  # calls of this process are tracked, so no deadline is needed
     async with engine.slots.released(driver):
         while not await engine.leases.gone(begun.worker) and driver.clock.ticks() < deadline:
             engine.tell_once("effect.may_be_running", f"{driver.run.id}:{line.key}", run_id=driver.run.id,
@@ -162,18 +162,18 @@ async def _over(driver: Work, line: LedgerLine) -> bool:
 
 
 async def _attempt(driver: Work, tool: Tool, key: str, args: dict[str, Any]) -> EffectDone | None:
-    """Perform once. None when that did not settle it; what follows is committed."""
+    """Perform an effect once. None when that did not settle it; the consequences are then committed."""
     number = driver.run.effect_attempts + 1
     breakers, name = driver.engine.breakers, f"tool/{tool.name}"
     if tool.breaker is not None and (until := await breakers.open_until(name, tool.breaker)) is not None:
-        # Left alone for a while: that is no attempt.
+        # An open breaker postpones the effect and does not count as an attempt.
         await driver.commit(
             EffectFailed(key, tool.name, "breaker_open", "it failed too often", number - 1, until)
         )
         return None
     began = driver.clock.elapsed()
-    said: list[Body] = []
-    """What the handler of an opaque step told."""
+    remarks: list[Body] = []
+    """Messages emitted by the handler of an opaque step."""
     try:
 
         async def act() -> Any:
@@ -185,7 +185,7 @@ async def _attempt(driver: Work, tool: Tool, key: str, args: dict[str, Any]) -> 
                     try:
                         return _receipt(await tool.perform(ctx), step.handler)
                     finally:
-                        said.extend(ctx.emitted)
+                        remarks.extend(ctx.emitted)
                 first = (driver.effect_call(key, number),) if tool.wants_call else ()
                 return _receipt(await call(tool.perform, tool.off_loop, *first, **args), tool.perform)
 
@@ -193,28 +193,28 @@ async def _attempt(driver: Work, tool: Tool, key: str, args: dict[str, Any]) -> 
         with watched() as calls:
             driver.calls = calls
             try:
-                await driver.confirm()  # the last thing: another may have taken it over
+                await driver.confirm()  # last, because another worker may have taken the run over
                 async with leases.acting(calls):
                     if (tape := driver.engine.tape) is None:
                         receipt = await act()
                     else:
-                        asked = TapeCall("effect", driver.where, driver.run.state, tool.name, args)
-                        receipt = await tape.through(asked, act)
+                        taped_call = TapeCall("effect", driver.where, driver.run.state, tool.name, args)
+                        receipt = await tape.through(taped_call, act)
             finally:
                 leases.linger(calls)
     except ToolError as error:
         if tool.breaker is not None and error.transient:
             await breakers.failed(name, tool.breaker)
-        if said:
-            await driver.commit(*said)
+        if remarks:
+            await driver.commit(*remarks)
         await _did_not_happen(driver, tool, key, error.code, error.message, error.transient, number)
         return None
     except (Fenced, StoreUnavailable, TapeError):
         raise
     except UnkeptReceipt as error:
-        # It happened; to do it again, which would give the same, is not for the engine to decide.
-        if said:
-            await driver.commit(*said)
+        # It happened. Repeating it would fail in the same way, so a person decides.
+        if remarks:
+            await driver.commit(*remarks)
         question = f"'{tool.name}' was performed, but its receipt cannot be kept. Did it happen?"
         await _ask_person(driver, tool, key, args, question, str(error))
         return None
@@ -227,15 +227,15 @@ async def _attempt(driver: Work, tool: Tool, key: str, args: dict[str, Any]) -> 
         return await _settle(driver, tool, key, args, number, error, driver.unstopped)
     if tool.breaker is not None:
         await breakers.succeeded(name)
-    if said:
-        await driver.commit(*said)
+    if remarks:
+        await driver.commit(*remarks)
     return EffectDone(key, tool.name, receipt, "performed", driver.clock.elapsed() - began)
 
 
 async def _did_not_happen(
     driver: Work, tool: Tool, key: str, code: str, message: str, transient: bool, number: int
 ) -> None:
-    """Write down that an effect certainly did not happen; try again later, or have the step think again."""
+    """Record that an effect certainly did not happen; retry it later, or have the step decide again."""
     again = transient and number < tool.retry.max_attempts
     retry_at = driver.clock.now() + tool.retry.wait_before(number + 1, driver.run.id) if again else None
     log.warning(
@@ -253,21 +253,21 @@ async def _settle(
     error: Exception | None = None,
     running: bool = False,
 ) -> EffectDone | None:
-    """Find out what became of an effect in doubt. `number` is set when it became so in this process.
+    """Settle an effect in doubt. `number` is set when it came into doubt in this process.
 
-    Of a call that is still `running`, "not done" is no answer.
+    For a call that is still `running`, a probe's "not done" proves nothing.
     """
     attempts = driver.run.effect_attempts + 1 if number is None else number
     if tool.probe is not None:
-        found = await _probe(driver, tool, args)
-        if found is NOT_DONE and not running:
-            if number is None:  # the worker died before doing it: that was no failed attempt
+        receipt = await _probe(driver, tool, args)
+        if receipt is NOT_DONE and not running:
+            if number is None:  # the worker died before performing it, which is not a failed attempt
                 await driver.confirm()
                 return await _attempt(driver, tool, key, args)
             await _did_not_happen(driver, tool, key, type(error).__name__, message_of(error), True, attempts)
             return None
-        if found is not UNKNOWN and found is not NOT_DONE:
-            return EffectDone(key, tool.name, found, "probed")
+        if receipt is not UNKNOWN and receipt is not NOT_DONE:
+            return EffectDone(key, tool.name, receipt, "probed")
     if tool.idempotent:
         if number is None:
             return await _attempt(driver, tool, key, args)
@@ -293,11 +293,11 @@ async def _ask_person(
 
 
 class UnkeptReceipt(Exception):
-    """An effect was performed, and what its tool gave back cannot be kept."""
+    """An effect was performed, but the journal cannot keep its receipt."""
 
 
 def _receipt(value: Any, function: Callable[..., Any]) -> Any:
-    """What a tool gave back, as the journal keeps it."""
+    """A tool's return value as a receipt the journal can keep."""
     try:
         return kept_answer(value, function)
     except Exception as error:
@@ -305,14 +305,16 @@ def _receipt(value: Any, function: Callable[..., Any]) -> Any:
 
 
 async def _probe(driver: Work, tool: Tool, args: dict[str, Any]) -> Any:
-    """Ask the outside world, patiently; UNKNOWN when it does not answer."""
+    """Call a tool's probe, with retries; UNKNOWN when it does not answer."""
     assert tool.probe is not None
     for number in range(1, tool.retry.max_attempts + 1):
         await driver.clock.sleep(tool.retry.wait_before(number, driver.run.id))
         try:
             async with TimeLimit(tool.timeout):
-                found = await call(tool.probe, tool.off_loop, **args)
-                return found if found is NOT_DONE or found is UNKNOWN else kept_answer(found, tool.probe)
+                receipt = await call(tool.probe, tool.off_loop, **args)
+                return (
+                    receipt if receipt is NOT_DONE or receipt is UNKNOWN else kept_answer(receipt, tool.probe)
+                )
         except Exception as error:
             log.warning(
                 "effect.probe_failed", run_id=driver.run.id, tool=tool.name, attempt=number,

@@ -1,4 +1,4 @@
-"""The engine: start runs, finish them, follow them, and take up what was left lying.
+"""The engine: start runs, finish them, follow them, and resume interrupted ones.
 
 What people do to runs (release, resolve, cancel, reopen) is in `commands`, forking in `fork`; claiming is in
 `claims`, resuming and serving in `worker`, timers and parents in `waking`; one run's work is in `driver`.
@@ -60,7 +60,7 @@ class Engine:
             park_after=park_after, tape=tape,
             performer=HandlerPerformer() if dispatch is None else dispatch.performer(),
         )  # fmt: skip
-        """What is under way in this process."""
+        """The runs under way in this process."""
 
     @property
     def store(self) -> Store:
@@ -69,17 +69,17 @@ class Engine:
 
     @property
     def clock(self) -> Clock:
-        """What tells the time."""
+        """The engine's clock."""
         return self.active.clock
 
     @property
     def flows(self) -> Mapping[str, Flow]:
-        """The flows it knows, by name."""
+        """The registered flows, by name."""
         return self.active.flows
 
     @property
     def performer(self) -> Performer:
-        """Has each step performed."""
+        """Performs the steps."""
         return self.active.performer
 
     # -- life -----------------------------------------------------------------------------------------------
@@ -92,18 +92,18 @@ class Engine:
         await self.stop()
 
     async def open(self) -> None:
-        """Open the store. Nothing is resumed by itself; see `resume_all` and `serve`."""
+        """Open the store. No run is resumed automatically; see `resume_all` and `serve`."""
         await self.active.open()
 
     async def stop(self, grace: float = 30.0) -> None:
-        """Finish the steps under way (at most `grace` seconds), put every run down, and close the store.
+        """Finish the steps under way (at most `grace` seconds), park every run, and close the store.
 
         Runs stay resumable.
         """
         await self.active.stop(grace)
 
     def add_flow(self, flow: Flow) -> None:
-        """Make a flow known; it is checked when first used."""
+        """Register a flow; it is checked when first used."""
         self.active.add_flow(flow)
 
     def flow(self, name: str) -> Flow:
@@ -111,7 +111,7 @@ class Engine:
         return self.active.flow(name)
 
     def add_observer(self, observer: Any) -> None:
-        """Tell somebody more about every committed entry."""
+        """Add an observer, which is notified of every committed entry."""
         self.active.observers.add(observer)
 
     # -- runs -----------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class Engine:
         at: Any = None,
         drive: bool = True,
     ) -> str:
-        """Start a run and give its id; it is durable from here on and under way unless `drive` is False.
+        """Start a run and return its id; it is durable from here on and under way unless `drive` is False.
 
         `at` names a state to begin in, in place of the machine's start; `data` must hold what it needs.
         `beside` are values to keep beside the journal; data refers to them as `kept_beside` says.
@@ -181,10 +181,10 @@ class Engine:
                 when = await worker.outlook(self.active, row)
                 if self.active.stopping or when is None:
                     return await self.get(run_id)
-                left = when - self.clock.now()
-                if patience is not None and left > patience:
+                seconds = when - self.clock.now()
+                if patience is not None and seconds > patience:
                     return await self.get(run_id)
-                await self.active.changed(run_id, max(0.05, min(left, 1.0)))
+                await self.active.changed(run_id, max(0.05, min(seconds, 1.0)))
             elif run_id in self.active.runs_under_way():
                 continue
             elif self.active.stopping:
@@ -198,7 +198,7 @@ class Engine:
                     continue
 
     async def follow(self, run_id: str, after: int = 0, *, poll: float = 0.2) -> AsyncIterator[Entry]:
-        """Entries as they are committed, by whatever process, until the run ends."""
+        """Entries as they are committed, by any process, until the run ends."""
         while True:
             row = await self.store.row(run_id)
             page = await self.store.entries(run_id, after)
@@ -211,19 +211,24 @@ class Engine:
                 await self.active.changed(run_id, poll)
 
     async def get(self, run_id: str) -> Run:
-        """The run as its journal says now."""
+        """The run, folded from its journal."""
         return await self.active.get(run_id)
 
     async def resume(self, run_id: str) -> str:
-        """Take up a run that is under way nowhere. Gives its id; `RunBusy` while somebody else drives it."""
+        """Resume a run that is under way nowhere, and return its id.
+
+        Raises:
+            RunBusy: another process drives the run.
+            RunStateError: the run has ended, or waits for an answer.
+        """
         return await worker.resume(self.active, run_id)
 
     async def resume_all(self, *, flows: Iterable[str] | None = None) -> list[str]:
-        """Take up everything dead processes left and everything whose time has come; gives the ids."""
+        """Resume the runs of dead processes and those whose timers are due; returns their ids."""
         return await worker.resume_all(self.active, flows)
 
     async def serve(self, *, poll: float = 1.0) -> None:
-        """Keep taking up what is left lying or due, until `stop`."""
+        """Run as a worker: resume interrupted runs and fire due timers until `stop`."""
         await worker.serve(self.active, poll)
 
     async def cancel(
@@ -307,10 +312,10 @@ class Engine:
         `at` is that run and the entry's number. `set` changes its data, as it says or as it gives from the
         new family.
         """
-        made = await fork_family(self.active, run_id, at, _new_id(new_id), by=by, changes=set)
+        forked_id = await fork_family(self.active, run_id, at, _new_id(new_id), by=by, changes=set)
         if drive:
-            await self.resume(made)
-        return made
+            await self.resume(forked_id)
+        return forked_id
 
     async def reopen(
         self,
@@ -321,14 +326,14 @@ class Engine:
         by: str = "person",
         drive: bool = True,
     ) -> None:
-        """Send a run on that ended failed, degraded, cancelled or out of budget."""
+        """Continue a run that ended failed, degraded, cancelled or out of budget."""
         await commands.reopen(self.active, run_id, budget, reason, by, drive)
 
     # -- what drivers and neighbours use --------------------------------------------------------------------
 
 
 class _Duties:
-    """What claims, waking, commands and children do for runs under way."""
+    """The functions of claims, waking, commands and children that runs under way need."""
 
     wake = staticmethod(waking.wake)
     wake_parent = staticmethod(waking.wake_parent)

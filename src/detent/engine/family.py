@@ -51,9 +51,9 @@ async def child_of(store: Store, run_id: str, ids: Iterable[str]) -> str | None:
 
 async def ancestors(store: Store, run_id: str) -> list[str]:
     """The runs that a run is part of, its parent first."""
-    found: list[str] = []
+    ids: list[str] = []
     parent = (await store.row(run_id)).parent
     while parent is not None:
-        found.append(parent)
+        ids.append(parent)
         parent = (await store.row(parent)).parent
-    return found
+    return ids

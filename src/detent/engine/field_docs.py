@@ -9,25 +9,25 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 
-def described(schema: dict[str, Any], what: Any) -> dict[str, Any]:
+def described(schema: dict[str, Any], owner: Any) -> dict[str, Any]:
     """A class's schema with the words beneath its fields as descriptions, where there are none yet."""
-    words = words_of(what)
+    words = words_of(owner)
     for name, part in schema.get("properties", {}).items():
         if name in words and isinstance(part, dict):
             part.setdefault("description", words[name])
     return schema
 
 
-def words_of(what: Any) -> Mapping[str, str]:
+def words_of(owner: Any) -> Mapping[str, str]:
     """Field names to the texts beneath them, inherited ones included; none where there is no source."""
-    if not isinstance(what, type):
+    if not isinstance(owner, type):
         return {}
     words: dict[str, str] = {}
-    for one in reversed(what.__mro__):
-        if one.__module__ == "builtins":
+    for base in reversed(owner.__mro__):
+        if base.__module__ == "builtins":
             continue
         try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(one)))
+            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
         except (OSError, TypeError, SyntaxError):
             continue
         if tree.body and isinstance(tree.body[0], ast.ClassDef):

@@ -22,10 +22,10 @@ from detent.kernel.run import Run
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """How a run goes on under a changed definition."""
+    """How a run continues under a changed definition."""
 
     state: Any = None
-    """Where it stands now; None keeps its state, which must still exist."""
+    """The state it continues in; None keeps its state, which must still exist."""
     set: Mapping[str, Any] = field(default_factory=dict)
     reason: str = ""
 
@@ -35,19 +35,19 @@ Migrate = Callable[[Run], Migration]
 
 @dataclass(frozen=True, slots=True)
 class Detour:
-    """Where a run goes whose step failed."""
+    """The move of a run after its step failed."""
 
     state: Any
-    """An end, or a state in which something is still to be done."""
+    """An end state, or one whose step still has work to do."""
     set: Mapping[str, Any] = field(default_factory=dict)
 
 
 OnFailure = Callable[[Run, str, str], Detour | None]
-"""From the run, the reason and the error's words to the detour; None ends it as usual."""
+"""From the run, the reason and the error message to the detour; None ends the run as usual."""
 
 
 class Past(NamedTuple):
-    """One run as its journal tells it."""
+    """A run folded from its journal, with its moves."""
 
     run: Run
     flow: Flow
@@ -58,9 +58,9 @@ class Flow:
     """One kind of run. Steps are given as a mapping, or added with the `step` decorator."""
 
     performed_by: Any = None
-    """Brings the performer of an engine that was given none; None: its handlers are called."""
+    """Supplies the performer of an engine created without one; None calls the handlers."""
     beside: str | None = None
-    """Key under which data of its runs says which of its values lie beside the journal (see `beside`)."""
+    """Key in its runs' data that lists the values offloaded from the journal (see `offloaded`)."""
 
     def __init__(
         self,
@@ -86,18 +86,18 @@ class Flow:
         self.machine = machine
         self.name = name or machine.name
         self.scope = scope or self.name
-        """What its steps' names begin with in settings and reports."""
+        """Prefix of its steps' names in settings and reports."""
         self.on_failure = on_failure
         self.undoing = None if undoing is None else machine.state(undoing)
-        """The state in which a cancelled run undoes what it did, where it can."""
+        """The rollback state of a cancelled run; None if its runs cannot roll back."""
         self.related: frozenset[str] = frozenset()
-        """Names of steps of the flows its runs start, for runs to say how these are performed."""
+        """Names of steps of the flows its runs start, which a run's configuration may also name."""
         self.starts: tuple[str, ...] = ()
-        """Names of the flows its runs start, as far as that is known beforehand."""
+        """Names of the flows its runs start, as far as they are known in advance."""
         self.ended: Callable[[Store, Run], Awaitable[None]] | None = None
-        """Told when a run of it that no other run started has come to its end, after that is written down."""
+        """Called after the end of a run without a parent is committed."""
         self.closing = closing
-        """What is added to the data of a run that succeeds, from the data as it is then."""
+        """Computes what is added to the data of a run that succeeds."""
         self.description = description
         self.tools = Toolbox(tools)
         self.data = data
@@ -105,27 +105,27 @@ class Flow:
         self.budget = budget
         """Budget of a run that is started without one."""
         self.migrations = dict(migrations or {})
-        """From an old version number or fingerprint to the function that carries a run over."""
+        """From an old version number or fingerprint to the function that migrates a run."""
         self.needs: list[Resource] = list(needs)
-        """What must be open while its runs are under way: connections to tool servers, say."""
+        """Resources that must be open while its runs are under way, such as connections to tool servers."""
         self.counts = counts
         """Which moves start a new iteration."""
         self.tells = True
-        """The engine logs its steps as they are completed; False where its application does so itself."""
+        """Whether the engine logs completed steps; False if the application does so itself."""
         self.by_code = False
-        """Tokens and money that are gone end none of its runs: steps whose agents cannot be paid, here or in
-        the runs it starts, go on by code."""
+        """Whether its runs survive running out of tokens or money: steps whose agents cannot be paid, here or
+        in the runs it starts, are performed by their handlers."""
         self.exhausted = {limit: machine.state(state) for limit, state in (exhausted or {}).items()}
-        """Where to go when a limit is reached: limit name to state."""
+        """The state to move to when a limit is reached, by name of the limit."""
         self.exhausted_reasons = dict(exhausted_reasons or {})
-        """What is told then, where it is not the usual."""
+        """The reason recorded then, where it is not the default, by name of the limit."""
         self.definition: dict[str, Any] = dict(machine.describe())
         if extra:
             self.definition["extra"] = to_plain(dict(extra))
         self.fingerprint = digest(self.definition, 16) if extra else machine.fingerprint
         self._steps: dict[str, Step] = {}
         self._inner: dict[str, tuple[str, Step]] = {}
-        """Steps performed in the place of others, by name, with the state they are done in."""
+        """Steps performed instead of others, by name, with their state."""
         self._checked = False
         for state, value in (steps or {}).items():
             self._add(state, value)
@@ -139,8 +139,8 @@ class Flow:
         """Make the decorated function the step of `state`."""
 
         def wrap(handler: Handler) -> Handler:
-            said = intent or (getattr(handler, "__doc__", None) or "").strip().split("\n")[0]
-            self._add(state, Step(name or name_of(state), handler, said, **options))
+            purpose = intent or (getattr(handler, "__doc__", None) or "").strip().split("\n")[0]
+            self._add(state, Step(name or name_of(state), handler, purpose, **options))
             return handler
 
         return wrap
@@ -154,7 +154,7 @@ class Flow:
         self._checked = False
 
     def _take_in(self, state: str, step: Step) -> None:
-        """What comes with a step: the tool that calls it, the steps that may stand in its place."""
+        """Register what comes with a step: the tool that calls it, and its possible replacements."""
         if step.opaque:
             self.tools.add(_calling(step))
         for inner in step.instead:
@@ -164,7 +164,7 @@ class Flow:
             self._take_in(state, inner)
 
     def replace(self, state: Any, step: Step) -> None:
-        """Put another step in the place of the one a state has; before any run is under way."""
+        """Replace the step of a state; only before any run is under way."""
         key = name_of(state)
         if key not in self._steps:
             raise ConfigurationError(f"Flow '{self.name}': state '{key}' has no step to replace.")
@@ -173,7 +173,7 @@ class Flow:
 
     @property
     def steps(self) -> Mapping[str, Step]:
-        """Steps by the state they are done in."""
+        """Steps by state."""
         return self._steps
 
     def step_for(self, state: str) -> Step:
@@ -181,37 +181,37 @@ class Flow:
         return self._steps[state]
 
     def every_step(self) -> Iterator[Step]:
-        """All steps, those that are performed in the place of others included."""
+        """All steps, including those performed instead of others."""
         yield from self._steps.values()
         for _, step in self._inner.values():
             yield step
 
     def step_named(self, state: str, name: str) -> Step:
-        """The step of a state that goes by a name: its own, or one performed in its place."""
+        """The step of a state by name: its own, or one performed instead."""
         own = self._steps[state]
         if own.name == name or name not in self._inner:
             return own
         return self._inner[name][1]
 
     def state_of(self, step: Step) -> str:
-        """The state a step is done in."""
+        """The state of a step."""
         inner = self._inner.get(step.name)
         if inner is not None and inner[1] is step:
             return inner[0]
         if self._steps.get(step.name) is step:
             return step.name
-        return next(state for state, one in self._steps.items() if one is step)
+        return next(state for state, candidate in self._steps.items() if candidate is step)
 
     def qualified(self, step: Step) -> str:
-        """The name settings and reports know a step by."""
+        """The name of a step in settings and reports."""
         return f"{self.scope}/{step.name}"
 
     def difference(self, old: Mapping[str, Any]) -> list[str]:
-        """What changed since a definition that a run was started under, one thing a line."""
+        """Changes since the definition that a run was started under, one per line."""
         return difference(old, self.definition)
 
     async def undone_by(self, store: Store, run_id: str) -> frozenset[str]:
-        """Paths of the steps whose work a run has undone; what a fork must not take for done."""
+        """Paths of the steps that a run has rolled back, which a fork must not count as done."""
         return frozenset()
 
     def done_by(self, past: Past) -> Iterable[str]:
@@ -222,41 +222,41 @@ class Flow:
         """Everything that keeps this flow from being run."""
         machine = self.machine
         names = {machine.named(state): state for state in machine.states}
-        found = [
+        problems = [
             MachineProblem("F01", f"'{name}'", "has no step.")
             for name, state in names.items()
             if not machine.is_end(state) and name not in self._steps
         ]
         for name in self._steps:
             if name not in names:
-                found.append(
+                problems.append(
                     MachineProblem("F02", f"'{name}'", f"has a step but is no state.{nearest(name, names)}")
                 )
             elif machine.is_end(names[name]):
-                found.append(
+                problems.append(
                     MachineProblem("F03", f"'{name}'", "is an end, so its step would never be done.")
                 )
         for step in self.every_step():
-            for kind, wanted in (("effect", step.effects), ("query", step.queries)):
-                for tool_name in wanted or ():
+            for kind, names_used in (("effect", step.effects), ("query", step.queries)):
+                for tool_name in names_used or ():
                     try:
                         self.tools.get(tool_name, kind)  # type: ignore[arg-type]
                     except ConfigurationError as error:
-                        found.append(MachineProblem("F04", f"step '{step.name}'", str(error)))
+                        problems.append(MachineProblem("F04", f"step '{step.name}'", str(error)))
         for limit, state in self.exhausted.items():
             if limit not in LIMITS:
-                found.append(
+                problems.append(
                     MachineProblem(
                         "F05", f"limit '{limit}'", f"is no limit of a budget.{nearest(limit, LIMITS)}"
                     )
                 )
             elif not machine.is_end(state):
-                found.append(
+                problems.append(
                     MachineProblem(
                         "F06", f"limit '{limit}'", f"leads into '{machine.named(state)}', which is no end."
                     )
                 )
-        return found
+        return problems
 
     def check(self) -> None:
         """Raise `DefinitionError` with all problems, once per change."""
@@ -290,16 +290,16 @@ class Flow:
 
 
 def _misfit(error: Exception) -> str:
-    """What a model says about data that does not fit it, in one line."""
+    """The validation errors of a model, in one line."""
     problems = getattr(error, "errors", None)
     if not callable(problems):
         return str(error)
-    said = [(".".join(str(part) for part in one["loc"]), one["msg"]) for one in problems()]
-    return "; ".join(f"{where}: {what}" if where else what for where, what in said) + "."
+    errors = [(".".join(str(part) for part in problem["loc"]), problem["msg"]) for problem in problems()]
+    return "; ".join(f"{place}: {message}" if place else message for place, message in errors) + "."
 
 
 def _calling(step: Step) -> Tool:
-    """The effect of calling a handler that acts on the world itself."""
+    """The effect tool that calls an opaque step's handler."""
 
     async def perform(ctx: Any) -> Any:
         try:
@@ -308,8 +308,8 @@ def _calling(step: Step) -> Tool:
             raise
         except Exception as error:
             if still_running():
-                raise  # it gave up on something that goes on: nobody knows how that ends
-            # It says itself that it failed. Only a process that dies leaves the call in doubt.
+                raise  # it abandoned a call that is still running: the effect is in doubt
+            # The handler reports its own failure. Only a dead process leaves the call in doubt.
             transient = isinstance(error, step.retry_on)
             raise ToolError(type(error).__name__, message_of(error), transient=transient) from error
         if (why := refused(value)) is not None:

@@ -1,7 +1,7 @@
-"""Forking a run with everything below it, as it all stood when one of them had just written an entry.
+"""Forking a run with its descendants, as they were when one of them had just written an entry.
 
-Runs side by side are cut off by the clock, runs inside one another by what their journals say: whatever a
-kept entry follows from is kept. What was begun and not settled by then is as if it had not been begun.
+Sibling runs are cut by the clock, parents and children by their journals: every entry that a kept entry
+follows from is kept. Effects begun but not settled by then are dropped.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from detent.engine.active_runs import ActiveRuns
 
 UNDONE = "undone"
-"""Key of the data of a fork: paths of steps it counts as done that the run it came from has undone since."""
+"""Key in the data of a fork: paths of steps done in it that the original run has rolled back since."""
 Changes = Mapping[str, Any] | Callable[[Sequence[Past]], Mapping[str, Any]]
-"""Data the new run has otherwise; or what gives it, from the new run and all below it as they will stand."""
+"""Changed data of the new run, or a function that computes it from the new run and its descendants."""
 
 
 class _Copy(NamedTuple):
-    """What a run of the old family had written, under the new names."""
+    """The kept entries of a run of the old family, under the new ids."""
 
     old: str
     new: str
@@ -69,7 +69,11 @@ async def fork_run(
     by: str,
     drive: bool,
 ) -> str:
-    """A new run from the first `at` entries of another, with what was below it by then."""
+    """A new run from the first `at` entries of another, with its descendants of that time.
+
+    Raises:
+        ConfigurationError: the run has no such entry, or had ended by then.
+    """
     row = await active.store.row(run_id)
     if at is not None and not 1 <= at <= row.seq:
         raise ConfigurationError(f"Run {run_id} has entries 1 to {row.seq}; it cannot be forked at {at}.")
@@ -80,7 +84,7 @@ async def fork_run(
         if entry.seq > (at or row.seq):
             break
         run.apply(entry)
-        # Without a place it is one before the end, and before what was done was undone.
+        # By default, fork before the end and before any rollback.
         if not run.status.is_end and (at is not None or not undoing_now(flow, run)):
             keep = entry.seq
     if at is not None and keep < at:
@@ -106,23 +110,28 @@ async def fork_family(
     config: Mapping[str, Any] | None = None,
     budget: Budget | None = None,
 ) -> str:
-    """A new run that stands where `root` and its descendants stood when the run `at[0]` wrote entry `at[1]`.
+    """A new run in the state of `root` and its descendants when the run `at[0]` wrote entry `at[1]`.
 
-    What each of them had written by then is copied; the rest is as if it had not happened. Only what was
-    undone since is known to be: it is neither undone again nor taken for done where a step is done once more.
-    It is under way nowhere until resumed.
+    The entries each of them had written by then are copied; later ones are ignored, except that steps rolled
+    back since are neither rolled back again nor counted as done when they are repeated. The new run is not
+    driven until it is resumed.
+
+    Raises:
+        RunExists: an id is taken.
+        RunStateError: the original run is rolling back.
+        ConfigurationError: the runs are unrelated, or nothing was left to do by then.
     """
     by = checks.name("by", by)
     part_of = frozenset([at[0], *await ancestors(active.store, at[0])])
     if root not in part_of:
         raise ConfigurationError(f"Run {at[0]} is no part of {root}.")
     row = await active.store.row(root)
-    if new_id in await active.store.find(new_id):  # before anything is written below it
+    if new_id in await active.store.find(new_id):  # before any descendant is written
         raise RunExists(new_id)
     undone = await _undone(active, root)
     family = _Family(active, root, new_id, at, part_of, await _moment(active, *at), undone)
     copies = await family.copies(root)
-    for copy in copies[1:]:  # of an id that somebody chose
+    for copy in copies[1:]:  # ids below a chosen id may be taken
         if copy.new in await active.store.find(copy.new, 1):
             raise RunExists(copy.new)
     own = copies[0].entries
@@ -133,26 +142,28 @@ async def fork_family(
     if Run.fold(new_id, own).status.is_end:
         raise ConfigurationError(f"Run {root} had come to its end by then; nothing is left to be done.")
     pasts = [_past(active, copy) for copy in copies]
-    gone = list(dict.fromkeys(path for past in pasts for path in past.flow.done_by(past) if path in undone))
-    known: dict[str, Any] = {UNDONE: gone} if gone else {}
+    undone_paths = list(
+        dict.fromkeys(path for past in pasts for path in past.flow.done_by(past) if path in undone)
+    )
+    additions: dict[str, Any] = {UNDONE: undone_paths} if undone_paths else {}
     if callable(changes):
         changes = changes(pasts)
     forked = Forked(
-        to_plain({**known, **(changes or {})}),
+        to_plain({**additions, **(changes or {})}),
         to_plain(dict(config or {})),
         budget.to_plain() if budget else None,
         by,
     )
     own.append(Entry(len(own) + 1, active.clock.now(), 1, forked))
     run = Run.fold(new_id, own)
-    await claims.migration(active, run, active.flow(row.flow))  # refused before anything is written
-    for copy in reversed(copies):  # the root last: what it refers to is there before it is
+    await claims.migration(active, run, active.flow(row.flow))  # raises before anything is written
+    for copy in reversed(copies):  # the root last, after the runs it refers to
         await _create(active, copy, undone)
     return new_id
 
 
 async def _undone(active: ActiveRuns, run_id: str) -> frozenset[str]:
-    """What the run at the top of a family has undone; `RunStateError` while it does so."""
+    """Paths of the steps that a family's root has rolled back; `RunStateError` during the rollback."""
     row = await active.store.row(run_id)
     while row.parent is not None:
         row = await active.store.row(row.parent)
@@ -190,32 +201,32 @@ class _Family:
         self._root, self._new_root = root, new_root
         self._at = at
         self._part_of = part_of
-        """The run of the moment, and those it is part of."""
+        """The run whose entry sets the moment, and its ancestors."""
         self._moment = moment
 
     async def copies(self, run_id: str, whole: bool = False) -> list[_Copy]:
-        """A run and its descendants; `whole` where it had come to its end by then."""
+        """Copies of a run and its descendants; `whole` if the run had ended by then."""
         entries = [entry async for entry in read(self._active.store, run_id)]
-        kept = entries if whole else self._kept(run_id, entries)
-        if kept and self._undone and run_id != self._root:
-            kept = self._decided_anew(kept)
-        if not kept:
+        kept_entries = entries if whole else self._entries_by_then(run_id, entries)
+        if kept_entries and self._undone and run_id != self._root:
+            kept_entries = self._decided_anew(kept_entries)
+        if not kept_entries:
             return []
-        found = [_Copy(run_id, self._new(run_id), [self._renamed(entry) for entry in kept])]
-        here = Run.fold(run_id, kept)
-        undoes = undoing_now(self._active.flow(here.flow), here)
-        ended = {entry.body.run for entry in kept if isinstance(entry.body, ChildEnded)}
+        copies = [_Copy(run_id, self._new(run_id), [self._renamed(entry) for entry in kept_entries])]
+        run = Run.fold(run_id, kept_entries)
+        undoes = undoing_now(self._active.flow(run.flow), run)
+        ended = {entry.body.run for entry in kept_entries if isinstance(entry.body, ChildEnded)}
         async for child in children(self._active.store, run_id):
             if not (whole or undoes) and await self._undoes(child.id):
-                continue  # whatever the clock says, that was later
-            found += await self.copies(child.id, whole or child.id in ended)
-        return found
+                continue  # rollback runs are later, whatever the clock says
+            copies += await self.copies(child.id, whole or child.id in ended)
+        return copies
 
     async def _undoes(self, run_id: str) -> bool:
         (first,) = await self._active.store.entries(run_id, 0, 1)
         return isinstance(first.body, Started) and bool(first.body.config.get(UNDOES))
 
-    def _kept(self, run_id: str, entries: list[Entry]) -> list[Entry]:
+    def _entries_by_then(self, run_id: str, entries: list[Entry]) -> list[Entry]:
         if run_id == self._at[0]:
             return entries[: self._at[1]]
         if run_id in self._part_of:
@@ -223,14 +234,16 @@ class _Family:
         return _settled(list(takewhile(lambda entry: entry.at <= self._moment, entries)))
 
     def _decided_anew(self, entries: list[Entry]) -> list[Entry]:
-        """Entries up to where a step was begun that is done and undone since: it is done once more."""
+        """Entries before an open proposal of a step that was rolled back since, which decides again."""
         run = Run.fold("", entries)
         if run.proposal is None or _path(self._active, run) not in self._undone:
             return entries
-        return entries[: max(index for index, one in enumerate(entries) if isinstance(one.body, Proposed))]
+        return entries[
+            : max(index for index, entry in enumerate(entries) if isinstance(entry.body, Proposed))
+        ]
 
     def _above(self, entries: list[Entry]) -> list[Entry]:
-        """Of a run that the moment's run is part of: all that led to its state, then by the clock."""
+        """Entries of an ancestor: those that led to its state, then those before the moment."""
         through = next(
             (
                 index
@@ -242,16 +255,18 @@ class _Family:
         certain = 1
         if through is not None:
             before = enumerate(entries[:through])
-            certain += max(at for at, one in before if isinstance(one.body, Started | Moved | Migrated))
+            certain += max(
+                at for at, earlier in before if isinstance(earlier.body, Started | Moved | Migrated)
+            )
         rest = takewhile(lambda entry: entry.at <= self._moment, entries[certain:through])
         return [*entries[:certain], *rest]
 
     def _new(self, run_id: str) -> str:
-        # In the new family the usual id is free that the old one found taken.
+        # In the new family the usual ids are free, so the spare ones are not needed.
         return self._new_root + run_id[len(self._root) :].replace("..", ".")
 
     def _renamed(self, entry: Entry) -> Entry:
-        """An entry that speaks of the new family where it spoke of the old one."""
+        """An entry with the old family's ids replaced by the new ones."""
         body = entry.body
         if isinstance(body, Started):
             root = body.config.get(ROOT) or guessed_root(self._root)
@@ -264,13 +279,13 @@ class _Family:
         elif isinstance(body, ChildEnded):
             body = replace(body, run=self._new(body.run))
         elif isinstance(body, Held) and body.why == "children":
-            about = {**body.about, "runs": [self._new(one) for one in body.about.get("runs", ())]}
+            about = {**body.about, "runs": [self._new(run_id) for run_id in body.about.get("runs", ())]}
             body = replace(body, about=about)
         return entry._replace(epoch=1, body=body)
 
 
 def _settled(entries: list[Entry]) -> list[Entry]:
-    """Entries up to where an effect was begun of which they do not say how it went."""
+    """Entries before the first effect that they begin but do not settle."""
     begun: dict[str, int] = {}
     for index, entry in enumerate(entries):
         body = entry.body
@@ -288,7 +303,7 @@ def _past(active: ActiveRuns, copy: _Copy) -> Past:
 
 
 def _path(active: ActiveRuns, run: Run) -> str:
-    """Where the step stands that has proposed something."""
+    """Path of the step with the open proposal."""
     assert run.proposal is not None
     flow = active.flow(run.flow)
     own = flow.step_named(run.state, run.proposal.step) if run.state in flow.steps else None
@@ -305,7 +320,7 @@ async def _create(active: ActiveRuns, copy: _Copy, undone: frozenset[str]) -> No
             how = "done" if isinstance(body, EffectDone) else "skipped"
             ledger[body.key] = LedgerLine(body.key, body.tool, how, entry.seq)
             if undone and run.proposal is not None and _path(active, run) in undone:
-                del ledger[body.key]  # an equal effect is no longer done before
+                del ledger[body.key]  # so that an equal effect is performed again
     definition = await active.store.definition(run.fingerprint)
     await active.store.create(
         NewRun(

@@ -106,7 +106,7 @@ class Heartbeat:
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
-    left: set[asyncio.Task[Any]] = asyncio.all_tasks(loop)
-    for task in left:
+    tasks: set[asyncio.Task[Any]] = asyncio.all_tasks(loop)
+    for task in tasks:
         task.cancel()
-    loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))

@@ -73,12 +73,12 @@ def born(pid: int) -> float | None:
 def _born_by_ps(pid: int) -> float | None:
     """As `born`, where the system has no /proc: a number that stands for the time `ps` prints."""
     try:
-        shown = subprocess.run(
+        listing = subprocess.run(
             ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
         )
     except OSError:
         return 0.0
-    state, _, started = shown.stdout.strip().partition(" ")
+    state, _, started = listing.stdout.strip().partition(" ")
     if not state or state.startswith("Z"):
         return None
     return float(zlib.crc32(started.strip().encode()) or 1)

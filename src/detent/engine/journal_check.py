@@ -32,8 +32,8 @@ async def check_journals(store: Store, told: Callable[[int], None] | None = None
         for damaged in page.damaged:
             yield Finding(damaged.run_id, damaged.what)
         for row in page.rows:
-            if (what := await _wrong(store, row)) is not None:
-                yield Finding(row.id, what)
+            if (problem := await _wrong(store, row)) is not None:
+                yield Finding(row.id, problem)
         number += len(page.rows) + len(page.damaged)
         if told is not None:
             told(number)
@@ -44,12 +44,12 @@ async def check_journals(store: Store, told: Callable[[int], None] | None = None
 
 async def _wrong(store: Store, row: RunRow) -> str | None:
     for _ in range(3):
-        what = await _compared(store, row)
-        if what is None:
+        problem = await _compared(store, row)
+        if problem is None:
             return None
         again = await store.row(row.id)
         if again.seq == row.seq:
-            return what
+            return problem
         row = again  # it went on while it was read
     return None
 
@@ -73,7 +73,7 @@ async def _compared(store: Store, row: RunRow) -> str | None:
     except Exception as error:
         return f"its journal cannot be read at entry {run.seq + 1:,}: {type(error).__name__}: {error}"
     for name in COMPARED:
-        said, listed = name_of(getattr(now, name)), name_of(getattr(row.now, name))
-        if said != listed:
-            return f"its journal says {name} {said}, its row says {listed}"
+        folded, listed = name_of(getattr(now, name)), name_of(getattr(row.now, name))
+        if folded != listed:
+            return f"its journal says {name} {folded}, its row says {listed}"
     return None

@@ -16,12 +16,12 @@ async def load(store: Store, run_id: str) -> Run:
     return await _added_up(store, run_id, await store.saved_fold(run_id), ())
 
 
-async def load_taken(store: Store, taken: Taken) -> Run:
+async def load_taken(store: Store, claim: Taken) -> Run:
     """The run that was claimed with others, from what came with the claim."""
-    run_id = taken.lease.run_id
-    if taken.entries is None:
+    run_id = claim.lease.run_id
+    if claim.entries is None:
         return await load(store, run_id)
-    return await _added_up(store, run_id, taken.fold, taken.entries)
+    return await _added_up(store, run_id, claim.fold, claim.entries)
 
 
 async def _added_up(store: Store, run_id: str, saved: dict[str, Any] | None, first: Sequence[Entry]) -> Run:
@@ -39,8 +39,8 @@ async def _added_up(store: Store, run_id: str, saved: dict[str, Any] | None, fir
                 seq = entry.seq
                 run.apply(entry)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        where = f"journal does not add up at entry {seq:,}" if seq else "saved fold cannot be read"
-        raise RunDamaged(run_id, f"its {where}: {type(error).__name__}") from error
+        part = f"journal does not add up at entry {seq:,}" if seq else "saved fold cannot be read"
+        raise RunDamaged(run_id, f"its {part}: {type(error).__name__}") from error
     if run.seq == 0:
         raise RunNotFound(run_id)
     return run

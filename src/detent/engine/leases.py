@@ -1,8 +1,8 @@
-"""Who drives: the identity of this worker, how long its lease is good, and who of the others is dead.
+"""Leases: the identity of this worker, how long its lease is valid, and which other workers are dead.
 
-A lease keeps a second driver from trying; the fence in the store keeps it from succeeding. Runs are leased
-to a worker, not one by one: thousands of runs cost one heartbeat. A process that is running on this machine
-is alive, however long it has not been heard of; of another machine the lease decides, by the store's clock.
+A lease keeps a second driver from trying; the fence in the store keeps it from succeeding. The lease belongs
+to a worker, not to a run: thousands of runs cost one heartbeat. A worker on this machine is alive as long as
+its process runs, however old its last heartbeat; on another machine its lease decides, by the store's clock.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from detent.kernel import log
 from detent.kernel.errors import ConfigurationError, Fenced, StoreClosed, StoreUnavailable
 
 MARGIN = 0.2
-"""Share of a lease before whose end its holder gives up what it can."""
+"""Share of a lease that remains when its holder cancels the calls it can."""
 JUMP = 2.0
-"""Seconds by which wall time may drift from the time since boot between two beats without being a jump."""
+"""Seconds by which wall time may drift from time since boot between heartbeats; more is a jump."""
 
 _here: dict[str, Leases] = {}
-"""Workers of this process that may be doing something: its being alive says nothing about the others."""
+"""Workers of this process that may be active; its other workers are dead though the process runs."""
 
 
 class LeaseLost(StoreUnavailable):
-    """This worker's lease was about to run out and could not be renewed: it gave up what it was doing."""
+    """This worker's lease was about to expire and could not be renewed, so its call was cancelled."""
 
 
 class Leases:
-    """Keeps this worker's lease and knows the dead."""
+    """Renews this worker's lease and finds dead workers."""
 
     def __init__(
         self,
@@ -50,22 +50,22 @@ class Leases:
         self._given_id = worker_id is not None
         self.me = Worker(worker_id or secrets.token_hex(6), this_host(host), 0, 0.0)
         self.lapses = 0
-        """How often the lease had run out before it was renewed."""
+        """Number of times the lease had expired before it was renewed."""
         self._good_until = float("-inf")
         self._offset = 0.0
-        """Wall time less time since boot, at the last beat."""
+        """Wall time minus time since boot, at the last heartbeat."""
         self._heartbeat: Heartbeat | None = None
         self._registering: asyncio.Future[None] | None = None
         self._cancellable: dict[asyncio.Timeout, list[Future[Any]]] = {}
-        """Calls that are given up with the lease, and what they have running in threads."""
+        """Calls that are cancelled when the lease is lost, with their threads."""
         self._watch: asyncio.TimerHandle | None = None
         self._lingering: list[Future[Any]] = []
-        """Calls in threads that nobody here waits for any more."""
+        """Calls in threads that no task waits for any more."""
 
     # -- being alive ----------------------------------------------------------------------------------------
 
     async def register(self) -> None:
-        """Take out the lease, before anything is claimed."""
+        """Register this worker and its lease, before it claims any run."""
         if self._registering is None or (self._registering.done() and not self.registered):
             self._registering = asyncio.ensure_future(self._register())
         await asyncio.shield(self._registering)
@@ -79,7 +79,9 @@ class Leases:
         """Become a worker of this process and this event loop."""
         pid = os.getpid()
         if self.me.pid not in (0, pid) and not self._given_id:
-            self.me = self.me._replace(id=secrets.token_hex(6))  # a fork: what the parent has is not ours
+            self.me = self.me._replace(
+                id=secrets.token_hex(6)
+            )  # a forked process: the parent's runs are not ours
         self.me = self.me._replace(pid=pid, born=born(pid) or 0.0)
         for worker in await self.store.workers():
             if worker.id == self.me.id and worker[1:4] != self.me[1:4] and self._is_alive(worker):
@@ -116,17 +118,17 @@ class Leases:
 
     async def _beat(self) -> None:
         """In the heartbeat's thread: tell the store that this worker is alive."""
-        asked, wall = self.clock.ticks(), self.clock.now()
-        if self._good_until != float("-inf") and asked >= self._good_until:
-            self.lapses += 1  # while it was out, others may have taken what was ours
+        ticks, wall = self.clock.ticks(), self.clock.now()
+        if self._good_until != float("-inf") and ticks >= self._good_until:
+            self.lapses += 1  # others may have taken over our runs meanwhile
         await self.store.beat(self.me, self.seconds)
-        self._offset = wall - asked
-        self._good_until = asked + self.seconds
+        self._offset = wall - ticks
+        self._good_until = ticks + self.seconds
 
     async def retire(self) -> None:
-        """Leave orderly. While a call in a thread goes on, so does the heartbeat, which retires after it.
+        """Retire this worker; while a call in a thread continues, the heartbeat goes on and retires it later.
 
-        Nobody must take the call's run up meanwhile.
+        Until then no other worker may take over the call's run.
         """
         heartbeat, self._heartbeat = self._heartbeat, None
         self._registering = None
@@ -143,7 +145,7 @@ class Leases:
             _here.pop(self.me.id, None)
 
     async def _free(self) -> bool:
-        """In the heartbeat's thread: nobody drives here any more; free what is left once nothing goes on."""
+        """In the heartbeat's thread: retire this worker once no call of it is running."""
         if self.lingering:
             return False
         with contextlib.suppress(StoreClosed):
@@ -155,17 +157,17 @@ class Leases:
     # -- the others -----------------------------------------------------------------------------------------
 
     async def dead(self) -> list[Worker]:
-        """Workers that are gone: their process on this host is no more, or elsewhere their lease ran out."""
+        """Dead workers: their process on this host has ended, or on another host their lease has expired."""
         workers = await self.store.workers()
         return [worker for worker in workers if worker.id != self.me.id and not self._is_alive(worker)]
 
     def _is_alive(self, worker: Worker) -> bool:
-        """Whether a worker may be doing something."""
+        """Whether a worker may be active."""
         runs = self._runs(worker)
         return worker.left > 0 if runs is None else runs
 
     def _runs(self, worker: Worker) -> bool | None:
-        """Whether the process of a worker is running; None where that cannot be told."""
+        """Whether the process of a worker is running; None if unknown."""
         if worker.host != self.me.host:
             return None
         if worker.pid == os.getpid():
@@ -178,14 +180,14 @@ class Leases:
 
     @property
     def present(self) -> bool:
-        """True while this worker, in this process, may be doing something."""
+        """True while this worker may be active in this process."""
         return (self._heartbeat is not None and self._heartbeat.alive) or self.lingering
 
     async def gone(self, worker_id: str) -> bool:
-        """True when nothing a worker began in its process can be going on any more."""
-        here = self if worker_id == self.me.id else _here.get(worker_id)
-        if here is not None and here.me.host == self.me.host:
-            return not here.lingering
+        """True when no call that a worker began in its process can still be running."""
+        leases = self if worker_id == self.me.id else _here.get(worker_id)
+        if leases is not None and leases.me.host == self.me.host:
+            return not leases.lingering
         for worker in await self.store.workers():
             if worker.id == worker_id:
                 return self._runs(worker) is False
@@ -195,7 +197,7 @@ class Leases:
 
     @property
     def lingering(self) -> bool:
-        """True while a call in a thread goes on that nobody waits for."""
+        """True while a call in a thread continues that no task waits for."""
         self._lingering = [future for future in self._lingering if not future.done()]
         return bool(self._lingering)
 
@@ -204,17 +206,19 @@ class Leases:
         self._lingering += [future for future in calls if not future.done()]
 
     def _safe(self) -> bool:
-        """True while this worker may take its lease for good: it has not run out, and no clock has jumped."""
+        """True while this worker may rely on its lease: it has not expired, and no clock has jumped."""
         now = self.clock.ticks()
         return now < self._good_until and abs(self.clock.now() - now - self._offset) < JUMP
 
     async def confirm(self, lease: Lease, lapses: int) -> int:
-        """Before what cannot be undone: make sure a run is still ours, should this process have slept.
+        """Make sure that a run is still ours, in case this process was suspended; before irreversible calls.
 
-        `lapses` is how often the lease had run out when the run was last known to be ours.
-        Gives the count as it is now.
+        `lapses` is the number of lapses when the run was last known to be ours; returns the current number.
+
+        Raises:
+            Fenced: another worker has taken the run over.
         """
-        while not self._safe() or lapses != self.lapses:  # it may sleep again meanwhile
+        while not self._safe() or lapses != self.lapses:  # it may be suspended again meanwhile
             if not self._safe():
                 await self.beat()
             lapses = self.lapses
@@ -225,9 +229,12 @@ class Leases:
 
     @contextlib.asynccontextmanager
     async def acting(self, calls: list[Future[Any]]) -> Any:
-        """Give up what is awaited in the block before the lease runs out unrenewed.
+        """Cancel the block before the lease expires without renewal, because another worker may then act.
 
-        Another may act from then on. What runs in a thread (`calls`) cannot be given up and is waited for.
+        Threads (`calls`) cannot be cancelled and are waited for.
+
+        Raises:
+            LeaseLost: the block was cancelled.
         """
         if not self.registered:
             yield
@@ -248,14 +255,14 @@ class Leases:
             self._cancellable.pop(giving_up, None)
 
     def _watch_over(self) -> None:
-        """Look whether the lease is about to run out, now and when it would be."""
+        """Check now whether the lease is about to expire, and schedule the next check."""
         loop = asyncio.get_running_loop()
         self._watch = None
         if not self._cancellable:
             return
-        left = self._good_until - self.clock.ticks() - self.seconds * MARGIN
-        if left <= 0:
+        seconds = self._good_until - self.clock.ticks() - self.seconds * MARGIN
+        if seconds <= 0:
             for giving_up, calls in self._cancellable.items():
                 if all(future.done() for future in calls) and not giving_up.expired():
                     giving_up.reschedule(loop.time())
-        self._watch = loop.call_later(max(left, self.seconds * MARGIN / 4), self._watch_over)
+        self._watch = loop.call_later(max(seconds, self.seconds * MARGIN / 4), self._watch_over)

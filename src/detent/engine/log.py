@@ -1,7 +1,7 @@
-"""The journal of one run, as the process that drives it writes it.
+"""The journal of one run, written by the process that drives it.
 
-Commits go one after another, each under the run's fence; what is derived from entries is written with them,
-and a fold of the whole every so often.
+Commits are made one at a time, each under the run's fence. Rows derived from entries are written with them,
+and from time to time a fold of the whole run.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from detent.kernel.status import Status
 FOLD_EVERY = 256
 """Entries between saved folds, while folds are small."""
 FOLD_BYTES_PER_ENTRY = 1024
-"""A large fold is saved so seldom that it costs at most this much per entry."""
+"""Bytes of saved folds per entry, at most: a large fold is saved less often."""
 BREATHE_EVERY = 32
-"""Entries after which a driver lets others run, should the store never make it wait."""
+"""Entries after which a driver yields to other tasks, in case the store never does."""
 
 
 class Committed(Protocol):
@@ -37,11 +37,11 @@ class Committed(Protocol):
         """True while no other run is under way in it."""
 
     def committed(self, owner: Any, entries: Sequence[Entry]) -> None:
-        """Called after every commit, with the run in hand that made it."""
+        """Called after every commit, with the driver that made it."""
 
 
 class Log:
-    """One run's journal, written."""
+    """Writes one run's journal."""
 
     __slots__ = (
         "_blobs", "_next_fold", "_owner", "_process", "_turns", "_writing", "clock", "flow", "lease", "run",
@@ -70,7 +70,7 @@ class Log:
         self._blobs: tuple[Blob, ...] = ()
         self._writing = False
         self._turns: list[asyncio.Future[None]] | None = None
-        # At round numbers, so that a run which is taken over again and again is folded all the same.
+        # At multiples, so that a run is folded even if it is taken over again and again.
         self._next_fold = run.seq - run.seq % FOLD_EVERY + FOLD_EVERY
 
     def keep(self, blob: Blob) -> None:
@@ -78,34 +78,38 @@ class Log:
         self._blobs = (*self._blobs, blob)
 
     async def blob(self, hash: str) -> bytes | None:
-        """A blob of this run, written or about to be."""
+        """A blob of this run, whether already written or waiting for the next commit."""
         waiting = next((blob.body for blob in self._blobs if blob.hash == hash), None)
         return waiting if waiting is not None else await self.store.blob(hash)
 
     async def call_off(self, reason: str, by: str) -> None:
-        """Write down that the run is to undo what it did, once; not if it has ended or does so already."""
+        """Record once that the run is to roll back, unless it has ended or already does."""
         await self.commit_whole(CalledOff(reason, by))
 
     async def commit(self, *bodies: Body) -> None:
-        """Append entries, then take them in and tell. Raises `Fenced` when the run was taken over."""
-        while self._writing:  # commits of one run go one after another
+        """Append entries, apply them to the run, and notify the process.
+
+        Raises:
+            Fenced: another worker has taken the run over.
+        """
+        while self._writing:  # commits of one run are made one at a time
             turn = asyncio.get_running_loop().create_future()
             self._turns = [*(self._turns or ()), turn]
             try:
                 await turn
             except asyncio.CancelledError:
-                if not turn.cancelled() and not self._writing:  # stopped just as the turn was ours
+                if not turn.cancelled() and not self._writing:  # cancelled just as its turn came
                     self._pass_turn()
                 raise
         self._writing = True
         try:
             if type(bodies[0]) is CalledOff and not self._can_be_called_off():
-                return  # what was written while this waited for its turn has made it needless
+                return  # commits made while this one waited have made it needless
             if self.run.called_off is not None:
                 bodies = tuple(moves.diverted(self.flow, self.run, bodies))
             await self._commit(bodies)
         except StoreError:
-            raise  # another drives the run, or the store is away: nothing more is written here
+            raise  # another worker drives the run, or the store is unavailable: write nothing more
         except Exception:
             await self.reload()
             raise
@@ -115,7 +119,7 @@ class Log:
                 self._pass_turn()
 
     async def reload(self) -> None:
-        """Have the run stand where its journal does, after entries that could not be written."""
+        """Reload the run from its journal, after entries that could not be written."""
         run = await load(self.store, self.run.id)
         run.beside = self.run.beside
         for name in Run.__slots__:
@@ -134,12 +138,12 @@ class Log:
                 return
 
     async def commit_whole(self, *bodies: Body) -> None:
-        """Commit, and see it through even when whoever asked is stopped meanwhile."""
+        """Commit, and complete the commit even if the caller is cancelled meanwhile."""
         commit = asyncio.ensure_future(self.commit(*bodies))
         try:
             await asyncio.shield(commit)
         except asyncio.CancelledError:
-            # Before anything else happens, the run stands where its journal does. An error is nobody's now.
+            # The run must match its journal before anything else happens. Nobody is left to receive an error.
             await asyncio.gather(commit, return_exceptions=True)
             raise
 
@@ -168,7 +172,7 @@ class Log:
                 fold, blobs, definition, self._process.alone,
             )
         )  # fmt: skip
-        if not run.seq % BREATHE_EVERY:  # a store may answer without ever letting others run
+        if not run.seq % BREATHE_EVERY:  # a store may answer without ever yielding
             await asyncio.sleep(0)
         if blobs:
             self._blobs = self._blobs[len(blobs) :]

@@ -1,7 +1,7 @@
-"""From what a step gave back to the entry it amounts to: the table and its conditions, asked in one place.
+"""From a step's outcome to journal entries: the one place that consults the transition table.
 
-Nothing here waits or writes. A decision the table forbids raises, and the driver makes a failed attempt of
-it.
+Nothing here waits or writes. An outcome that the table forbids raises, and the driver records a failed
+attempt.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 LONGEST_REASON = 200
 UNDOING = "cancelled_by"
-"""Key of the data of a run that was cancelled and undoes what it did: by whom."""
+"""Key in the data of a run that was cancelled and is rolling back: who cancelled it."""
 UNDOES = "undoes"
-"""Key of the configuration of the runs that undo what another did, and of all below them."""
+"""Key in the configuration of runs that roll back another run, and of their descendants."""
 
 
 class Proposer(Protocol):
-    """A step's context, as far as deciding needs it."""
+    """The parts of a step's context that deciding needs."""
 
     step: Step
     attempt: int
@@ -55,29 +55,34 @@ class Proposer(Protocol):
 
 
 class EffectRefused(DetentError):
-    """A step asked again for an effect that had just failed for good."""
+    """A step proposed an effect again that had just failed for good."""
 
     def __init__(self, tool: str, code: str, message: str = "") -> None:
         self.tool = tool
         self.code = code
-        said = f": {message.rstrip('.')}" if message and message != code else ""
-        super().__init__(f"'{tool}' failed for good ({code}{said}), and the step has no other way.")
+        explanation = f": {message.rstrip('.')}" if message and message != code else ""
+        super().__init__(f"'{tool}' failed for good ({code}{explanation}), and the step has no other way.")
 
 
 def decided(
     flow: Flow, run: Run, step: Step, ctx: Proposer, outcome: Outcome, duration: float, dry: bool = False
 ) -> tuple[list[Body], bool]:
-    """The entries an outcome amounts to, checked; and whether it has effects to perform first.
+    """The entries for an outcome, checked, and whether it has effects to perform first.
 
-    `dry` only checks: nothing is kept beside the journal.
+    `dry` only checks: no value is kept outside the journal.
+
+    Raises:
+        InvalidTransitionError: the table does not allow the move.
+        ConfigurationError: the step may not propose an effect, or a hold is invalid.
+        EffectRefused: an effect that failed for good is proposed again.
     """
-    if type(outcome.spend) is not Spend:  # of an outcome whose fields were replaced
+    if type(outcome.spend) is not Spend:  # `_replace` does not check fields
         raise checks.refuse("Outcome.spend", outcome.spend, "a Spend")
     if outcome.hold is not None:
         _check_hold(outcome, ctx)
         return [], False
-    wanted = [*ctx.proposed, *outcome.effects] if (ctx.proposed or outcome.effects) else ()
-    if not wanted:
+    effects = [*ctx.proposed, *outcome.effects] if (ctx.proposed or outcome.effects) else ()
+    if not effects:
         plain_set = to_plain(outcome.set) if outcome.set else {}
         plain_append = additions(outcome.append) if outcome.append else {}
         return [
@@ -87,7 +92,7 @@ def decided(
             )
         ], False  # fmt: skip
     chosen: list[dict[str, Any]] = []
-    for effect in wanted:
+    for effect in effects:
         item = Effect.of(effect)
         own = step.opaque and item.tool == f"{CALL}{step.name}"
         if step.effects is not None and item.tool not in step.effects and not own:
@@ -100,17 +105,17 @@ def decided(
         key = item.identity(step.name)
         if run.failure is not None and key in run.failure["failed"] and ctx.failure is not None:
             raise EffectRefused(item.tool, run.failure["code"], str(run.failure.get("message") or ""))
-        if all(key != other["key"] for other in chosen):  # equal effects are one effect
+        if all(key != other["key"] for other in chosen):  # equal effects count once
             args = written(tool.whole(ctx, item.args))
             _check_receipts(receipts_in(args), chosen, f"'{item.tool}'")
-            # Private arguments lie beside the journal, where they can be purged.
-            kept = ctx.keep(encode(args)) if tool.private and not dry else args
-            chosen.append({"key": key, "tool": item.tool, "args": kept})
+            # Private arguments are kept outside the journal, where they can be purged.
+            stored_args = ctx.keep(encode(args)) if tool.private and not dry else args
+            chosen.append({"key": key, "tool": item.tool, "args": stored_args})
     proposal = Proposed(
         step.name, proposed(outcome), chosen, duration, outcome.spend, outcome.by, ctx.attempt,
         list(ctx.looked), to_plain(outcome.detail),
     )  # fmt: skip
-    # Checked now, with what is known now, so that nothing is performed for a move that is not allowed.
+    # Checked before any effect is performed, so that none is performed for a forbidden move.
     referred = receipts_in(proposal.outcome)
     if not referred:
         moving_from(flow, run, proposal, {})
@@ -129,13 +134,13 @@ def proposed(outcome: Outcome) -> dict[str, Any]:
     if outcome.set:
         plain["set"] = written(outcome.set)
     if outcome.append:
-        additions(outcome.append)  # refuses what is no list
+        additions(outcome.append)  # raises unless every value is a list
         plain["append"] = {key: written(list(items), key) for key, items in outcome.append.items()}
     return plain
 
 
 def destination(flow: Flow, run: Run, outcome: Outcome) -> str | None:
-    """Name of the state an outcome leads to; None for a wait, or where that depends on receipts."""
+    """Name of the state an outcome leads to; None for a hold, or if it depends on receipts."""
     if outcome.hold is not None:
         return None
     if receipts_in(written(outcome.set)) or receipts_in(written(dict(outcome.append))):
@@ -155,27 +160,27 @@ def moving_from(
     seconds: float = 0.0,
     spend: Spend = NOTHING,
 ) -> Body:
-    """The entry that a performed proposal ends in.
+    """The entry that completes a proposal whose effects are performed.
 
-    `seconds` and `spend` are what the entries committed along with it add to the visit. A move says the
-    whole of the visit; an end says only what no other entry says.
+    `seconds` and `spend` are the share of the entries committed together with it. A move records the totals
+    of the visit; an end records only amounts that no other entry holds.
     """
-    said = fill(proposal.outcome, receipts)
-    end = Status(said["end"]) if "end" in said else None
+    filled = fill(proposal.outcome, receipts)
+    end = Status(filled["end"]) if "end" in filled else None
     if end is not None:
         seconds, spend = 0.0, NOTHING
     return moving(
-        flow, run, said.get("next"), said.get("event"), end, said.get("reason"), said.get("set", {}),
-        said.get("append", {}), seconds, spend, proposal.by, proposal.attempt, proposal.looked,
+        flow, run, filled.get("next"), filled.get("event"), end, filled.get("reason"), filled.get("set", {}),
+        filled.get("append", {}), seconds, spend, proposal.by, proposal.attempt, proposal.looked,
         proposal.detail,
     )  # fmt: skip
 
 
-def _check_receipts(referred: set[str], chosen: list[dict[str, Any]], what: str) -> None:
+def _check_receipts(referred: set[str], chosen: list[dict[str, Any]], subject: str) -> None:
     unknown = referred - {other["key"] for other in chosen}
     if unknown:
         raise ConfigurationError(
-            f"{what} refers to the receipt of an effect that is not performed before it: "
+            f"{subject} refers to the receipt of an effect that is not performed before it: "
             f"{', '.join(sorted(unknown))}."
         )
 
@@ -196,22 +201,27 @@ def moving(
     looked: Sequence[dict[str, Any]],
     detail: Any,
 ) -> Moved | Ended:
-    """The entry a decision amounts to; raises when the table or a condition forbids it."""
+    """The entry for a decision.
+
+    Raises:
+        InvalidTransitionError: the table or a condition does not allow it.
+        InvalidValue: a value is appended to something other than a list.
+    """
     machine = flow.machine
     for key in additions:
-        there = changes.get(key, run.data.get(key))
-        if there is not None and type(there) is not list:
+        present = changes.get(key, run.data.get(key))
+        if present is not None and type(present) is not list:
             raise InvalidValue(f"'{key}' is no list, so nothing can be appended to it.")
-    here = machine.state(run.state)
+    own_state = machine.state(run.state)
     if reason is not None:
         reason = writable(reason)
         if len(reason) > LONGEST_REASON:
             reason = reason[: LONGEST_REASON - 1] + "…"
     if end is not None:
-        if here not in machine.may_end or not end.is_end:
+        if own_state not in machine.may_end or not end.is_end:
             may = ", ".join(sorted(name_of(state) for state in machine.may_end)) or "no working state"
             raise InvalidTransitionError(
-                run.state, f"(end: {end.value})", machine.allowed(here), f"A run may end in: {may}."
+                run.state, f"(end: {end.value})", machine.allowed(own_state), f"A run may end in: {may}."
             )
         return Ended(
             end, reason, None, changes, additions, duration, spend, by, attempt, list(looked),
@@ -220,17 +230,17 @@ def moving(
     to = None
     if next_state is not None:
         if isinstance(next_state, str) and not machine.has(next_state):
-            raise InvalidTransitionError(run.state, next_state, machine.allowed(here))
+            raise InvalidTransitionError(run.state, next_state, machine.allowed(own_state))
         to = machine.state(next_state)
     data: Mapping[str, Any] = run.data
-    if (changes or additions) and machine.conditional(here):
+    if (changes or additions) and machine.conditional(own_state):
         data = _After(run.data, changes, additions)
-    move = machine.choose(here, data, to=to, event=event)
+    move = machine.choose(own_state, data, to=to, event=event)
     if flow.closing is not None and machine.ends.get(move.to) is Status.SUCCEEDED:
         try:
             changes = {**changes, **to_plain(flow.closing(_After(run.whole, changes, additions)))}
         except Exception as error:
-            # The step is done, and what it gave counts; the run is not.
+            # The step is done and its changes count, but the run cannot succeed.
             aside = _aside(flow, run, f"closing failed: {type(error).__name__}", error)
             if aside is None:
                 raise
@@ -247,7 +257,7 @@ def moving(
         run.visit_spend + spend,
         by,
         attempt,
-        counts is not None and counts(here, move.to),
+        counts is not None and counts(own_state, move.to),
         machine.ends.get(move.to),
         looked,
         to_plain(detail) if detail else {},
@@ -255,7 +265,7 @@ def moving(
 
 
 class _Aside(NamedTuple):
-    """The way of a run that cannot be closed."""
+    """The detour of a run whose `closing` failed."""
 
     move: Any
     reason: str
@@ -263,13 +273,13 @@ class _Aside(NamedTuple):
 
 
 def _aside(flow: Flow, run: Run, reason: str, error: Exception) -> _Aside | None:
-    """Where a failure leads in place of an end, if the flow says so and the table allows it."""
-    said = f"{type(error).__name__}: {writable(str(error))}"[:2000]
-    detour = flow.on_failure(run, reason, said) if flow.on_failure is not None else None
-    here = flow.machine.state(run.state)
-    if detour is None or not flow.machine.allows(here, flow.machine.state(detour.state)):
+    """The detour for a failure, if the flow defines one and the table allows it."""
+    message = f"{type(error).__name__}: {writable(str(error))}"[:2000]
+    detour = flow.on_failure(run, reason, message) if flow.on_failure is not None else None
+    own_state = flow.machine.state(run.state)
+    if detour is None or not flow.machine.allows(own_state, flow.machine.state(detour.state)):
         return None
-    move = flow.machine.choose(here, run.data, to=flow.machine.state(detour.state))
+    move = flow.machine.choose(own_state, run.data, to=flow.machine.state(detour.state))
     return _Aside(move, reason, to_plain(detour.set))
 
 
@@ -283,15 +293,15 @@ def failing(
     spend: Spend = NOTHING,
     detail: Mapping[str, Any] | None = None,
 ) -> Body:
-    """The entry that ends the run badly: a move into an end of that status if the table has one, else an end.
+    """The entry that ends a run with `status`: a move into such an end state if there is one, else an end.
 
-    `seconds` and `spend` are what the entries committed along with it add to the visit.
+    `seconds` and `spend` are the share of the entries committed together with it.
     """
     machine = flow.machine
-    here = machine.state(run.state)
+    own_state = machine.state(run.state)
     if status is Status.FAILED and flow.on_failure is not None:
         detour = flow.on_failure(run, reason, error)
-        if detour is not None and machine.allows(here, machine.state(detour.state)):
+        if detour is not None and machine.allows(own_state, machine.state(detour.state)):
             aside = machine.state(detour.state)
             return Moved(
                 run.state, machine.named(aside), None, reason[:LONGEST_REASON], to_plain(detour.set),
@@ -299,7 +309,7 @@ def failing(
                 attempt=max(1, run.attempts), status=machine.ends.get(aside),
                 detail={**(detail or {}), **({"error": error} if error else {})},
             )  # fmt: skip
-    to = machine.route_to(here, status, run.data)
+    to = machine.route_to(own_state, status, run.data)
     if to is None:
         return Ended(status, reason[:LONGEST_REASON], error or None, detail=dict(detail or {}))
     return Moved(
@@ -310,21 +320,21 @@ def failing(
 
 
 def cancelled(flow: Flow, run: Run, reason: str, by: str, *, undo: bool = False) -> Body:
-    """The entry that cancels a run: a move into an end for that where the table has one, else an end.
+    """The entry that cancels a run: a move into an end state for cancelled runs if there is one, else an end.
 
-    With `undo` it is a move into the state in which the flow undoes what the run did.
+    With `undo` it is a move into the flow's rollback state.
     """
     machine = flow.machine
-    if machine is None or not machine.has(run.state):  # not known in this process, or changed meanwhile
+    if machine is None or not machine.has(run.state):  # flow unknown in this process, or state removed since
         return Ended(Status.CANCELLED, reason, by=by)
-    here = machine.state(run.state)
+    own_state = machine.state(run.state)
     if undo:
         assert flow.undoing is not None
         return Moved(
             run.state, machine.named(flow.undoing), None, reason[:LONGEST_REASON], {UNDOING: by},
             duration=run.visit_seconds, spend=run.visit_spend, by=by, attempt=max(1, run.attempts),
         )  # fmt: skip
-    to = machine.route_to(here, Status.CANCELLED, run.data)
+    to = machine.route_to(own_state, Status.CANCELLED, run.data)
     if to is None:
         return Ended(Status.CANCELLED, reason, by=by)
     return Moved(
@@ -334,15 +344,15 @@ def cancelled(flow: Flow, run: Run, reason: str, by: str, *, undo: bool = False)
 
 
 def undoing_now(flow: Flow, run: Run) -> bool:
-    """Whether a run is in the state in which it undoes what it did."""
+    """Whether a run is in its flow's rollback state."""
     return flow.undoing is not None and run.state == flow.machine.named(flow.undoing)
 
 
 def unsettled(flow: Flow, run: Run) -> bool:
-    """Whether the step has begun something of which it must be known how it goes before the run may end.
+    """Whether the step has begun effects that must be settled before the run may end.
 
-    An effect that failed and waits to be tried again has not happened, unless its tool is idempotent: then
-    that was never found out.
+    An effect that failed and waits for a retry has not happened, unless its tool is idempotent: such effects
+    are retried without finding out.
     """
     if run.proposal is None:
         return False
@@ -353,9 +363,9 @@ def unsettled(flow: Flow, run: Run) -> bool:
 
 
 def diverted(flow: Flow, run: Run, bodies: Sequence[Body]) -> Sequence[Body]:
-    """What a step of a run that was called off amounts to: it counts, and the run goes on to undo it.
+    """The entries for a step of a run that was called off: its work counts, then the run rolls back.
 
-    A plain cancellation stays what it is.
+    A plain cancellation is left unchanged.
     """
     off = run.called_off
     if off is None or flow.machine is None or flow.undoing is None or undoing_now(flow, run) or not bodies:
@@ -363,15 +373,15 @@ def diverted(flow: Flow, run: Run, bodies: Sequence[Body]) -> Sequence[Body]:
     last = bodies[-1]
     if not isinstance(last, Moved | Ended) or last.status is Status.CANCELLED:
         return bodies
-    to, said = flow.machine.named(flow.undoing), {UNDOING: off["by"]}
+    to, mark = flow.machine.named(flow.undoing), {UNDOING: off["by"]}
     reason = off["reason"][:LONGEST_REASON]
     if isinstance(last, Moved):
         aside = last._replace(
-            to=to, event=None, reason=reason, set={**last.set, **said}, iteration=False, status=None
+            to=to, event=None, reason=reason, set={**last.set, **mark}, iteration=False, status=None
         )
     else:
         aside = Moved(
-            run.state, to, None, reason, {**last.set, **said}, last.append, run.visit_seconds + last.duration,
+            run.state, to, None, reason, {**last.set, **mark}, last.append, run.visit_seconds + last.duration,
             run.visit_spend + last.spend, last.by, last.attempt, looked=last.looked,
             detail={**last.detail, **({"error": last.error} if last.error else {})},
         )  # fmt: skip
@@ -379,7 +389,7 @@ def diverted(flow: Flow, run: Run, bodies: Sequence[Body]) -> Sequence[Body]:
 
 
 class _After(Mapping[str, Any]):
-    """Data as it will be after the step, for conditions to look at; put together only where asked for."""
+    """The data as it will be after the step, for conditions; computed per key on access."""
 
     __slots__ = ("_additions", "_changes", "_data")
 
@@ -404,7 +414,7 @@ class _After(Mapping[str, Any]):
 
 
 def _check_hold(outcome: Outcome, ctx: Proposer) -> None:
-    """A step that waits changes nothing yet, and its wait is not mistaken for one of the engine's."""
+    """Raise unless a hold comes without changes and its name is not one of the engine's."""
     hold = outcome.hold
     assert hold is not None
     if hold.name in _OUR_HOLDS or hold.name.startswith("effect:"):

@@ -70,9 +70,9 @@ async def looked_beside(under: str | None, run: Run, fetch: Fetch) -> Mapping[st
 
     `under` is the key that says so, as its flow has it.
     """
-    said: Mapping[str, Mapping[str, Any]] = run.data.get(under, {}) if under is not None else {}
+    references: Mapping[str, Mapping[str, Any]] = run.data.get(under, {}) if under is not None else {}
     values: dict[str, dict[str, Any]] = {}
-    for key, names in said.items():
+    for key, names in references.items():
         for name, reference in names.items():
             raw = await fetch(reference["$blob"])
             if raw is None:

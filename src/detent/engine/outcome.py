@@ -1,4 +1,4 @@
-"""What a step gives back: where to go, what changed, what it wants done.
+"""A step's outcome: the next state, changes to the data, and proposed effects.
 
 Steps propose, the engine performs. An `Outcome` says nothing has happened yet; its effects are performed
 after it is written down.
@@ -22,7 +22,7 @@ from detent.kernel.status import Status
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A change to the outside world somebody wants made: a tool and its arguments."""
+    """A proposed change to the outside world: a tool and its arguments."""
 
     tool: str
     args: Mapping[str, Any] = field(default_factory=dict)
@@ -55,18 +55,18 @@ class Effect:
         return cls(tool, args, key)
 
     def identity(self, step: str) -> str:
-        """What the action is, in hex: equal for equal actions of the same step, wherever they stand."""
+        """Identity of the effect, in hex: the same for equal effects of the same step."""
         return digest([self.tool, to_plain(self.args), step, self.key], 24)
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Stands for a value known only after an effect is performed; may be used in data and later effects."""
+    """Placeholder for a value known only after an effect is performed; usable in data and later effects."""
 
     key: str
     """Identity of the effect."""
     path: str = ""
-    """Dotted way into its receipt; empty for the whole."""
+    """Dotted path into its receipt; empty for the whole receipt."""
 
     def __getattr__(self, name: str) -> Receipt:
         if name.startswith("_"):
@@ -82,7 +82,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text with receipts in it, put together once they are known; may be used wherever a receipt may."""
+    """A text that contains receipts, filled in once they are known; usable wherever a receipt is."""
 
     parts: tuple[str | Receipt, ...]
 
@@ -92,7 +92,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A wait the step asks for. The run stays in its state; when answered, the step is asked again."""
+    """A wait that a step requests. The run stays in its state; once answered, the step is performed again."""
 
     name: str = "hold"
     why: str = "person"
@@ -124,7 +124,7 @@ class _Fields(NamedTuple):
     """The fields of an outcome."""
 
     next: Any = None
-    """The state to go to; checked against the table and the conditions, whoever names it."""
+    """The next state; always checked against the table and its conditions."""
     event: str | None = None
     set: Mapping[str, Any] = NO_CHANGE
     append: Mapping[str, Iterable[Any]] = NO_CHANGE
@@ -134,13 +134,13 @@ class _Fields(NamedTuple):
     hold: Hold | None = None
     """Wait instead of moving."""
     end: Status | None = None
-    """Declare the run over, where the machine says a run may end in this state."""
+    """End the run; only in states where the machine allows it."""
     by: str = "handler"
     detail: Mapping[str, Any] = NO_CHANGE
 
 
 class Outcome(_Fields):
-    """What a step decided. Leave out `next` and the conditions on the table's edges choose."""
+    """A step's decision. Without `next`, the conditions in the transition table choose the next state."""
 
     __slots__ = ()
 
@@ -193,7 +193,7 @@ class Outcome(_Fields):
         return cls(next=value)
 
     def to_plain(self) -> dict[str, Any]:
-        """As plain values, effects left out (they are journaled beside it)."""
+        """As plain values, without effects, which are journaled separately."""
         plain: dict[str, Any] = {}
         if self.next is not None:
             plain["next"] = name_of(self.next)
@@ -217,7 +217,7 @@ def _check_fields(
     event: Any, set: Any, append: Any, effects: Any, reason: Any, spend: Any, hold: Any, end: Any, by: Any,
     detail: Any,
 ) -> None:  # fmt: skip
-    """Raise `InvalidValue` for the first field of an outcome that is of a wrong kind."""
+    """Raise `InvalidValue` for the first field of an outcome with a wrong type."""
     for name, value in (("set", set), ("append", append), ("detail", detail)):
         if not isinstance(value, Mapping):
             raise checks.refuse(f"Outcome.{name}", value, "a mapping of texts to plain values")

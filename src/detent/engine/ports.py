@@ -16,9 +16,9 @@ from detent.kernel.errors import DetentError, RunDamaged
 from detent.kernel.status import Status
 
 USUAL_LEASE = 15.0
-"""Seconds of a worker's lease, unless it is said otherwise."""
+"""Default duration of a worker's lease, in seconds."""
 PAGE = 2000
-"""Entries of a journal that are read in one go."""
+"""Entries of a journal that are read at once."""
 FORGOTTEN_AFTER = 86400.0
 """Seconds after the end of its lease at which a worker that never retired and holds no run is forgotten."""
 
@@ -39,7 +39,7 @@ class Worker(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """The right to write to one run, until somebody raises its epoch."""
+    """The right to write to one run, until another claim raises its epoch."""
 
     run_id: str
     epoch: int
@@ -48,31 +48,31 @@ class Lease(NamedTuple):
     key: Any
     """The store's own handle of the run."""
     lost: str | None = None
-    """The worker it was taken from, when it was taken from one that died."""
+    """The dead worker from which the run was taken over, if any."""
 
 
 class Taken(NamedTuple):
-    """A run claimed together with others, and what it takes to go on with it."""
+    """A run claimed in a batch, with the data needed to continue it."""
 
     lease: Lease
     flow: str
     fold: dict[str, Any] | None
     """The latest saved fold."""
     entries: Sequence[Entry] | None
-    """The journal from there on, the first page of it; None where it has to be read anew."""
+    """First page of the journal after the fold; None if it has to be read separately."""
 
 
 class Request(NamedTuple):
-    """What is asked of the worker that drives a run: to cancel it."""
+    """A request to the worker that drives a run: to cancel it."""
 
     reason: str = "cancelled"
     by: str = "person"
     undo: bool = False
-    """Settle what the step has begun first, so that what the run did can be undone."""
+    """Settle the step's effects first, so that the run can be rolled back."""
 
 
 class RowState(NamedTuple):
-    """What lists and look-ups show of a run; kept in step with the journal by every commit."""
+    """A run's current values in listings; every commit keeps them in step with the journal."""
 
     status: Status
     state: str
@@ -103,24 +103,24 @@ class RunRow(NamedTuple):
     epoch: int
     owner: str | None
     asked: Request | None
-    """Set while its worker is asked to cancel it."""
+    """The pending request to its worker, if any."""
     tags: tuple[str, ...]
     now: RowState
 
 
 class LedgerLine(NamedTuple):
-    """Standing of one effect of a run."""
+    """Current state of one effect of a run."""
 
     key: str
     tool: str
     state: str
     """begun, done, failed, skipped."""
     seq: int
-    """The entry that says so."""
+    """Number of the entry that records this state."""
 
 
 class EdgeCount(NamedTuple):
-    """How often and how expensively one move was made in one flow on one day."""
+    """Number and cost of one move in one flow on one day."""
 
     flow: str
     day: int
@@ -136,7 +136,7 @@ class EdgeCount(NamedTuple):
 
 
 class Blob(NamedTuple):
-    """A large or private value kept beside the journal, addressed by its hash."""
+    """A large or private value kept outside the journal, addressed by its hash."""
 
     hash: str
     body: bytes
@@ -144,7 +144,7 @@ class Blob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
-    """Everything that comes into being with a run."""
+    """Everything a store writes when a run is created."""
 
     run_id: str
     flow: str
@@ -154,11 +154,11 @@ class NewRun:
     now: RowState
     tags: tuple[str, ...] = ()
     worker: str | None = None
-    """Who drives it from the start; None leaves it for anybody."""
+    """The worker that drives it from the start; None leaves it to any worker."""
     definition: dict[str, Any] = field(default_factory=dict)
     ledger: tuple[LedgerLine, ...] = ()
     blobs: tuple[Blob, ...] = ()
-    """Values kept beside the journal from the start."""
+    """Values kept outside the journal from the start."""
     blobs_of: str | None = None
     """Run whose blobs this one refers to as well (a fork)."""
     alone: bool = False
@@ -166,15 +166,15 @@ class NewRun:
 
 
 class Commit(NamedTuple):
-    """What becomes durable together."""
+    """Everything that becomes durable together."""
 
     lease: Lease
     after: int
-    """The entry the run must stand at."""
+    """Number of the run's last entry before this commit."""
     entries: Sequence[Entry]
     now: RowState
     park: bool = False
-    """Give the run up in the same breath: it ended or waits."""
+    """Park the run in the same commit: it ended or waits."""
     ledger: tuple[LedgerLine, ...] = ()
     edges: tuple[EdgeCount, ...] = ()
     tags: tuple[tuple[str, bool], ...] = ()
@@ -224,7 +224,7 @@ class Store(Protocol):
         """Make the store usable; raise `StoreUnavailable` or `StoreTooNew` in one clear sentence."""
 
     async def close(self) -> None:
-        """Finish what was accepted and let go of files and connections."""
+        """Finish accepted writes and close files and connections."""
 
     # Driving
     async def create(self, new: NewRun) -> Lease:
@@ -236,7 +236,7 @@ class Store(Protocol):
     async def claim(self, run_id: str, worker: str, dead: Collection[Worker] = ()) -> Lease:
         """Take the run and raise its epoch; `RunBusy` while another worker has it.
 
-        A worker in `dead` that has not been heard of since, or that the store does not know, has nothing.
+        A worker holds no run if the store does not know it, or if it is in `dead` and has not beaten since.
         """
 
     async def take(
@@ -250,24 +250,24 @@ class Store(Protocol):
         only: Collection[str] | None = None,
         skip: Collection[str] = (),
     ) -> list[Taken]:
-        """Claim at most `limit` runs that can go on and that nobody has, by the rules of `claim`.
+        """Claim at most `limit` runs that can continue and that no worker holds, by the rules of `claim`.
 
-        First those that wait and whose time has come, earliest first, then those that are running, oldest
-        first; of the given flows, among `only` where that is given, without those in `skip` and without
-        children of a run that does not exist. Runs that another worker is just taking are passed over.
+        First waiting runs whose timers are due, earliest first, then running ones, oldest first; of the given
+        flows, only those in `only` if it is given, without those in `skip` and without children of a run that
+        does not exist. Runs that another worker is claiming at the same time are skipped.
         """
 
     async def changed(self) -> None:
-        """Return when runs may have come free that `take` would give.
+        """Return when there may be new runs for `take` to claim.
 
-        It may return without reason or never: a worker looks again after a while all the same.
+        It may return without reason or never: a worker polls as well.
         """
 
     async def park(self, lease: Lease) -> None:
-        """Give the run up if it is still ours."""
+        """Release the run if the lease still holds."""
 
     async def beat(self, worker: Worker, seconds: float) -> None:
-        """Renew a worker's lease for so long from now; forget those long gone that hold no run.
+        """Renew a worker's lease for `seconds` from now; forget long-dead workers that hold no run.
 
         Time is the store's own, so that workers whose clocks differ agree. This method and `retire` are
         awaited in an event loop of their own, in another thread than everything else.
@@ -277,19 +277,19 @@ class Store(Protocol):
         """Forget a worker and free the runs it still holds."""
 
     async def workers(self) -> list[Worker]:
-        """All workers that did not retire and are not forgotten, with what is left of their leases."""
+        """All workers that have not retired and are not forgotten, with the rest of their leases."""
 
     async def ask(self, run_id: str, request: Request) -> None:
-        """Leave a request for the worker that drives the run; nothing is left where none does."""
+        """Leave a request for the worker that drives the run; does nothing if no worker does."""
 
     async def asked(self, worker_id: str) -> list[tuple[str, Request]]:
         """Requests left for runs of this worker."""
 
     async def due(self, now: float, limit: int = 100) -> list[str]:
-        """Waiting runs whose time has come, earliest first."""
+        """Waiting runs whose timers are due, earliest first."""
 
     async def loose(self, dead: Collection[Worker] = (), limit: int = 100) -> list[str]:
-        """Running runs that belong to nobody, to a worker in `dead` or to one the store does not know.
+        """Running runs held by no worker, by one in `dead`, or by one unknown to the store.
 
         Oldest first.
         """
@@ -317,10 +317,10 @@ class Store(Protocol):
         """The description of a definition some run was started under."""
 
     async def effect(self, run_id: str, key: str) -> LedgerLine | None:
-        """Standing of one effect."""
+        """Current state of one effect."""
 
     async def effects(self, run_id: str) -> list[LedgerLine]:
-        """Standing of all effects of a run, in order of their last entry."""
+        """Current states of all effects of a run, in order of their last entries."""
 
     async def edges(self, flow: str, since_day: int | None = None) -> list[EdgeCount]:
         """Moves of a flow added up over its runs; days are kept apart only as far as `since_day` needs."""
@@ -332,16 +332,16 @@ class Store(Protocol):
         """Kind, place, schema version, size and counts, for people."""
 
     async def integrity(self) -> list[str]:
-        """What is wrong with what the store holds, one sentence each; reads all of it."""
+        """Problems of the stored data, one sentence each; reads all of it."""
 
-    # Values beside the journal
+    # Values outside the journal
     async def blob(self, hash: str) -> bytes | None:
         """A kept value, or None when it was purged or never there."""
 
     async def purge(self, run_id: str | None = None, before: float | None = None) -> int:
-        """Drop the blobs of one run, or of all ended runs last changed before a time; how many went.
+        """Drop the blobs of one run, or of all ended runs last changed before a time; returns their number.
 
-        By time, those of runs below one that has not ended stay: it may have to undo what they did.
+        By time, blobs of an open run's descendants are kept: a rollback may need them.
         """
 
     async def mark(self, key: str) -> tuple[Any, int]:
@@ -355,7 +355,7 @@ class Store(Protocol):
 
 
 class Clock(Protocol):
-    """Time, so that tests can turn it by hand."""
+    """The time, as a port so that tests can control it."""
 
     def now(self) -> float:
         """Seconds since the epoch."""
@@ -371,7 +371,7 @@ class Clock(Protocol):
 
 
 class Observer(Protocol):
-    """Somebody who is told about every committed entry.
+    """Is notified of every committed entry.
 
     All methods are optional in practice; see observers.
     """
@@ -381,7 +381,7 @@ class Observer(Protocol):
 
 
 class TapeCall(NamedTuple):
-    """Something asked of the outside world: of an agent, a query or an effect."""
+    """A call to the outside world: to an agent, a query or an effect."""
 
     kind: Literal["agent", "query", "effect"]
     where: str
@@ -394,28 +394,28 @@ class TapeCall(NamedTuple):
 
 
 class TapeError(DetentError):
-    """What is asked now is not what was kept; the run must not go on as if it were."""
+    """A call differs from the recorded one; the run must not continue."""
 
 
 class Tape(Protocol):
-    """Keeps what the outside world answered, or answers in its place."""
+    """Records the answers of the outside world, or plays them back."""
 
     @property
     def plays(self) -> bool:
-        """True when it answers in the world's place: then nobody else is needed."""
+        """True when it plays back recorded answers, so that nothing else is called."""
 
     async def through(self, call: TapeCall, work: Callable[[], Awaitable[Any]]) -> Any:
-        """The answer, a plain value: from `work`, and kept; or as kept before, `work` not being called."""
+        """The answer as a plain value: from `work` and recorded, or played back without calling `work`."""
 
 
 class Resource(Protocol):
-    """Something that lives as long as the engine is open: connections to tool servers, say."""
+    """A resource that stays open as long as the engine, such as connections to tool servers."""
 
     async def open(self) -> None:
         """Make it usable."""
 
     async def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
 
 
 Entries = Sequence[Entry]

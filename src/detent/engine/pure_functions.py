@@ -60,8 +60,15 @@ def _computes(function: types.FunctionType, seen: set[types.CodeType], depth: in
     except ValueError:  # not there yet
         return False
     missing = object()
-    given = [function.__globals__.get(name, getattr(builtins, name, missing)) for name in sorted(names)]
-    values = [*cells, *given, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    globals_used = [
+        function.__globals__.get(name, getattr(builtins, name, missing)) for name in sorted(names)
+    ]
+    values = [
+        *cells,
+        *globals_used,
+        *(function.__defaults__ or ()),
+        *(function.__kwdefaults__ or {}).values(),
+    ]
     return all(_harmless(value, seen, depth) for value in values)
 
 

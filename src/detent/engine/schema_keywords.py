@@ -1,7 +1,7 @@
-"""JSON Schema's keywords with bounded work: patterns under a limit, and no more steps than a value is worth.
+"""JSON Schema keywords with bounded work: limited pattern matching, and steps in proportion to the value.
 
-Schemas come from projects and tool servers, values from models. A reference to itself, alternatives inside
-alternatives, a pattern that backtracks or a long list of unique items can each keep a checker busy for ever.
+Schemas come from projects and tool servers, values from models. A self-reference, nested alternatives, a
+backtracking pattern or a long list of unique items could each keep a validator busy forever.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Any
 from detent.kernel.patterns import PatternBudget
 
 FREE_STEPS = 100_000
-"""Keywords applied to any value, however small."""
+"""Keywords that may be applied to any value, however small."""
 STEPS_EACH = 100
-"""Keywords applied besides for each value inside it."""
+"""Further keywords for each value inside it."""
 FREE_SECONDS = 0.25
-"""Seconds of computing over any value, however small."""
+"""CPU seconds for any value, however small."""
 SECONDS_EACH = 2e-6
-"""Seconds besides for each character of it: one keyword takes a few, and so does one short item."""
+"""Further CPU seconds for each character: one keyword or one short item takes a few of these."""
 STEPS_BETWEEN_LOOKS = 16
-"""Keywords applied from one look at the clock to the next."""
+"""Keywords applied between two readings of the clock."""
 MOST_IN_ALTERNATIVE = 20
-"""Errors kept of one alternative: enough to say which is the nearest."""
+"""Errors kept per alternative: enough to find the nearest one."""
 LONGEST_UNEVALUATED = 5_000
-"""Items of a list under `unevaluatedItems`."""
+"""Longest list that is checked under `unevaluatedItems`."""
 
 
 class TooMuchWork(Exception):
@@ -44,7 +44,7 @@ class TooMuchWork(Exception):
 
 
 class Work:
-    """What checking one value may still cost."""
+    """The remaining allowance for checking one value."""
 
     __slots__ = ("_begun", "_choices", "_clock", "_left", "_seconds", "_size", "_value", "patterns", "steps")
 
@@ -56,7 +56,7 @@ class Work:
         self._size: tuple[int, int] | None = None
         self._left = FREE_STEPS
         self._seconds = FREE_SECONDS
-        self._clock = clock  # of this thread's computing: a busy machine does not count
+        self._clock = clock  # this thread's CPU time, which other load does not affect
         self._begun = clock()
         self._choices: dict[int, frozenset[Any]] = {}
 
@@ -73,18 +73,18 @@ class Work:
                 raise TooMuchWork
 
     def _grow(self) -> None:
-        """Allow what the value's size is worth. Few values ever come here, so only those are measured."""
+        """Extend the allowance by the value's size. Few values need it, so only those are measured."""
         if self._size is None:
             self._size = values, characters = _size(self._value)
             self._left += STEPS_EACH * values
             self._seconds += SECONDS_EACH * characters
 
     def choices(self, values: list[Any]) -> frozenset[Any]:
-        """The values of an `enum`, to look one up in; made once for each check."""
-        known = self._choices.get(id(values))
-        if known is None:
-            known = self._choices[id(values)] = frozenset(map(_identity, values))
-        return known
+        """The values of an `enum` as a set, built once per check."""
+        identities = self._choices.get(id(values))
+        if identities is None:
+            identities = self._choices[id(values)] = frozenset(map(_identity, values))
+        return identities
 
 
 _work: ContextVar[Work] = ContextVar("work")
@@ -101,11 +101,11 @@ def errors_of(validator: Any, value: Any, work: Work | None = None) -> Iterator[
         TooMuchWork: too many steps, too long, or too deep.
     """
     work = work if work is not None else Work(value)
-    found = validator.iter_errors(value)
+    errors = validator.iter_errors(value)
     while True:
         token = _work.set(work)
         try:
-            error = next(found, None)
+            error = next(errors, None)
         except RecursionError:
             raise TooMuchWork from None
         finally:
@@ -139,7 +139,7 @@ def bounded(kind: Any) -> Any:
 
 @lru_cache(maxsize=1)
 def format_checker() -> Any:
-    """What a schema is checked with: a pattern in it has to be one that can be matched."""
+    """The format checker for schemas, which rejects invalid patterns."""
     from jsonschema import FormatChecker
 
     from detent.kernel.patterns import InvalidPattern, compiled
@@ -147,33 +147,33 @@ def format_checker() -> Any:
     checker = FormatChecker(formats=())
 
     @checker.checks("regex", raises=InvalidPattern)
-    def is_pattern(said: Any) -> bool:
-        return not isinstance(said, str) or compiled(said) is not None
+    def is_pattern(pattern: Any) -> bool:
+        return not isinstance(pattern, str) or compiled(pattern) is not None
 
     return checker
 
 
 def _counted(rule: Callable[..., Any]) -> Callable[..., Any]:
-    def counted(validator: Any, said: Any, value: Any, schema: Any) -> Any:
+    def counted(validator: Any, argument: Any, value: Any, schema: Any) -> Any:
         _work.get().step()
-        return rule(validator, said, value, schema)
+        return rule(validator, argument, value, schema)
 
     return counted
 
 
 def _short(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A keyword whose work grows with the square of a list, kept to lists for which that is little."""
+    """A keyword whose work is quadratic in the length of a list, limited to short lists."""
 
-    def short(validator: Any, said: Any, value: Any, schema: Any) -> Any:
+    def short(validator: Any, argument: Any, value: Any, schema: Any) -> Any:
         if isinstance(value, list) and len(value) > LONGEST_UNEVALUATED:
             raise TooMuchWork
-        return rule(validator, said, value, schema)
+        return rule(validator, argument, value, schema)
 
     return short
 
 
 def _size(value: Any) -> tuple[int, int]:
-    """Values inside a value, itself included, and about how many characters they are written with."""
+    """Number of values inside a value, including itself, and their approximate length as text."""
     values, characters, todo = 0, 0, [value]
     while todo:
         inner = todo.pop()
@@ -195,14 +195,14 @@ def _error(message: str, context: list[Any] | None = None) -> Any:
     return ValidationError(message, context=context or ())
 
 
-def _enum(validator: Any, said: Any, value: Any, schema: Any) -> Iterator[Any]:
-    if _identity(value) not in _work.get().choices(said):
+def _enum(validator: Any, allowed: Any, value: Any, schema: Any) -> Iterator[Any]:
+    if _identity(value) not in _work.get().choices(allowed):
         yield _error("is not one of the values")
 
 
-def _any_of(validator: Any, said: Any, value: Any, schema: Any) -> Iterator[Any]:
+def _any_of(validator: Any, alternatives: Any, value: Any, schema: Any) -> Iterator[Any]:
     context: list[Any] = []
-    for index, inner in enumerate(said):
+    for index, inner in enumerate(alternatives):
         errors = _first_errors(validator, value, inner, index)
         if not errors:
             return
@@ -210,10 +210,10 @@ def _any_of(validator: Any, said: Any, value: Any, schema: Any) -> Iterator[Any]
     yield _error("fits no alternative", context)
 
 
-def _one_of(validator: Any, said: Any, value: Any, schema: Any) -> Iterator[Any]:
+def _one_of(validator: Any, alternatives: Any, value: Any, schema: Any) -> Iterator[Any]:
     context: list[Any] = []
     fitting = 0
-    for index, inner in enumerate(said):
+    for index, inner in enumerate(alternatives):
         errors = _first_errors(validator, value, inner, index, 1 if fitting else MOST_IN_ALTERNATIVE)
         context += errors
         fitting += not errors
@@ -238,33 +238,35 @@ def _pattern(validator: Any, pattern: str, value: Any, schema: Any) -> Iterator[
         yield _error("does not match its pattern")
 
 
-def _pattern_properties(validator: Any, said: Any, value: Any, schema: Any) -> Iterator[Any]:
+def _pattern_properties(validator: Any, schemas: Any, value: Any, schema: Any) -> Iterator[Any]:
     if not validator.is_type(value, "object"):
         return
-    for pattern, inner in said.items():
+    for pattern, inner in schemas.items():
         for key, item in value.items():
             if _fits(pattern, key):
                 yield from validator.descend(item, inner, path=key, schema_path=pattern)
 
 
-def _additional_properties(validator: Any, said: Any, value: Any, schema: Any) -> Iterator[Any]:
+def _additional_properties(validator: Any, allowed: Any, value: Any, schema: Any) -> Iterator[Any]:
     if not validator.is_type(value, "object"):
         return
     named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
-    extras = [key for key in value if key not in named and not any(_fits(one, key) for one in patterns)]
-    if validator.is_type(said, "object"):
+    extras = [
+        key for key in value if key not in named and not any(_fits(pattern, key) for pattern in patterns)
+    ]
+    if validator.is_type(allowed, "object"):
         for key in extras:
-            yield from validator.descend(value[key], said, path=key)
-    elif not said and extras:
+            yield from validator.descend(value[key], allowed, path=key)
+    elif not allowed and extras:
         yield _error("has additional properties")
 
 
-def _unevaluated_properties(validator: Any, said: Any, value: Any, schema: Any) -> Iterator[Any]:
+def _unevaluated_properties(validator: Any, allowed: Any, value: Any, schema: Any) -> Iterator[Any]:
     if not validator.is_type(value, "object"):
         return
     evaluated = _evaluated(validator, value, {**schema, "unevaluatedProperties": None})
     if any(
-        next(validator.descend(item, said, path=key, schema_path=key), None) is not None
+        next(validator.descend(item, allowed, path=key, schema_path=key), None) is not None
         for key, item in value.items()
         if key not in evaluated
     ):
@@ -272,29 +274,34 @@ def _unevaluated_properties(validator: Any, said: Any, value: Any, schema: Any) 
 
 
 def _evaluated(validator: Any, value: Mapping[str, Any], schema: Any) -> set[str]:
-    """The keys that a schema, and those it is put together from, have a say about."""
+    """The keys that a schema and its subschemas evaluate."""
     _work.get().step()
     if not isinstance(schema, Mapping):
         return set()
     keys = {key for key in schema.get("properties", ()) if key in value}
     keys |= {key for pattern in schema.get("patternProperties", ()) for key in value if _fits(pattern, key)}
     if any(schema.get(word) is not None for word in ("additionalProperties", "unevaluatedProperties")):
-        return set(value)  # what they refuse is told by themselves
+        return set(value)  # these keywords report their own errors
     for word in ("$ref", "$dynamicRef"):
         if isinstance(reference := schema.get(word), str):
-            found = validator._resolver.lookup(reference)
-            keys |= _evaluated(_there(validator, found), value, found.contents)
+            resolved = validator._resolver.lookup(reference)
+            keys |= _evaluated(_at_reference(validator, resolved), value, resolved.contents)
     if "$recursiveRef" in schema:
         from referencing.jsonschema import lookup_recursive_ref
 
-        found = lookup_recursive_ref(validator._resolver)
-        keys |= _evaluated(_there(validator, found), value, found.contents)
+        resolved = lookup_recursive_ref(validator._resolver)
+        keys |= _evaluated(_at_reference(validator, resolved), value, resolved.contents)
 
     def holds(inner: Any) -> bool:
         return next(validator.descend(value, inner), None) is None
 
-    parts = [one for word in ("allOf", "anyOf", "oneOf") for one in schema.get(word, ()) if holds(one)]
-    parts += [one for key, one in schema.get("dependentSchemas", {}).items() if key in value]
+    parts = [
+        subschema
+        for word in ("allOf", "anyOf", "oneOf")
+        for subschema in schema.get(word, ())
+        if holds(subschema)
+    ]
+    parts += [subschema for key, subschema in schema.get("dependentSchemas", {}).items() if key in value]
     if "if" in schema:
         if holds(schema["if"]):
             parts += [schema["if"], schema.get("then")]
@@ -305,8 +312,8 @@ def _evaluated(validator: Any, value: Mapping[str, Any], schema: Any) -> set[str
     return keys
 
 
-def _there(validator: Any, found: Any) -> Any:
-    return validator.evolve(schema=found.contents, _resolver=found.resolver)
+def _at_reference(validator: Any, resolved: Any) -> Any:
+    return validator.evolve(schema=resolved.contents, _resolver=resolved.resolver)
 
 
 def _multiple_of(validator: Any, step: Any, value: Any, schema: Any) -> Iterator[Any]:
@@ -325,13 +332,17 @@ def _multiple_of(validator: Any, step: Any, value: Any, schema: Any) -> Iterator
         yield _error("is not a multiple")
 
 
-def _unique_items(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
-    if wanted and validator.is_type(value, "array") and len({_identity(one) for one in value}) < len(value):
+def _unique_items(validator: Any, required: Any, value: Any, schema: Any) -> Iterator[Any]:
+    if (
+        required
+        and validator.is_type(value, "array")
+        and len({_identity(item) for item in value}) < len(value)
+    ):
         yield _error("has items twice")
 
 
 def _identity(value: Any) -> Any:
-    """Equal for values that are equal in JSON, where 1 is 1.0 and is not true."""
+    """A key that is equal for values equal in JSON, where 1 equals 1.0 and differs from true."""
     if isinstance(value, dict):
         return "object", frozenset((key, _identity(item)) for key, item in value.items())
     if isinstance(value, list):

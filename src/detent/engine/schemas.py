@@ -1,8 +1,8 @@
-"""JSON Schemas of types and calls, and what is wrong with a value under one.
+"""JSON Schemas of types and calls, and the problems of a value under one.
 
-A contract may be given as a class (dataclass, TypedDict, pydantic model) or as a JSON Schema; here both
-become the same thing: a schema to show, a check, and a way to read a plain value into the declared types.
-Messages name places and expectations, never the value that stood there: they reach logs.
+A contract is a class (dataclass, TypedDict, pydantic model) or a JSON Schema. This module gives both the same
+operations: a schema to show, a check, and reading a plain value into the declared types. Messages name places
+and expectations, never the values themselves, because they reach logs.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from detent.kernel.patterns import InvalidPattern, PatternTimeout, compiled
 from detent.kernel.plain import encode, pointer_to, to_plain
 
 MOST_TOLD = 20
-"""Problems told of one value, and choices told of one problem."""
+"""Problems reported per value, and choices listed per problem."""
 MOST_LISTED = 1_000
-"""Problems that pydantic is asked to list of one value."""
+"""Problems per value that pydantic is asked to list."""
 
 
-def schema_of(what: Any) -> Mapping[str, Any]:
+def schema_of(contract: Any) -> Mapping[str, Any]:
     """The JSON Schema of a class, an annotation, or a JSON Schema itself. Shared: not to be changed."""
-    if isinstance(what, Mapping):
-        return what
+    if isinstance(contract, Mapping):
+        return contract
     try:
-        return _type_schema(what)
+        return _type_schema(contract)
     except TypeError:  # not hashable
-        return _type_schema.__wrapped__(what)
+        return _type_schema.__wrapped__(contract)
 
 
-def misfits(value: Any, what: Any, most: int = MOST_TOLD) -> list[str]:
-    """What is wrong with a plain value under a schema or class: `/place: expectation`, at most so many."""
-    return read(value, what, most)[1]
+def misfits(value: Any, contract: Any, most: int = MOST_TOLD) -> list[str]:
+    """Problems of a plain value under a schema or class, at most `most`, each as `/place: expectation`."""
+    return read(value, contract, most)[1]
 
 
-def read(value: Any, what: Any, most: int = MOST_TOLD) -> tuple[Any, list[str]]:
-    """A plain value as the declared type, and what is wrong with it (then the value is None).
+def read(value: Any, contract: Any, most: int = MOST_TOLD) -> tuple[Any, list[str]]:
+    """A plain value as the declared type, and its problems (the value is None if there are any).
 
-    Under a class, keys nobody asked for are no problem; under a JSON Schema, it says.
+    A class accepts additional keys; a JSON Schema decides that itself.
     """
     try:
         plain = to_plain(value)
@@ -55,14 +55,18 @@ def read(value: Any, what: Any, most: int = MOST_TOLD) -> tuple[Any, list[str]]:
         return None, ["/: is nested too deeply"]
     except (TypeError, ValueError):
         return None, ["/: holds something that is no JSON value, such as NaN"]
-    if isinstance(what, Mapping):
-        problems = _schema_misfits(plain, what, most)
+    if isinstance(contract, Mapping):
+        problems = _schema_misfits(plain, contract, most)
         return (None if problems else value), problems
-    return _read(plain, what)
+    return _read(plain, contract)
 
 
 def schema_of_call(function: Callable[..., Any], skip: int = 0) -> Mapping[str, Any]:
-    """The JSON Schema of a function's keyword arguments."""
+    """The JSON Schema of a function's keyword arguments.
+
+    Raises:
+        ConfigurationError: an annotation has no JSON Schema.
+    """
     try:
         return _call_schema(function, skip)
     except TypeError:  # not hashable
@@ -75,7 +79,7 @@ def _call_schema(function: Callable[..., Any], skip: int) -> Mapping[str, Any]:
 
     try:
         signature = inspect.signature(function)
-    except ValueError:  # a built-in that tells nothing about itself
+    except ValueError:  # a built-in without a signature
         return {"type": "object"}
     hints = hints_of(function)
     fields: dict[str, Any] = {}
@@ -101,7 +105,7 @@ def _call_schema(function: Callable[..., Any], skip: int) -> Mapping[str, Any]:
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """A function's annotations, those that cannot be resolved left out."""
+    """A function's annotations, without those that cannot be resolved."""
     while isinstance(function, functools.partial):
         function = function.func
     function = inspect.unwrap(function)
@@ -114,7 +118,7 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _resolvable(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """One annotation at a time, so that a bad one does not hide the others."""
+    """Annotations resolved one at a time, so that an invalid one does not hide the others."""
     for name, hint in getattr(function, "__annotations__", {}).items():
         alone = types.SimpleNamespace(__annotations__={name: hint})
         try:
@@ -126,7 +130,7 @@ def _resolvable(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 
 def returns_of(function: Callable[..., Any]) -> Any:
-    """What a function says it gives back; None when it says nothing."""
+    """A function's return annotation; None without a useful one."""
     hint = hints_of(function).get("return")
     return None if hint is None or hint is type(None) or hint is Any or isinstance(hint, str) else hint
 
@@ -134,36 +138,36 @@ def returns_of(function: Callable[..., Any]) -> Any:
 # -- classes ------------------------------------------------------------------------------------------------
 
 
-def _adapter(what: Any) -> Any:
+def _adapter(contract: Any) -> Any:
     try:
-        return _cached_adapter(what)
+        return _cached_adapter(contract)
     except TypeError:  # not hashable
-        return _cached_adapter.__wrapped__(what)
+        return _cached_adapter.__wrapped__(contract)
 
 
 @lru_cache(maxsize=1024)
-def _cached_adapter(what: Any) -> Any:
+def _cached_adapter(contract: Any) -> Any:
     import pydantic
 
     try:
-        adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(readable(what))
-        adapter.rebuild()  # does nothing unless a name in it could not be resolved, and then says which
+        adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(readable(contract))
+        adapter.rebuild()  # does nothing unless a name is unresolved, and then names it in an error
     except Exception as error:
-        raise _no_contract(what, error) from error
+        raise _no_contract(contract, error) from error
     return adapter
 
 
 @lru_cache(maxsize=1024)
-def _type_schema(what: Any) -> Mapping[str, Any]:
-    adapter = _adapter(what)
+def _type_schema(contract: Any) -> Mapping[str, Any]:
+    adapter = _adapter(contract)
     try:
-        return described(_tidy(adapter.json_schema(schema_generator=_generator())), what)
+        return described(_tidy(adapter.json_schema(schema_generator=_generator())), contract)
     except Exception as error:
-        raise _no_contract(what, error) from error
+        raise _no_contract(contract, error) from error
 
 
-def _no_contract(what: Any, error: Exception) -> ConfigurationError:
-    name = getattr(what, "__qualname__", None) or repr(what)
+def _no_contract(contract: Any, error: Exception) -> ConfigurationError:
+    name = getattr(contract, "__qualname__", None) or repr(contract)
     return ConfigurationError(
         f"{name} cannot serve as a contract: {_first_line(error)}. "
         f"Use a dataclass, TypedDict or pydantic model of types JSON can hold, or a JSON Schema."
@@ -176,7 +180,7 @@ def _first_line(error: Exception) -> str:
 
 @lru_cache(maxsize=1)
 def _generator() -> Any:
-    """Writes schemas without a word about defaults JSON cannot hold: those are for Python callers."""
+    """A generator class that does not warn about defaults JSON cannot hold: those are for Python callers."""
     from pydantic.json_schema import GenerateJsonSchema
 
     class Quiet(GenerateJsonSchema):
@@ -185,20 +189,22 @@ def _generator() -> Any:
     return Quiet
 
 
-def _read(plain: Any, what: Any) -> tuple[Any, list[str]]:
+def _read(plain: Any, contract: Any) -> tuple[Any, list[str]]:
     import pydantic
 
-    adapter = _adapter(what)
+    adapter = _adapter(contract)
     try:
-        # As JSON, and strictly: a text is no number, and a date may still be written as text.
+        # As strict JSON: a string is not a number, but a date may be written as a string.
         return adapter.validate_json(encode(plain), strict=True), []
     except pydantic.ValidationError as error:
         if error.error_count() > MOST_LISTED:
-            # pydantic can only list all of them; under the schema of the class the first few are found alone.
-            problems = _schema_misfits(plain, schema_of(what), MOST_TOLD)
+            # pydantic lists all errors or none; a check under the class's schema stops after the first few.
+            problems = _schema_misfits(plain, schema_of(contract), MOST_TOLD)
             return None, problems or [f"/: breaks its type in {error.error_count():,} places"]
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        return None, _merged(_expected(one["type"], one["msg"], one["loc"], plain) for one in found)
+        errors = error.errors(include_url=False, include_context=False, include_input=False)
+        return None, _merged(
+            _expected(problem["type"], problem["msg"], problem["loc"], plain) for problem in errors
+        )
 
 
 _SAYS_EXPECTED = frozenset({
@@ -211,16 +217,16 @@ _SAYS_EXPECTED = frozenset({
     "string_too_short", "string_type", "time_delta_type", "time_type", "timezone_aware", "timezone_naive",
     "too_long", "too_short", "tuple_type", "url_scheme", "url_type", "uuid_type", "uuid_version",
 })  # fmt: skip
-"""Kinds of problem whose message tells what was expected and nothing of what was there."""
+"""Kinds of problem whose message states the expectation without the value."""
 _SAYS_MORE_AFTER_COMMA = frozenset({
     "date_from_datetime_parsing", "date_parsing", "datetime_from_date_parsing", "datetime_parsing",
     "time_delta_parsing", "time_parsing", "url_parsing", "uuid_parsing",
 })  # fmt: skip
-"""Kinds of problem whose message quotes what was there, after a comma."""
+"""Kinds of problem whose message quotes the value after a comma."""
 
 
 def _expected(kind: str, message: str, path: tuple[str | int, ...], plain: Any) -> tuple[str, str]:
-    """A place and what was expected there. Other messages may hold anything, so only their kind is told."""
+    """A place and its expectation. Messages of other kinds may quote values, so only the kind is reported."""
     place = _place(path, plain)
     if kind == "missing":
         return place, f"lacks {path[-1]}"
@@ -234,7 +240,7 @@ def _expected(kind: str, message: str, path: tuple[str | int, ...], plain: Any) 
 
 
 def _place(path: Iterable[str | int], plain: Any) -> str:
-    """The pointer of a path, without its parts that name alternatives of a type rather than places."""
+    """The pointer of a path, without parts that name alternatives of a type rather than places."""
     parts: list[str | int] = []
     for part in path:
         index = isinstance(plain, list) and isinstance(part, int) and part < len(plain)
@@ -245,7 +251,7 @@ def _place(path: Iterable[str | int], plain: Any) -> str:
 
 
 def _merged(problems: Iterable[tuple[str, str]]) -> list[str]:
-    """Lines to tell. What several alternatives expect at one place becomes one line."""
+    """Problems as lines. The expectations of several alternatives at one place become one line."""
     lines: dict[tuple[str, str], dict[str, None]] = {}
     for place, words in problems:
         start, _, rest = words.partition("must be ")
@@ -259,26 +265,26 @@ def _merged(problems: Iterable[tuple[str, str]]) -> list[str]:
 _BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """Keywords that hold schemas by name."""
 _VALUES = frozenset({"const", "default", "enum", "example", "examples"})
-"""Keywords that hold values, in which nothing is a schema."""
+"""Keywords that hold values, which contain no schemas."""
 
 
 def _rewritten(schema: Any, change: Callable[[dict[str, Any], Mapping[str, Any]], dict[str, Any]]) -> Any:
-    """A copy of a schema, each schema in it put through `change(copy, original)`."""
+    """A copy of a schema, with `change(copy, original)` applied to each schema in it."""
     if isinstance(schema, Mapping):
         copy = {}
-        for word, said in schema.items():
+        for word, content in schema.items():
             if word in _VALUES:
-                copy[word] = said
-            elif word in _BY_NAME and isinstance(said, Mapping):
-                copy[word] = {name: _rewritten(inner, change) for name, inner in said.items()}
+                copy[word] = content
+            elif word in _BY_NAME and isinstance(content, Mapping):
+                copy[word] = {name: _rewritten(inner, change) for name, inner in content.items()}
             else:
-                copy[word] = _rewritten(said, change)
+                copy[word] = _rewritten(content, change)
         return change(copy, schema)
     return [_rewritten(item, change) for item in schema] if isinstance(schema, list) else schema
 
 
 def _tidy(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the titles pydantic adds: they say what the names already say."""
+    """A copy without the titles pydantic adds, which only repeat names."""
 
     def untitled(copy: dict[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
         copy.pop("title", None)
@@ -289,9 +295,9 @@ def _tidy(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def strictly(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy in which every object that names its properties takes no others, unless it says otherwise.
+    """A copy in which an object with `properties` accepts no others, unless it allows them explicitly.
 
-    Objects put together from several schemas stay open: none of the parts knows the properties of the others.
+    Objects composed of several schemas stay open: no part knows the properties of the others.
     """
     parts = _parts(schema)
 
@@ -305,21 +311,21 @@ def strictly(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parts(schema: Mapping[str, Any]) -> set[int]:
-    """Identities of the schemas that say only a part of what an object must be."""
+    """Identities of the schemas that describe an object only in part."""
     parts: set[int] = set()
 
     def mark(node: Any) -> None:
         if isinstance(node, Mapping) and id(node) not in parts:
             parts.add(id(node))
-            for one in _put_together(node, schema):
-                mark(one)
+            for part in _put_together(node, schema):
+                mark(part)
 
     def look(copy: dict[str, Any], node: Mapping[str, Any]) -> dict[str, Any]:
         sources = [word for word in ("properties", "$ref", "anyOf", "oneOf", "if") if word in node]
         if len(sources) + len(node.get("allOf", ())) > 1:
             mark(node)
-        for one in (node.get("not"), *node.get("dependentSchemas", {}).values()):
-            mark(one)
+        for part in (node.get("not"), *node.get("dependentSchemas", {}).values()):
+            mark(part)
         return copy
 
     _rewritten(schema, look)
@@ -327,22 +333,26 @@ def _parts(schema: Mapping[str, Any]) -> set[int]:
 
 
 def _put_together(node: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[Any]:
-    """Schemas that speak of the very value `node` speaks of."""
+    """Schemas that apply to the same value as `node`."""
     for word in ("allOf", "anyOf", "oneOf"):
         yield from node.get(word, ())
     for word in ("if", "then", "else"):
         yield node.get(word)
     reference = node.get("$ref")
     if isinstance(reference, str) and reference.startswith("#"):
-        there: Any = root
+        target: Any = root
         for part in reference.split("/")[1:]:
             part = part.replace("~1", "/").replace("~0", "~")
-            there = there.get(part) if isinstance(there, Mapping) else None
-        yield there
+            target = target.get(part) if isinstance(target, Mapping) else None
+        yield target
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
-    """Raise `ConfigurationError` unless this is a JSON Schema whose references lead somewhere."""
+    """Check that this is a JSON Schema whose references can be resolved.
+
+    Raises:
+        ConfigurationError: it is not.
+    """
     import jsonschema
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
@@ -365,16 +375,16 @@ def check_schema(schema: Mapping[str, Any]) -> None:
 
 
 def _follow(resource: Any, resolver: Any) -> None:
-    """Look every reference up."""
+    """Check every reference and pattern."""
     from referencing.exceptions import Unresolvable
 
     contents = resource.contents
-    if isinstance(contents, Mapping) and isinstance(said := contents.get("$ref"), str):
+    if isinstance(contents, Mapping) and isinstance(ref := contents.get("$ref"), str):
         try:
             _refuse_circle(contents, resolver)
         except Unresolvable:
             raise ConfigurationError(
-                f"This JSON Schema refers to '{said}', which is not in it. Put what it refers to under $defs."
+                f"This JSON Schema refers to '{ref}', which is not in it. Put what it refers to under $defs."
             ) from None
     if isinstance(contents, Mapping):
         for pattern in contents.get("patternProperties", ()):
@@ -387,7 +397,7 @@ def _follow(resource: Any, resolver: Any) -> None:
 
 
 def _refuse_circle(schema: Mapping[str, Any], resolver: Any) -> None:
-    """Follow references of the very same value: one that comes back never ends."""
+    """Raise if references that apply to the same value form a cycle."""
     seen: set[int] = set()
 
     def follow(node: Any, resolver: Any, path: frozenset[int]) -> None:
@@ -400,8 +410,8 @@ def _refuse_circle(schema: Mapping[str, Any], resolver: Any) -> None:
             )
         path |= {id(node)}
         if isinstance(reference := node.get("$ref"), str):
-            found = resolver.lookup(reference)
-            follow(found.contents, found.resolver, path)
+            target = resolver.lookup(reference)
+            follow(target.contents, target.resolver, path)
         for word in ("allOf", "anyOf", "oneOf"):
             for part in node.get(word, ()):
                 follow(part, resolver, path)
@@ -427,88 +437,92 @@ def _specification(kind: Any) -> Any:
 
 
 _validators: dict[int, tuple[Mapping[str, Any], Any]] = {}
-"""Validators by the identity of their schema, which is kept alive so that the identity stays its own."""
+"""Validators by the identity of their schema, kept alive so that its identity stays unique."""
 _MOST_VALIDATORS = 512
 _validators_lock = threading.Lock()
 
 
 def _validator(schema: Mapping[str, Any]) -> Any:
-    """Making one takes as long as checking a small value, so those in use are kept."""
-    found = _validators.get(id(schema))
-    if found is not None and found[0] is schema:
-        return found[1]
+    """The cached validator of a schema: making one takes as long as checking a small value."""
+    cached = _validators.get(id(schema))
+    if cached is not None and cached[0] is schema:
+        return cached[1]
     from jsonschema_specifications import REGISTRY
 
-    # A registry of our own: without one, a reference to an address would be fetched from there.
-    made = bounded(_validator_class(schema))(to_plain(dict(schema)), registry=REGISTRY)
+    # With an explicit registry, references to URLs are not fetched.
+    validator = bounded(_validator_class(schema))(to_plain(dict(schema)), registry=REGISTRY)
     with _validators_lock:
         while len(_validators) >= _MOST_VALIDATORS:
             _validators.pop(next(iter(_validators)), None)
-        _validators[id(schema)] = (schema, made)
-    return made
+        _validators[id(schema)] = (schema, validator)
+    return validator
 
 
 def _schema_misfits(plain: Any, schema: Mapping[str, Any], most: int) -> list[str]:
     import referencing.exceptions
 
     try:
-        found: dict[str, Any] = {}
+        lines: dict[str, Any] = {}
         for error in errors_of(_validator(schema), plain):
-            found.setdefault(f"{pointer_to(error.absolute_path) or '/'}: {_told(error)}", error)
-            if len(found) >= most:
-                break  # the rest is neither told nor looked for
+            lines.setdefault(f"{pointer_to(error.absolute_path) or '/'}: {_expectation(error)}", error)
+            if len(lines) >= most:
+                break  # further problems are neither reported nor computed
     except (InvalidPattern, PatternTimeout, TooMuchWork) as error:
         return [f"/: {error}"]
     except referencing.exceptions.Unresolvable:
-        check_schema(schema)  # says which reference
+        check_schema(schema)  # names the reference in its error
         raise
-    return sorted(found, key=lambda line: _in_order(found[line]))
+    return sorted(lines, key=lambda line: _in_order(lines[line]))
 
 
 def _in_order(error: Any) -> list[tuple[int, int, str]]:
     return [(0, part, "") if isinstance(part, int) else (1, 0, part) for part in error.absolute_path]
 
 
-def _told(error: Any) -> str:
-    """What was expected, without the value."""
-    rule, wanted = error.validator, error.validator_value
+def _expectation(error: Any) -> str:
+    """The expectation an error is about, without the value."""
+    rule, expected = error.validator, error.validator_value
     if rule is None:  # the schema `false`
         return "holds something that must not be there"
     if rule == "required":
-        return f"lacks {', '.join(name for name in wanted if name not in error.instance)}"
+        return f"lacks {', '.join(name for name in expected if name not in error.instance)}"
     if rule in ("additionalProperties", "unevaluatedProperties") and isinstance(error.schema, Mapping):
-        known = ", ".join(error.schema.get("properties", {})) or "none"
-        return f"has keys nobody asked for (asked for: {known})"
+        properties = ", ".join(error.schema.get("properties", {})) or "none"
+        return f"has keys nobody asked for (asked for: {properties})"
     if rule == "type":
-        return f"must be {wanted if isinstance(wanted, str) else ' or '.join(wanted)}"
+        return f"must be {expected if isinstance(expected, str) else ' or '.join(expected)}"
     if rule in ("enum", "const"):
-        return f"must be {_choices(wanted if rule == 'enum' else [wanted])}"
+        return f"must be {_choices(expected if rule == 'enum' else [expected])}"
     if rule in ("anyOf", "oneOf"):
         return _alternatives(error)
-    if isinstance(wanted, str | int | float | bool):
-        return f"breaks {rule} {wanted}"
+    if isinstance(expected, str | int | float | bool):
+        return f"breaks {rule} {expected}"
     return f"breaks {rule}"
 
 
-def _choices(wanted: list[Any]) -> str:
-    more = f" and {len(wanted) - MOST_TOLD} more" if len(wanted) > MOST_TOLD else ""
-    return f"one of {', '.join(map(str, wanted[:MOST_TOLD]))}{more}"
+def _choices(values: list[Any]) -> str:
+    more = f" and {len(values) - MOST_TOLD} more" if len(values) > MOST_TOLD else ""
+    return f"one of {', '.join(map(str, values[:MOST_TOLD]))}{more}"
 
 
 def _alternatives(error: Any) -> str:
-    """What the alternatives expect, as far as one line can say it."""
+    """The expectations of the alternatives, in one line."""
     if not error.context:
         return "fits more than one alternative"
-    here = error.absolute_path
-    if all(one.validator == "type" and one.absolute_path == here for one in error.context):
-        wanted = dict.fromkeys(_told(one).removeprefix("must be ") for one in error.context)
-        return f"must be {' or '.join(wanted)}"
+    place = error.absolute_path
+    if all(problem.validator == "type" and problem.absolute_path == place for problem in error.context):
+        expected = dict.fromkeys(_expectation(problem).removeprefix("must be ") for problem in error.context)
+        return f"must be {' or '.join(expected)}"
     alternatives: dict[Any, list[Any]] = {}
-    for one in error.context:
-        alternatives.setdefault(one.relative_schema_path[0], []).append(one)
+    for problem in error.context:
+        alternatives.setdefault(problem.relative_schema_path[0], []).append(problem)
 
     def distance(problems: list[Any]) -> tuple[bool, int]:
-        return any(one.validator == "type" and one.absolute_path == here for one in problems), len(problems)
+        return any(
+            problem.validator == "type" and problem.absolute_path == place for problem in problems
+        ), len(problems)
 
     nearest = min(alternatives.values(), key=distance)[0]
-    return f"fits no alternative (nearest: {pointer_to(nearest.absolute_path) or '/'}: {_told(nearest)})"
+    return (
+        f"fits no alternative (nearest: {pointer_to(nearest.absolute_path) or '/'}: {_expectation(nearest)})"
+    )

@@ -1,4 +1,4 @@
-"""What a run, its descendants under way and its ancestors have used of their budgets."""
+"""Budget use of a run, its descendants under way and its ancestors."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Spending:
         self.clock = clock
         self.run = run
         self.parent = parent
-        """That of the parent run, while it is under way in this process too."""
+        """The parent run's spending, while that run is under way in this process too."""
         self.live: dict[str, float] = dict.fromkeys(SHARED, 0)
-        """What descendants under way have used that is not yet rolled up into this run."""
+        """Use of descendants under way that is not yet rolled up into this run."""
         self.began: float | None = None
         """When the step under way began."""
         self.budgeted: bool = run.budget is not None or (parent is not None and parent.budgeted)
 
     def short_of(self, cap: Budget | None = None) -> tuple[str, float, float] | None:
-        """The limit that leaves nothing for asking an agent: its name, what is used, what it is.
+        """The exhausted limit that keeps an agent from being asked: its name, the amount used, the limit.
 
-        `cap` is the step's own; what the visit has used counts against it.
+        `cap` is the step's own budget, against which the visit's use counts.
         """
         if cap is not None:
             run = self.run
@@ -41,29 +41,29 @@ class Spending:
             }  # fmt: skip
             if (limit := cap.exceeded(used)) is not None:
                 return limit, used[limit], getattr(cap, limit)
-        here: Spending | None = self
-        while here is not None:
-            budget = here.run.budget
+        spending: Spending | None = self
+        while spending is not None:
+            budget = spending.run.budget
             if budget is not None and budget.enforce:
-                total = here.used()
+                total = spending.used()
                 if (limit := budget.exceeded(total)) is not None:
                     return limit, total[limit], getattr(budget, limit)
-            here = here.parent
+            spending = spending.parent
         return None
 
     def money_is_limited(self, cap: Budget | None = None) -> bool:
         """True when some budget limits money."""
         if cap is not None and cap.cost_usd is not None:
             return True
-        here: Spending | None = self
-        while here is not None:
-            if here.run.budget is not None and here.run.budget.cost_usd is not None:
+        spending: Spending | None = self
+        while spending is not None:
+            if spending.run.budget is not None and spending.run.budget.cost_usd is not None:
                 return True
-            here = here.parent
+            spending = spending.parent
         return False
 
     def used(self) -> dict[str, float]:
-        """What counts against this run's budget, descendants under way included."""
+        """Use that counts against this run's budget, including descendants under way."""
         used = self.run.used()
         for name, more in self.live.items():
             used[name] += more
@@ -77,12 +77,12 @@ class Spending:
         return own.tokens, own.cost_usd, run.steps
 
     def count_in(self, used: Mapping[str, float]) -> None:
-        """Count what a child had already used when it came under way here, for this run and its ancestors."""
-        here: Spending | None = self
-        while here is not None:
+        """Count a child's earlier use, when it comes under way here, for this run and its ancestors."""
+        spending: Spending | None = self
+        while spending is not None:
             for name in SHARED:
-                here.live[name] += used[name]
-            here = here.parent
+                spending.live[name] += used[name]
+            spending = spending.parent
 
     def count_out(self, used: Mapping[str, float]) -> None:
         """Stop counting a child as under way: it is rolled up into this run now."""
@@ -90,7 +90,7 @@ class Spending:
             self.live[name] -= used[name]
 
     def roll_up(self, before: tuple[float, float, float]) -> None:
-        """Count what this commit used against the ancestors under way."""
+        """Count the use of a commit against the ancestors under way."""
         after = self.own()
         ancestor = self.parent
         while ancestor is not None:
@@ -99,9 +99,12 @@ class Spending:
             ancestor = ancestor.parent
 
     def afford(self, cap: Budget | None, may_spend: Callable[[], bool]) -> None:
-        """Raise `BudgetExceededError` before something is paid for that no budget covers any more.
+        """Check that the budgets leave room for further spending.
 
-        `cap` limits the step's visit, inside the run's budget.
+        `cap` limits the step's visit, within the run's budget.
+
+        Raises:
+            BudgetExceededError: a budget is used up.
         """
         if cap is None and not (self.budgeted and may_spend()):
             return  # a step passed the budget when it began, and may finish

@@ -95,8 +95,8 @@ class Step:
         put(self, "pace", pace_of(self.handler))
         put(self, "straight", self.conclude is None and self.into is None and not self.opaque)
         for name in ("effects", "queries", "next", "inputs"):
-            if isinstance(said := getattr(self, name), list):
-                put(self, name, tuple(said))
+            if isinstance(value := getattr(self, name), list):
+                put(self, name, tuple(value))
         put(self, "examples", tuple(self.examples))
         if self.opaque and self.into is None and self.conclude is None:
             raise ConfigurationError(

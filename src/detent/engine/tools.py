@@ -1,4 +1,4 @@
-"""Tools: the named things steps may look up (queries) and want done (effects).
+"""Tools: the named queries that steps may make and the effects they may propose.
 
 A query only reads; it may be called while deciding and is remembered for the attempt. An effect is
 performed by the engine through the ledger. How it can be settled after a crash is declared here: a probe,
@@ -22,37 +22,37 @@ Kind = Literal["query", "effect"]
 
 
 class EffectCall(NamedTuple):
-    """What a tool may know about the call it serves."""
+    """Facts about the call that a tool serves."""
 
     run_id: str
     key: str
     """Identity of the effect within its run."""
     attempt: int
     origin: str = ""
-    """For a fork, and all below it: the root of the runs it came from."""
+    """For a fork and its descendants: the root of the runs it came from."""
     by: str = "handler"
-    """Who wants it: the step's own code, or an `agent`."""
+    """Who proposed the effect: the step's `handler`, or an `agent`."""
     top: str = ""
-    """The run at the top of this one's tree; empty where the id says it."""
+    """The root of this run's tree; empty if the id tells it."""
 
     @property
     def family(self) -> str:
-        """The run at the top of this one's tree, under whose name a tool keeps what concerns it alone."""
+        """The root of this run's tree, under whose id a tool keeps data of this tree alone."""
         return self.top or guessed_root(self.run_id)
 
     @property
     def root(self) -> str:
-        """The run under whose name a tool keeps what may have to be brought back: all that began as one."""
+        """The run under whose id a tool keeps data for rollbacks, shared by a tree and its forks."""
         return self.origin or self.family
 
     @property
     def idempotency_key(self) -> str:
-        """One text for this effect of this run, the same on every attempt: for services that deduplicate."""
+        """A key for this effect of this run, the same on every attempt, for services that deduplicate."""
         return f"{self.run_id}:{self.key}"
 
 
 class ToolError(DetentError):
-    """A tool says that what it was asked for did **not** happen.
+    """A tool reports that its effect did **not** happen.
 
     Any other exception leaves an effect in doubt: it may have happened.
     """
@@ -80,12 +80,12 @@ class Tool:
     """`(**args) -> answer`, sync or async. With `wants_call`, an `EffectCall` comes first."""
     kind: Kind = "effect"
     probe: Callable[..., Any] | None = None
-    """Effects: same arguments; gives the receipt if it happened, NOT_DONE, or UNKNOWN."""
+    """Effects: takes the same arguments; returns the receipt if it happened, NOT_DONE, or UNKNOWN."""
     idempotent: bool = False
     """Effects: performing twice is the same as once."""
     wants_call: bool = False
     wants_context: bool = False
-    """The step's context comes first, and nothing else: calling an opaque step's own handler."""
+    """The step's context is the only argument: for calling an opaque step's own handler."""
     retry: RetryPolicy = USUAL
     timeout: float | None = None
     breaker: BreakerPolicy | None = None
@@ -93,22 +93,22 @@ class Tool:
     """Kept out of the journal: a query leaves hashes there, an effect a blob of its arguments."""
     description: str = ""
     blocking: bool | None = None
-    """Where a plain `def` is called: True in a thread; False on the event loop, which it must not hold up.
-    None: effects and probes in a thread, queries until they have shown to be quick."""
+    """Where a plain `def` is called: True in a thread; False on the event loop, which it must not block.
+    None: effects and probes in a thread, queries only until they have proved to be quick."""
     arguments: Mapping[str, Any] | None = None
     """JSON Schema of its arguments; None reads it from the function's signature."""
     given: Callable[[Any], Mapping[str, Any]] | None = None
-    """Arguments the run itself gives: what nobody who asks, code or agent, has to say or can."""
+    """Arguments supplied by the run, which neither code nor agent passes or can change."""
     refuses: Callable[[Mapping[str, Any]], Iterable[str]] | None = None
-    """Effects: what in these arguments is never an agent's to want, at any level; each as `/place: why`."""
+    """Effects: problems of arguments that agents may never propose, at any level, as `/place: why`."""
     for_agents: bool = True
-    """Queries: False keeps it from agents, which are neither shown it nor answered: it may change things."""
+    """Queries: False hides it from agents and refuses their calls, because it may have side effects."""
     in_front_of: Callable[..., Any] | None = None
-    """The function whose signature tells the arguments, where `perform` only passes them on."""
+    """The function whose signature declares the arguments, if `perform` only passes them on."""
 
     @property
     def off_loop(self) -> bool | None:
-        """Where a plain function of it is called, as `call` takes it."""
+        """Where a plain function is called, as the argument of `call`."""
         return True if self.blocking is None and self.kind == "effect" else self.blocking
 
     def __post_init__(self) -> None:
@@ -120,12 +120,12 @@ class Tool:
             raise ConfigurationError(f"Tool '{self.name}' is a generator: calling it would perform nothing.")
 
     def whole(self, ctx: Any, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments with those the run gives."""
+        """The arguments, with those supplied by the run."""
         return dict(args) if self.given is None else {**args, **self.given(ctx)}
 
     @property
     def schema(self) -> Mapping[str, Any]:
-        """JSON Schema of its arguments, for agents to read and for their proposals to be checked against."""
+        """JSON Schema of its arguments, shown to agents and used to check their proposals."""
         if self.arguments is not None:
             return self.arguments
         from detent.engine.schemas import schema_of_call
@@ -133,11 +133,11 @@ class Tool:
         return schema_of_call(self.in_front_of or self.perform, skip=1 if self.wants_call else 0)
 
     def misfits(self, args: Mapping[str, Any]) -> list[str]:
-        """What is wrong with arguments somebody else than our own code wants it called with."""
+        """Problems of arguments that an agent proposes."""
         from detent.engine.schemas import misfits
 
-        found = misfits(args, self.schema)
-        return found if found or self.refuses is None else list(self.refuses(args))
+        problems = misfits(args, self.schema)
+        return problems if problems or self.refuses is None else list(self.refuses(args))
 
     def check(self, args: Mapping[str, Any]) -> None:
         """Raise `ConfigurationError` unless the tool takes these arguments."""
@@ -148,7 +148,7 @@ class Tool:
             inspect.signature(self.perform).bind(*first, **args)
         except TypeError as error:
             raise ConfigurationError(f"Tool '{self.name}' cannot be called like this: {error}.") from None
-        except ValueError:  # a built-in that tells nothing about itself
+        except ValueError:  # a built-in without a signature
             return
 
 
@@ -168,13 +168,13 @@ def query(name: str, **options: Any) -> Callable[[Callable[..., Any]], Tool]:
 
 
 CALL = "call:"
-"""Begins the name of the effect that calls an opaque step's handler."""
+"""Prefix of the effect that calls an opaque step's handler."""
 
 
 def tools_of(module: ModuleType) -> list[Tool]:
     """The tools a module defines."""
-    found = [value for value in vars(module).values() if isinstance(value, Tool)]
-    return list({id(tool): tool for tool in found}.values())
+    tools = [value for value in vars(module).values() if isinstance(value, Tool)]
+    return list({id(tool): tool for tool in tools}.values())
 
 
 class Toolbox:
@@ -187,22 +187,22 @@ class Toolbox:
 
     def add(self, item: Tool) -> None:
         """Add a tool; a name registered twice is an error."""
-        there = self._tools.get(item.name)
-        if there is not None and there is not item:
+        registered = self._tools.get(item.name)
+        if registered is not None and registered is not item:
             raise ConfigurationError(f"Two tools are named '{item.name}'.")
         self._tools[item.name] = item
 
     def get(self, name: str, kind: Kind) -> Tool:
         """The tool of this name and kind, or a `ConfigurationError` that names the nearest."""
-        found = self._tools.get(name)
-        if found is None:
-            there = ", ".join(sorted(self._tools)) or "none"
+        item = self._tools.get(name)
+        if item is None:
+            names = ", ".join(sorted(self._tools)) or "none"
             raise ConfigurationError(
-                f"There is no tool '{name}'.{nearest(name, self._tools)} Tools: {there}."
+                f"There is no tool '{name}'.{nearest(name, self._tools)} Tools: {names}."
             )
-        if found.kind != kind:
-            raise ConfigurationError(f"Tool '{name}' is a {found.kind}, not a {kind}.")
-        return found
+        if item.kind != kind:
+            raise ConfigurationError(f"Tool '{name}' is a {item.kind}, not a {kind}.")
+        return item
 
     def __iter__(self) -> Any:
         return iter(self._tools.values())

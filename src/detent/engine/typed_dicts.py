@@ -1,7 +1,7 @@
-"""TypedDicts of `typing` as pydantic can read them.
+"""TypedDicts of `typing`, made readable for pydantic.
 
-Before Python 3.12 they tell it too little. They, and the dataclasses that hold them, are replaced by equals
-that lead to the same values; on newer Pythons nothing is.
+Before Python 3.12 they lack information pydantic needs. They, and the dataclasses that contain them, are
+replaced by equivalents that produce the same values; on newer versions nothing is replaced.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ import typing
 from typing import Any
 
 
-def readable(what: Any) -> Any:
-    """A class or annotation, with everything in it replaced that pydantic could not read."""
-    if sys.version_info >= (3, 12) or not _holds_typed_dicts(what):
-        return what
-    return _Readable().of(what)
+def readable(hint: Any) -> Any:
+    """A class or annotation, with every part that pydantic cannot read replaced."""
+    if sys.version_info >= (3, 12) or not _holds_typed_dicts(hint):
+        return hint
+    return _Readable().of(hint)
 
 
-def _holds_typed_dicts(what: Any) -> bool:
+def _holds_typed_dicts(root: Any) -> bool:
     seen: set[type] = set()
-    todo = [what]
+    todo = [root]
     while todo:
-        one = todo.pop()
-        if typing.is_typeddict(one) and type(one).__module__ == "typing":
+        hint = todo.pop()
+        if typing.is_typeddict(hint) and type(hint).__module__ == "typing":
             return True
-        todo.extend(typing.get_args(one))
-        if isinstance(one, type) and one not in seen and _has_fields(one):
-            seen.add(one)
-            todo.extend(_hints(one).values())
+        todo.extend(typing.get_args(hint))
+        if isinstance(hint, type) and hint not in seen and _has_fields(hint):
+            seen.add(hint)
+            todo.extend(_hints(hint).values())
     return False
 
 
-def _hints(what: type) -> dict[str, Any]:
-    """The annotations of a class; none when a name in them cannot be resolved, which pydantic then tells."""
+def _hints(owner: type) -> dict[str, Any]:
+    """The annotations of a class; empty if a name cannot be resolved, which pydantic then reports."""
     try:
-        return typing.get_type_hints(what, include_extras=True)
+        return typing.get_type_hints(owner, include_extras=True)
     except Exception:
         return {}
 
 
-def _has_fields(what: Any) -> bool:
+def _has_fields(hint: Any) -> bool:
     from typing_extensions import is_typeddict
 
-    return is_typeddict(what) or (isinstance(what, type) and dataclasses.is_dataclass(what))
+    return is_typeddict(hint) or (isinstance(hint, type) and dataclasses.is_dataclass(hint))
 
 
 class _Readable:
@@ -57,7 +57,7 @@ class _Readable:
         self._made: dict[type, Any] = {}
 
     def of(self, hint: Any) -> Any:
-        """`hint`, with everything replaced that has to be."""
+        """`hint`, with every part that pydantic cannot read replaced."""
         if _has_fields(hint):
             if hint not in self._made and _holds_typed_dicts(hint):
                 self._dataclass(hint) if dataclasses.is_dataclass(hint) else self._typed_dict(hint)
@@ -67,8 +67,8 @@ class _Readable:
             return hint
         if origin is typing.Annotated:
             return typing.Annotated[(self.of(args[0]), *args[1:])]
-        new = tuple(self.of(one) for one in args)
-        if all(one is other for one, other in zip(new, args, strict=True)):
+        new = tuple(self.of(arg) for arg in args)
+        if all(arg is old for arg, old in zip(new, args, strict=True)):
             return hint
         if origin in (typing.Union, types.UnionType):
             return functools.reduce(operator.or_, new)
@@ -82,7 +82,7 @@ class _Readable:
         needed: dict[str, bool] = {}
         hints = typing.get_type_hints(old, include_extras=True)
         for key, hint in hints.items():
-            # Said with the key, or else by the class; the class alone misses what was written as text.
+            # Declared on the key, or else by the class, which misses annotations written as strings.
             needed[key] = key in old.__required_keys__
             if typing.get_origin(hint) in (typing.Required, typing.NotRequired, te.Required, te.NotRequired):
                 needed[key] = typing.get_origin(hint) in (typing.Required, te.Required)
@@ -101,23 +101,25 @@ class _Readable:
         import pydantic
 
         hints = typing.get_type_hints(old, include_extras=True)
-        parts = [one for one in dataclasses.fields(old) if one.init]
-        new: Any = dataclasses.make_dataclass(old.__name__, [(one.name, Any, _again(one)) for one in parts])
+        parts = [part for part in dataclasses.fields(old) if part.init]
+        new: Any = dataclasses.make_dataclass(
+            old.__name__, [(part.name, Any, _again(part)) for part in parts]
+        )
         new.__module__, new.__qualname__ = old.__module__, old.__qualname__
 
         def back(value: Any) -> Any:
-            return old(**{one.name: getattr(value, one.name) for one in parts})
+            return old(**{part.name: getattr(value, part.name) for part in parts})
 
         self._made[old] = typing.Annotated[new, pydantic.AfterValidator(back)]
-        for one in dataclasses.fields(new):
-            one.type = new.__annotations__[one.name] = self.of(hints[one.name])
+        for part in dataclasses.fields(new):
+            part.type = new.__annotations__[part.name] = self.of(hints[part.name])
 
 
 def _again(old: dataclasses.Field[Any]) -> Any:
-    """A field like another one, for another class."""
+    """A copy of a field, for another class."""
     options = {
-        name: said
+        name: value
         for name in ("default", "default_factory")
-        if (said := getattr(old, name)) is not dataclasses.MISSING
+        if (value := getattr(old, name)) is not dataclasses.MISSING
     }
     return dataclasses.field(**options, kw_only=bool(old.kw_only), metadata=old.metadata)

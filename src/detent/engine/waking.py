@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 async def wake(active: ActiveRuns, run_ids: list[str]) -> None:
     """Have runs go on whose time has come; those that another has taken are passed over."""
-    taken = await active.store.take(
+    claimed = await active.store.take(
         active.leases.me.id, len(run_ids), now=active.clock.now(), flows=active.flows, only=run_ids,
         dead=await active.leases.dead(), skip=active.taking,
     )  # fmt: skip
-    for error in await asyncio.gather(*(claims.go_on(active, one) for one in taken)):
+    for error in await asyncio.gather(*(claims.go_on(active, claim) for claim in claimed)):
         if error is not None and not isinstance(error, RunBusy | Fenced):
             raise error
 
@@ -42,8 +42,8 @@ async def wake_parent(active: ActiveRuns, run_id: str) -> None:
                 continue
             if row.now.status is not Status.WAITING or row.flow not in active.flows:
                 return
-            held = (await load(active.store, run_id)).holds.get("children")
-            if held is None or not await _any_ended(active, held.about["runs"]):
+            hold = (await load(active.store, run_id)).holds.get("children")
+            if hold is None or not await _any_ended(active, hold.about["runs"]):
                 return
             async with claims.claimed(active, run_id) as driver:
                 if "children" in driver.run.holds:

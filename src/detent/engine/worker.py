@@ -1,4 +1,4 @@
-"""A worker: resumes interrupted runs and those whose time has come, and heeds requests of other processes."""
+"""A worker: resumes interrupted runs, fires due timers, and handles requests of other processes."""
 
 from __future__ import annotations
 
@@ -27,21 +27,26 @@ if TYPE_CHECKING:
     from detent.engine.active_runs import ActiveRuns
 
 BATCH = 64
-"""Runs claimed at a time: few enough to leave some to other workers, enough to cost next to nothing each."""
+"""Runs claimed at a time: few enough to leave some to other workers, enough to be cheap."""
 GATHERED = 0.01
-"""Seconds for which room is left to grow before more is claimed."""
+"""Seconds to wait for more free slots before claiming runs."""
 GIVEN_BACK_AFTER = 1.0
-"""Seconds a run queues for a slot before a serving worker leaves it to others."""
+"""Seconds a run queues for a slot before a serving worker leaves it to other workers."""
 TRIED_AGAIN_AFTER = 60.0
-"""Seconds after which runs that could not be taken up are tried again."""
+"""Seconds after which runs that could not be resumed are tried again."""
 OF_ONE_RUN = (Fenced, RunBusy, RunDamaged, RunNotFound)
-"""Errors of the store that say nothing about other runs."""
+"""Errors of the store that concern one run only."""
 HEED_EVERY = 0.5
-"""Seconds between looks at what other processes ask of runs under way here."""
+"""Seconds between polls for requests of other processes."""
 
 
 async def resume(active: ActiveRuns, run_id: str, parent: Driver | None = None) -> str:
-    """Take a run up and have it driven."""
+    """Resume a run.
+
+    Raises:
+        RunStateError: the run has ended, or waits for an answer.
+        RunBusy: another worker has the run.
+    """
     row = await active.store.row(run_id)
     if row.now.status.is_end:
         raise RunStateError(
@@ -56,11 +61,13 @@ async def resume(active: ActiveRuns, run_id: str, parent: Driver | None = None) 
             return run_id
         waits = row.now.waits or ()
         if any(wait["why"] == "children" for wait in waits):
-            await waking.wake_parent(active, run_id)  # whoever drove the last of them may have gone since
+            await waking.wake_parent(
+                active, run_id
+            )  # the worker of the last child may have died before waking it
             if active.under_way(run_id) is not None:
                 return run_id
-            held = (await load(active.store, run_id)).holds.get("children")
-            below = ", ".join(held.about["runs"][:5]) if held is not None else "its children"
+            hold = (await load(active.store, run_id)).holds.get("children")
+            below = ", ".join(hold.about["runs"][:5]) if hold is not None else "its children"
             raise RunStateError(f"Run {run_id} waits for {below}; see to that, or cancel it.")
         verb = "resolve" if any(wait["name"].startswith("effect:") for wait in waits) else "release"
         names = ", ".join(f"{wait['why']} '{wait.get('token', wait['name'])}'" for wait in waits)
@@ -75,19 +82,19 @@ async def resume(active: ActiveRuns, run_id: str, parent: Driver | None = None) 
 
 
 async def outlook(active: ActiveRuns, row: RunRow) -> float | None:
-    """When a waiting run may go on by itself: now, at a time, or (None) not before a person answers.
+    """When a waiting run may continue by itself: now, at a time, or (None) only after a person answers.
 
-    What it waits for is set going on the way: timers are kept, children nobody drives are taken up.
+    As a side effect its timers are scheduled, and its interrupted children are resumed.
     """
     times: list[float] = []
     if row.now.wake_at is not None:
         active.wake_at(row.now.wake_at, row.id)
         times.append(row.now.wake_at)
     if any(wait["why"] == "children" for wait in row.now.waits or ()):
-        held = (await load(active.store, row.id)).holds.get("children")
-        if held is None:
+        hold = (await load(active.store, row.id)).holds.get("children")
+        if hold is None:
             return active.clock.now()  # it has moved on meanwhile
-        for child in held.about["runs"]:
+        for child in hold.about["runs"]:
             below = await active.store.row(child)
             if below.now.status is Status.WAITING:
                 when = await outlook(active, below)
@@ -104,47 +111,47 @@ async def outlook(active: ActiveRuns, row: RunRow) -> float | None:
 
 
 async def resume_all(active: ActiveRuns, flows: Iterable[str] | None = None) -> list[str]:
-    """Take up what is loose or due and belongs to a known flow, as much as there is room for."""
+    """Resume interrupted and due runs of known flows, as many as there are free slots."""
     return await _take_up(active, flows, await _look_around(active), set())
 
 
 async def _look_around(active: ActiveRuns) -> list[Worker]:
-    """The workers that are dead; wakes parents that may have missed the end of a child because of it."""
+    """The dead workers; also wakes parents that may have missed a child's end because of them."""
     await active.register()
     dead = await active.leases.dead()
-    gone = {worker.id for worker in dead}
-    if active.swept is None or not gone <= active.swept:
+    dead_ids = {worker.id for worker in dead}
+    if active.swept is None or not dead_ids <= active.swept:
         await waking.wake_parents(active)
-        active.swept = gone
+        active.swept = dead_ids
     return dead
 
 
 async def _take_up(
     active: ActiveRuns, flows: Iterable[str] | None, dead: Collection[Worker], refused: set[str]
 ) -> list[str]:
-    """Claim runs batch by batch while there is room; `refused` comes to hold those that cannot go on here."""
+    """Claim runs in batches while there are free slots; adds runs that cannot continue here to `refused`."""
     resumed: list[str] = []
     passed: set[str] = set()
-    """Busy for the moment: another task or process was quicker, and may let them go again."""
+    """Runs that another task or process has just claimed, and may release again."""
     for run_id, lease in [*active.dropped.items()]:
         await active.store.park(lease)
         del active.dropped[run_id]
     while (room := active.room) > 0:
-        taken = await active.store.take(
+        claimed = await active.store.take(
             active.leases.me.id, min(room, BATCH), now=active.clock.now(), dead=dead,
             flows=active.flows if flows is None else [*flows],
             skip=[*refused, *passed, *resumed, *active.taking],
         )  # fmt: skip
-        if not taken:
+        if not claimed:
             break
-        errors = await asyncio.gather(*(claims.go_on(active, one) for one in taken))
-        for one, error in zip(taken, errors, strict=True):
+        errors = await asyncio.gather(*(claims.go_on(active, claim) for claim in claimed))
+        for claim, error in zip(claimed, errors, strict=True):
             if error is None:
-                resumed.append(one.lease.run_id)
+                resumed.append(claim.lease.run_id)
             elif isinstance(error, StoreError | RunStateError) and not isinstance(error, RunDamaged):
-                passed.add(one.lease.run_id)
+                passed.add(claim.lease.run_id)
             else:
-                refused.add(one.lease.run_id)
+                refused.add(claim.lease.run_id)
         for error in errors:
             if isinstance(error, StoreError) and not isinstance(error, OF_ONE_RUN):
                 raise error
@@ -152,7 +159,7 @@ async def _take_up(
 
 
 async def serve(active: ActiveRuns, poll: float) -> None:
-    """Keep taking up what is left lying or due."""
+    """Resume interrupted and due runs until the engine stops."""
     active.serving = asyncio.Event()
     refused: set[str] = set()
     dead: Collection[Worker] = ()
@@ -169,7 +176,7 @@ async def serve(active: ActiveRuns, poll: float) -> None:
                 await _take_up(active, None, dead, refused)
             except StoreLost:
                 raise
-            except StoreError as error:  # away for a moment: the runs are still there when it is back
+            except StoreError as error:  # temporarily unavailable: the runs will still be there
                 log.warning("engine.store_away", error=str(error))
                 await active.clock.sleep(poll)
                 continue
@@ -179,7 +186,7 @@ async def serve(active: ActiveRuns, poll: float) -> None:
 
 
 async def _until_work(active: ActiveRuns, poll: float) -> None:
-    """Wait until it is time to look again, or until there may be something to take up, and room for it."""
+    """Wait for the next poll, or until there may be runs to resume and free slots for them."""
     assert active.serving is not None
     if active.room > 0:
         waits = [active.clock.sleep(poll), active.serving.wait(), active.store.changed()]
@@ -195,7 +202,7 @@ async def _until_work(active: ActiveRuns, poll: float) -> None:
 
 
 async def _room(active: ActiveRuns) -> None:
-    """Wait for room: for much of it, or a moment after the first, so that runs are claimed together."""
+    """Wait for several free slots, or a moment after the first, so that runs are claimed together."""
     while active.room <= 0:
         await active.slots.slot_released()
     if active.room < active.slots.number // 4:
@@ -203,7 +210,7 @@ async def _room(active: ActiveRuns) -> None:
 
 
 async def heed_requests(active: ActiveRuns) -> None:
-    """Look now and then whether another process asks to cancel a run under way here."""
+    """Poll for requests of other processes to cancel runs under way here."""
     strays: set[tuple[str, int]] = set()
     looked = active.clock.elapsed()
     while True:
@@ -213,23 +220,23 @@ async def heed_requests(active: ActiveRuns) -> None:
                 strays, looked = await _free_strays(active, strays), active.clock.elapsed()
             if not active._tasks:
                 continue
-            asked = await active.store.asked(active.leases.me.id)
+            requests = await active.store.asked(active.leases.me.id)
         except StoreError as error:
             log.warning("engine.store_away", error=str(error))
             continue
-        for run_id, request in asked:
+        for run_id, request in requests:
             if active.under_way(run_id) is not None:
                 try:
                     await commands.stop_here(active, run_id, *request)
-                except StoreError as error:  # asked again at the next look
+                except StoreError as error:  # repeated at the next poll
                     log.warning("run.not_cancelled", run_id=run_id, error=str(error))
 
 
 async def _free_strays(active: ActiveRuns, before: set[tuple[str, int]]) -> set[tuple[str, int]]:
-    """Give up runs that the store calls ours and nobody here drives; gives those that may be such.
+    """Park runs that the store assigns to this worker but no driver has; returns the new candidates.
 
-    A claim may be lost on its way from the store to a driver. Only what was there at the last look too is
-    given up: the others may be on their way.
+    A claim may be lost between the store and a driver. Only runs already found at the last poll (`before`)
+    are parked: the others may still be about to start.
     """
     strays = {
         (run_id, epoch)

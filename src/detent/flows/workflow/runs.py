@@ -284,7 +284,7 @@ class WorkflowRuns:
         data: dict[str, Any] = {INPUTS: marked(prepared.inputs, marks), HASH: prepared.hash}
         return {**data, SECRETS: marks} if marks else data
 
-    def shadowing(self, said: str) -> dict[str, Any]:
+    def shadowing(self, selection: str) -> dict[str, Any]:
         """Return the run configuration that shadows steps: comma-separated names, or `all`.
 
         Raises:
@@ -293,7 +293,9 @@ class WorkflowRuns:
         from detent.flows.workflow.child_flows import every
 
         known = [step.name for step in every(self.spec.steps)]
-        names = known if said == "all" else [name.strip() for name in said.split(",") if name.strip()]
+        names = (
+            known if selection == "all" else [name.strip() for name in selection.split(",") if name.strip()]
+        )
         for name in names:
             if name not in known:
                 raise ConfigurationError(
@@ -376,9 +378,9 @@ class WorkflowRuns:
 
     # -- one step -------------------------------------------------------------------------------------------
 
-    def alone(self, said: str) -> WorkflowSpec:
+    def alone(self, step: str) -> WorkflowSpec:
         """Return the workflow that consists of one step of this one."""
-        return only(self.spec, step_named(self.spec, said))
+        return only(self.spec, step_named(self.spec, step))
 
     async def data_for(self, engine: Engine, prepared: Prepared, from_run: str | None) -> dict[str, Any]:
         """Return the data of a single-step run: the inputs, and the results of the steps of another run.

@@ -1,5 +1,5 @@
-"""What people write, as typed values with places: documents, problems, names, templates.
+"""Files written by people, read into typed values with places: documents, problems, names, templates.
 
-Belongs here: whatever turns the text of a file into values, or says what is wrong with it and where. Does not
-belong here: what the values mean, which only the kind of workflow, case or setting they describe can say.
+Belongs here: code that turns the text of a file into values, or reports problems and their places. Does not
+belong here: the meaning of the values, which depends on the workflow, case or setting they describe.
 """

@@ -1,14 +1,14 @@
-"""The one reader of YAML: from the bytes of a file to plain values, with the line and column of each.
+"""The only reader of YAML: turns the bytes of a file into plain values, each with its line and column.
 
-YAML 1.2, core schema. A few things are refused because they surprise or harm: tags, merge keys, duplicate
-keys, keys that are not text, infinite numbers, several documents. The text is read as a stream of events, and
-reading stops as soon as a limit is passed, so that a file of aliases of aliases costs nothing. Nothing in a
-file names a Python object, and nothing is ever evaluated.
+It reads the core schema of YAML 1.2. Constructs that surprise or harm are refused: tags, merge keys,
+duplicate keys, keys that are not text, infinite numbers, several documents. The text is read as a stream of
+events, and reading stops as soon as a limit is passed, so that a file of aliases of aliases costs nothing.
+Nothing in a file names a Python object, and nothing is ever evaluated.
 
-Values are counted with aliases written out: each mapping, each list and each scalar is one, a key is none.
+Values are counted with aliases expanded: each mapping, list and scalar counts as one, keys do not count.
 
-Step files, cases, settings and scripts were read as YAML 1.1 before; `was_yaml_1_1` warns of each scalar that
-means something else now.
+Step files, cases, settings and scripts were read as YAML 1.1 before; `was_yaml_1_1` warns of each scalar
+whose meaning has changed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from detent.kernel.errors import ConfigurationError
 MOST_BYTES = 1024 * 1024
 MOST_VALUES = 10_000
 DATA_VALUES = 100_000
-"""Values in a file of data, which may be a table."""
+"""Most values in a data file, which may be a table."""
 DEEPEST = 64
-"""Levels of mappings and lists inside each other."""
+"""Most levels of nested mappings and lists."""
 LONGEST_NUMBER = 100
-"""Digits of a number; longer ones are texts and belong in quotes."""
+"""Most digits of a number; longer ones are texts and belong in quotes."""
 CODE = "E010"
-"""Code of everything wrong with a file as YAML, unless the format has one of its own."""
+"""Code of YAML problems, unless the format has a code of its own."""
 CHANGED = "W008"
 """Code of a scalar that YAML 1.1 read differently."""
 
@@ -43,33 +43,33 @@ class Document(NamedTuple):
     """A YAML text, read."""
 
     value: Any
-    """Plain values, nothing shared between them; None when there is nothing, or nothing could be read."""
+    """Plain values that share nothing; None if the file is empty or could not be read."""
     places: Mapping[str, Place]
-    """Where values stand, by path, such as `steps[2].kwargs.path`; the whole is at ''."""
+    """Places of values, by path, such as `steps[2].kwargs.path`; the path of the whole is ''."""
     keys: Mapping[str, Place]
-    """Where the keys of values stand, by the same paths."""
+    """Places of keys, by the paths of their values."""
     problems: tuple[Problem, ...]
 
     def place(self, path: str) -> Place:
-        """Where a value stands, or what it would stand in."""
+        """Place of a value; of its nearest existing parent if there is no such value."""
         while path and path not in self.places:
             path = above(path)
         return self.places[path]
 
     def key_place(self, path: str) -> Place:
-        """Where a key stands."""
+        """Place of a key."""
         return self.keys.get(path) or self.place(path)
 
     def bare(self, path: str) -> str | None:
-        """A scalar that is written without quotes, as it is written: `010` for the number 10."""
+        """The spelling of an unquoted scalar: `010` for the number 10; None if it is quoted."""
         return _bare(self.places.get(path))
 
     def bare_key(self, path: str) -> str | None:
-        """A key that is written without quotes, as it is written."""
+        """The spelling of an unquoted key; None if it is quoted."""
         return _bare(self.keys.get(path))
 
     def mark(self, path: str) -> Place:
-        """Where to look for a value: its key, its item in a list, or the nearest thing above it."""
+        """Place to show for a value: its key, its item in a list, or its nearest existing parent."""
         while path and path not in self.keys and path not in self.places:
             path = above(path)
         return Place(*(self.keys.get(path) or self.places[path]))
@@ -94,7 +94,7 @@ _PLAIN_KEY = re.compile(r"[\w-]+")
 
 
 def below(path: str, part: str | int) -> str:
-    """The path of an item or key of what stands at `path`."""
+    """Return the path of an item or key of the value at `path`."""
     if isinstance(part, int):
         return f"{path}[{part}]"
     if not _PLAIN_KEY.fullmatch(part):
@@ -103,7 +103,7 @@ def below(path: str, part: str | int) -> str:
 
 
 def path_of(*parts: str | int) -> str:
-    """The path of a value, from the keys and indices that lead to it."""
+    """Return the path of a value from the keys and indices that lead to it."""
     path = ""
     for part in parts:
         path = below(path, part)
@@ -111,59 +111,59 @@ def path_of(*parts: str | int) -> str:
 
 
 def above(path: str) -> str:
-    """The path of what holds the value at `path`."""
+    """Return the path of the mapping or list that holds the value at `path`."""
     if path.endswith(("']", '"]')):
         opened = max(path.rfind("['"), path.rfind('["'))
         return path[: max(opened, 0)]
     return path[: max(path.rfind("."), path.rfind("["), 0)]
 
 
-# -- where something stands inside a text -------------------------------------------------------------------
+# -- places inside a text -----------------------------------------------------------------------------------
 
 _ESCAPED = {"x": 4, "u": 6, "U": 10}
 
 
 class Written(Place):
-    """Where a text stands, and how it is written there, so that a place inside it can be named."""
+    """Place of a text and its spelling there, from which places inside the text are computed."""
 
     style: str
-    """'' as it is, a quote, or `|` and `>` for blocks."""
+    """'' if unquoted, the quote character, or `|` and `>` for blocks."""
     lines: list[str]
-    """Of the whole file."""
+    """Lines of the whole file."""
     end: tuple[int, int]
-    """Line and column behind it, from 0."""
+    """Line and column of its end, from 0."""
     text: str
     anchored: bool
 
     def inside(self, offset: int) -> Place:
-        """Where the character `offset` of the text stands: exactly for texts of one line and for `|` blocks,
-        the line for others."""
+        """Place of the character at `offset`: exact for texts of one line and for `|` blocks, only the line
+        for others."""
         offset = max(0, min(offset, len(self.text)))
         if self.style in ("|", ">"):
             return self._in_block(offset)
         if self.end[0] == self.line - 1:
-            return self._replaced(self.line, self.column + self._in_line(offset))
+            return self._at(self.line, self.column + self._in_line(offset))
         return self._folded(offset, self.line - 1)
 
-    def _replaced(self, line: int, column: int) -> Place:
+    def _at(self, line: int, column: int) -> Place:
         return Place(self.file, line, column)
 
     def _in_line(self, offset: int) -> int:
         raw = self.lines[self.line - 1][self.column - 1 : self.end[1]]
         at = 0
         if self.anchored:
-            found = re.match(r"&\S+\s+", raw)
-            at = found.end() if found else 0
+            anchor = re.match(r"&\S+\s+", raw)
+            at = anchor.end() if anchor else 0
         if self.style == "'":
             at += 1
             for _ in range(offset):
                 at += 2 if raw.startswith("''", at) else 1
         elif self.style == '"':
             at += 1
-            left = offset
-            while left > 0 and at < len(raw):
+            remaining = offset
+            while remaining > 0 and at < len(raw):
                 at += 1 if raw[at] != "\\" else _ESCAPED.get(raw[at + 1 : at + 2], 2)
-                left -= 1
+                remaining -= 1
         else:
             at += offset
         return at
@@ -175,12 +175,12 @@ class Written(Place):
             return self._folded(offset, self.line)
         start = before.rfind("\n") + 1
         end = self.text.find("\n", start)
-        shown = self.text[start : end if end >= 0 else len(self.text)]
-        margin = len(self.lines[row]) - len(shown)
-        return self._replaced(row + 1, max(0, margin) + offset - start + 1)
+        line = self.text[start : end if end >= 0 else len(self.text)]
+        margin = len(self.lines[row]) - len(line)
+        return self._at(row + 1, max(0, margin) + offset - start + 1)
 
     def _folded(self, offset: int, first: int) -> Place:
-        """Lines that are folded into one another: the line is found by how much of the text it holds."""
+        """Place in folded lines: the line is found by the lengths of the lines before it."""
         passed = 0
         last = min(max(self.end[0], first), len(self.lines) - 1)
         blank = True
@@ -195,9 +195,9 @@ class Written(Place):
             if offset <= passed + len(content) or row == last:
                 margin = len(self.lines[row]) - len(self.lines[row].lstrip())
                 column = self.column if row == self.line - 1 else margin + 1
-                return self._replaced(row + 1, column)
+                return self._at(row + 1, column)
             passed += len(content) + 1
-        return self._replaced(self.line, self.column)
+        return self._at(self.line, self.column)
 
 
 # -- scalars ------------------------------------------------------------------------------------------------
@@ -215,11 +215,15 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 class Unusable(Exception):
-    """A scalar that stands for nothing we can keep."""
+    """A scalar whose value cannot be represented."""
 
 
 def core(text: str) -> Any:
-    """What an unquoted scalar is in the core schema of YAML 1.2; `Unusable` if we cannot keep it."""
+    """Return the value of an unquoted scalar in the core schema of YAML 1.2.
+
+    Raises:
+        Unusable: the number is not finite or too long.
+    """
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":
@@ -231,10 +235,10 @@ def core(text: str) -> Any:
     )  # fmt: skip
     for pattern, base, skip in kinds:
         if pattern.fullmatch(text):
-            _short(text)
+            _check_length(text)
             return int(text[skip:], base)
     if _FLOAT.fullmatch(text):
-        _short(text)
+        _check_length(text)
         number = float(text)
         if not math.isfinite(number):
             raise Unusable("the number is too large; put it in quotes if it is a text.")
@@ -242,12 +246,12 @@ def core(text: str) -> Any:
     return text
 
 
-def _short(text: str) -> None:
+def _check_length(text: str) -> None:
     if len(text) > LONGEST_NUMBER:
         raise Unusable(f"a number has {LONGEST_NUMBER} digits at most; put it in quotes if it is a text.")
 
 
-# -- what YAML 1.1 made of a scalar -------------------------------------------------------------------------
+# -- scalars in YAML 1.1 ------------------------------------------------------------------------------------
 
 
 @cache
@@ -260,12 +264,12 @@ def _loader_1_1() -> Any:
 
 @lru_cache(maxsize=1024)
 def _read_as_1_1(text: str) -> str | None:
-    """What YAML 1.1 made of an unquoted scalar, as Python writes it; None where it makes no difference.
+    """The value of an unquoted scalar in YAML 1.1, as its `repr`; None if both versions agree.
 
-    A date became a date, which every format turned back into the text that stands there.
+    Dates count as agreeing: every format turned them back into their text.
     """
     if not text or len(text) > LONGEST_NUMBER or text[0] not in "+-.0123456789yYnNoO":
-        return None  # both versions read it alike, or it is longer than any number
+        return None  # both versions agree, or it is longer than any number
     import yaml
 
     loader = _loader_1_1()
@@ -275,18 +279,20 @@ def _read_as_1_1(text: str) -> str | None:
     try:
         return repr(loader.construct_object(yaml.ScalarNode(tag, text)))
     except (ValueError, yaml.YAMLError):
-        return None  # it was refused before
+        return None  # YAML 1.1 refused it
 
 
 def _changed(text: str, before: str, now: Any) -> str:
-    """The warning about a scalar that means something else now."""
+    """The warning about a scalar whose meaning has changed."""
     before = {"True": "true", "False": "false"}.get(before, before)
-    was = f"the text {before}" if before.startswith("'") else before
-    wanted, kept = (f"{value} in quotes" if value.startswith("'") else value for value in (before, repr(now)))
-    what = f"the text '{now}'" if isinstance(now, str) else f"the number {now}"
+    old_meaning = f"the text {before}" if before.startswith("'") else before
+    old_spelling, new_spelling = (
+        f"{value} in quotes" if value.startswith("'") else value for value in (before, repr(now))
+    )
+    new_meaning = f"the text '{now}'" if isinstance(now, str) else f"the number {now}"
     return (
-        f"{text} is {what} in YAML 1.2, but {was} in YAML 1.1, which was read here before. "
-        f"Write {wanted}, or {kept} if that is meant."
+        f"{text} is {new_meaning} in YAML 1.2, but {old_meaning} in YAML 1.1, which was read here before. "
+        f"Write {old_spelling}, or {new_spelling} if that is meant."
     )
 
 
@@ -294,7 +300,11 @@ def _changed(text: str, before: str, now: Any) -> str:
 
 
 def decoded(raw: bytes | str) -> str:
-    """The text of a file, its line ends made one kind; `UnicodeDecodeError` when it is not UTF-8."""
+    """Return the text of a file with normalized line ends.
+
+    Raises:
+        UnicodeDecodeError: the bytes are not UTF-8.
+    """
     text = raw if isinstance(raw, str) else raw.decode("utf-8-sig")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -309,11 +319,10 @@ def read_document(
     was_yaml_1_1: bool = False,
     keys_as_written: bool = False,
 ) -> Document:
-    """Read the bytes or the text of a file, shown to people as `file`.
+    """Read the bytes or the text of a file, called `file` in messages.
 
-    `problems` lists everything wrong with it as YAML, under `code`. Warnings are scalars that YAML 1.1 read
-    differently, for formats that were read as YAML 1.1 before. With `keys_as_written` a number may be a key,
-    as the text that stands there.
+    `problems` of the result lists all YAML problems, under `code`. With `was_yaml_1_1`, scalars that YAML 1.1
+    read differently are warnings. With `keys_as_written` a number may be a key; the key is its spelling.
     """
     reader = _Reader(file, code, most_bytes, most_values, was_yaml_1_1, keys_as_written)
     try:
@@ -331,7 +340,7 @@ def read_document(
 
 
 def read_value(text: str, file: str) -> Any:
-    """The value of a YAML text that is data, such as a table or an input.
+    """Return the value of a YAML text that is data, such as a table or an input.
 
     Raises:
         ConfigurationError: The text is not valid YAML, or passes a limit.
@@ -347,11 +356,11 @@ def read_value(text: str, file: str) -> Any:
 
 
 class _GiveUp(Exception):
-    """Nothing more can be read."""
+    """Reading cannot continue."""
 
 
 class _Node:
-    """One node, as written: an alias is the node it stands for."""
+    """One node of the document; an alias is the node it refers to."""
 
     __slots__ = ("height", "items", "key", "kind", "open", "place", "seen", "size", "value")
 
@@ -360,17 +369,17 @@ class _Node:
         self.place = place
         self.value = value
         self.size = 1
-        """Nodes in it, itself included, aliases written out."""
+        """Number of nodes in it, itself included, aliases expanded."""
         self.height = 1
         self.open = kind != "scalar"
         self.items: list[tuple[str | None, Place | None, _Node, Place]] = []
-        """Of a mapping: key, its place, value and the value's place; of a list the latter two."""
+        """In a mapping: key, its place, value and the value's place; in a list only the last two."""
         self.key: tuple[str | None, Place] | None = None
-        """Of a mapping: a key that waits for its value; None as a text when it cannot be used."""
+        """In a mapping: the key whose value comes next; its text is None if the key cannot be used."""
         self.seen: dict[str, Place] = {}
 
 
-# What Unicode takes for a line end and YAML 1.2 does not: an editor shows one line where a parser sees two.
+# Line ends in Unicode but not in YAML 1.2: an editor may show one line where a parser sees two.
 _LINE_ENDS = "\x85\u2028\u2029"
 _NOT_ALLOWED = re.compile(f"[^\t\n -~\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[{_LINE_ENDS}]")
 
@@ -405,7 +414,7 @@ class _Reader:
     # -- bytes to text --------------------------------------------------------------------------------------
 
     def text(self, raw: bytes | str) -> str:
-        """The file's text, its line ends made one kind."""
+        """The file's text with normalized line ends."""
         start = Place(self.file, 1)
         if len(raw) > self.most_bytes:
             raise self.give_up(
@@ -422,21 +431,21 @@ class _Reader:
             place = Place(self.file, before.count(b"\n") + 1, column)
             message = f"The file is not UTF-8 text (byte {error.start}). Save it as UTF-8."
             raise self.give_up(place, message) from None
-        found = _NOT_ALLOWED.search(text)
-        if found is not None:
-            at = found.start()
+        forbidden = _NOT_ALLOWED.search(text)
+        if forbidden is not None:
+            at = forbidden.start()
             place = Place(self.file, text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
             raise self.give_up(
                 place,
-                f"The character U+{ord(found[0]):04X} must not stand in a file. In double quotes it "
-                f'can be written as "\\u{ord(found[0]):04x}".',
+                f"The character U+{ord(forbidden[0]):04X} must not stand in a file. In double quotes it "
+                f'can be written as "\\u{ord(forbidden[0]):04x}".',
             )
         return text
 
     # -- text to nodes --------------------------------------------------------------------------------------
 
     def read(self, raw: bytes | str) -> _Node | None:
-        """The one document of the file; None when there is none."""
+        """The only document of the file; None if the file is empty."""
         text = self.text(raw)
         self.lines = text.split("\n")
         root: _Node | None = None
@@ -477,7 +486,7 @@ class _Reader:
         return root
 
     def events(self, text: str) -> Iterator[Any]:
-        """The events of a text, which come as it is read and not all at once."""
+        """The events of a text, yielded while it is parsed."""
         import yaml
 
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -489,7 +498,7 @@ class _Reader:
             raise self.give_up(place, f"This is not valid YAML: {message}.") from None
 
     def at(self, mark: Any) -> Place:
-        """The place of a mark; one behind the last line is on it."""
+        """The place of a mark; a mark after the last line is moved to its end."""
         line = min(mark.line, max(len(self.lines) - 1, 0))
         column = mark.column if line == mark.line else len(self.lines[line])
         return Place(self.file, line + 1, column + 1)
@@ -509,7 +518,7 @@ class _Reader:
         )
 
     def alias(self, event: Any, anchors: Mapping[str, _Node], depth: int) -> tuple[_Node, Place]:
-        """What an alias stands for; how much that is, is known without writing it out."""
+        """The node of an alias; its size is known without expanding it."""
         place = self.at(event.start_mark)
         node = anchors.get(event.anchor)
         if node is None:
@@ -555,7 +564,7 @@ class _Reader:
     # -- putting nodes together -----------------------------------------------------------------------------
 
     def put(self, into: _Node, node: _Node, place: Place, plain: bool) -> None:
-        """Put a node into the container it stands in: as item, key, or value."""
+        """Add a node to its container, as item, key or value."""
         if into.kind == "list":
             self.count(node.size if not node.open else 1, place)
             into.items.append((None, None, node, place))
@@ -575,7 +584,7 @@ class _Reader:
             into.height = max(into.height, node.height + 1)
 
     def key(self, into: _Node, node: _Node, place: Place, plain: bool) -> str | None:
-        """A key's text; None when it cannot be used."""
+        """A key's text; None if it cannot be used."""
         if node.kind != "scalar":
             hint = f" {BRACES}." if node.kind == "mapping" else ""
             self.wrong(place, f"A key is a text; here it is a {node.kind}.{hint}")
@@ -584,8 +593,8 @@ class _Reader:
         if self.keys_as_written and isinstance(node.place, Written):
             key = node.place.text
         if not isinstance(key, str):
-            shown = "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
-            self.wrong(place, f"The key {shown} is not text. Put it in quotes.")
+            spelling = "null" if key is None else str(key).lower() if isinstance(key, bool) else str(key)
+            self.wrong(place, f"The key {spelling} is not text. Put it in quotes.")
             return None
         if key == "<<" and plain:
             self.wrong(place, "YAML 1.2 has no merge key '<<'. Write the keys out, or use an alias as value.")
@@ -609,27 +618,27 @@ class _Reader:
     # -- nodes to values ------------------------------------------------------------------------------------
 
     def expanded(self, node: _Node, path: str, places: dict[str, Place], keys: dict[str, Place]) -> Any:
-        """Plain values, aliases written out; how deep and how many is settled."""
+        """The plain value of a node, aliases expanded; the limits were checked while reading."""
         places.setdefault(path, node.place)
         if node.kind == "scalar":
             return node.value
         if node.kind == "list":
-            found: list[Any] = []
+            items: list[Any] = []
             for index, (_, _, item, place) in enumerate(node.items):
-                here = below(path, index)
+                item_path = below(path, index)
                 if item.kind != "scalar":
-                    places[here] = place
-                found.append(self.expanded(item, here, places, keys))
-            return found
-        named: dict[str, Any] = {}
+                    places[item_path] = place
+                items.append(self.expanded(item, item_path, places, keys))
+            return items
+        mapping: dict[str, Any] = {}
         for key, key_place, item, place in node.items:
-            here = below(path, key or "")
+            item_path = below(path, key or "")
             if item.kind != "scalar":
-                places[here] = place
+                places[item_path] = place
             if key_place is not None:
-                keys[here] = key_place
-            named[key or ""] = self.expanded(item, here, places, keys)
-        return named
+                keys[item_path] = key_place
+            mapping[key or ""] = self.expanded(item, item_path, places, keys)
+        return mapping
 
 
 def _short_tag(tag: str) -> str:

@@ -1,8 +1,8 @@
-"""What people write, declared once: fields with their types, read into values and turned into JSON Schema.
+"""Models of file formats, declared once: typed fields, used to read files and to build their JSON Schema.
 
-A model is a dataclass whose fields marked `Written` may stand in a file; its other fields are the reader's
-own. pydantic checks the types and writes the schema. It is imported, and the checking model built, when the
-first file is read, so that declaring a model costs nothing at start-up.
+A model is a dataclass. Its fields marked `Written` are keys of the file; the reader sets the others. pydantic
+checks the types and writes the schema. It is imported, and the checking model built, when the first file is
+read, so that declaring a model costs nothing at start-up.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from detent.authoring.names import Nearest
 from detent.authoring.problem import Place, Problem, either
 
 _OF_A_TYPE = ("_type", "_parsing", "is_instance_of", "int_from_float")
-"""Endings of pydantic's codes for a value of the wrong type; the others are about its size or pattern."""
+"""Suffixes of pydantic's codes for a value of the wrong type; other codes concern its size or pattern."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class AtLeast:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Written:
-    """In the annotation of a dataclass field: people write it, so and so.
+    """In the annotation of a dataclass field: the field is a key of the file.
 
     A key without a value is a key left out.
     """
@@ -50,38 +50,38 @@ class Written:
     what: str
     """Completes the sentence "'key' is …"."""
     about: str
-    """What editors show."""
+    """Description shown by editors."""
     type: Any = None
-    """The type in the file, where it is not that of the field."""
+    """The type in the file, if it differs from the type of the field."""
     required: bool = False
     otherwise: str = ""
     """The message about a text that does not match its pattern."""
     schema: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """What the JSON Schema says beyond what pydantic checks."""
+    """Additions to the JSON Schema that pydantic does not check."""
 
 
 def keys_of(model: Any) -> tuple[str, ...]:
-    """The keys a file may have, in the order of the model."""
+    """Return the keys a file may have, in the order of the model."""
     return tuple(_fields(model))
 
 
 @cache
 def _fields(model: Any) -> dict[str, tuple[Any, Written]]:
-    """The fields that people write: the type in the file, and the words."""
-    found: dict[str, tuple[Any, Written]] = {}
+    """The fields that are keys of the file: the type in the file, and the description."""
+    fields: dict[str, tuple[Any, Written]] = {}
     for name, hint in get_type_hints(model, include_extras=True).items():
         marks = getattr(hint, "__metadata__", ())
         facts = next((mark for mark in marks if isinstance(mark, Written)), None)
         if facts is not None:
-            rest = tuple(mark for mark in marks if mark is not facts)
+            constraints = tuple(mark for mark in marks if mark is not facts)
             kind = facts.type or hint.__origin__
-            found[name] = (Annotated[(kind, *rest)] if rest else kind, facts)
-    return found
+            fields[name] = (Annotated[(kind, *constraints)] if constraints else kind, facts)
+    return fields
 
 
 @cache
 def _checked(model: Any) -> Any:
-    """The pydantic model that checks what is written."""
+    """The pydantic model that checks a mapping of the file."""
     import pydantic
 
     fields: dict[str, Any] = {}
@@ -94,7 +94,7 @@ def _checked(model: Any) -> Any:
 
 
 def json_schema(model: Any) -> dict[str, Any]:
-    """The JSON Schema of what may be written."""
+    """Return the JSON Schema of a model."""
     schema: dict[str, Any] = _checked(model).model_json_schema()
     del schema["title"]
     for name, (_, facts) in _fields(model).items():
@@ -109,14 +109,14 @@ def json_schema(model: Any) -> dict[str, Any]:
 
 
 class ModelReader:
-    """Reads the mappings of one document into the fields of models, and gathers what is wrong with them."""
+    """Reads the mappings of one document into the fields of models, and collects their problems."""
 
     def __init__(self, document: Document, code: str, unknown: str | None = None) -> None:
         self.document = document
         self.code = code
-        """Of a value that does not fit its model."""
+        """Code of a value that does not fit its model."""
         self.unknown = unknown or code
-        """Of a key the model does not have."""
+        """Code of a key that the model does not have."""
         self.problems: list[Problem] = []
         self.nearest = Nearest()
 
@@ -136,7 +136,7 @@ class ModelReader:
     def fields(
         self, model: Any, value: Mapping[str, Any], path: str, of: str, beside: tuple[str, ...] = ()
     ) -> dict[str, Any]:
-        """The fields of a mapping that can be used, by name; all others are problems.
+        """Return the usable fields of a mapping, by name; all others are problems.
 
         `of` names the mapping in messages; the keys in `beside` are read by the caller.
         """
@@ -165,52 +165,52 @@ class ModelReader:
         of: str,
         beside: tuple[str, ...],
     ) -> None:
-        here = below(path, key)
+        key_path = below(path, key)
         if key not in facts:
             known = (*facts, *beside)
             meant = self.nearest.of(key, known)
             names = "" if meant else f" Known here: {', '.join(known)}."
             message = f"'{key[:60]}' is no key of {of}.{names}"
-            self.wrong(self.unknown, here, message, meant, self.document.key_place(here))
+            self.wrong(self.unknown, key_path, message, meant, self.document.key_place(key_path))
             return
         kind, words = facts[key]
-        what = words.what
+        expected = words.what
         if given.get(key) is None:
-            self.wrong(self.code, here, f"{of} needs '{key}': {what}.")
+            self.wrong(self.code, key_path, f"{of} needs '{key}': {expected}.")
             return
         bad = given[key]
         for part in inside:
-            bad, here = bad[part], below(here, part)
+            bad, key_path = bad[part], below(key_path, part)
         choices = get_args(kind) if get_origin(kind) is Literal else ()
         if choices:
-            self.wrong(self.code, here, f"'{key}' is {either(choices)}.", self.nearest.of(bad, choices))
+            self.wrong(self.code, key_path, f"'{key}' is {either(choices)}.", self.nearest.of(bad, choices))
         elif isinstance(bad, str) and not bad.strip():
-            self.wrong(self.code, here, f"'{key}' is {what}, but the text is empty.")
+            self.wrong(self.code, key_path, f"'{key}' is {expected}, but the text is empty.")
         elif all(kind.endswith(_OF_A_TYPE) for kind in kinds):
-            self.wrong(self.code, here, f"'{key}' is {what}, but here stands {kind_of(bad)}.")
+            self.wrong(self.code, key_path, f"'{key}' is {expected}, but here stands {kind_of(bad)}.")
         else:
-            self.wrong(self.code, here, words.otherwise or f"'{key}' is {what}.")
+            self.wrong(self.code, key_path, words.otherwise or f"'{key}' is {expected}.")
 
 
 def _by_place(error: Any, given: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str | int, ...], list[str]]]:
-    """pydantic's errors by key and way inside its value; of the alternatives of a union, the deepest one."""
-    found: dict[tuple[Any, ...], list[str]] = {}
-    for one in error.errors(include_url=False, include_input=False, include_context=False):
+    """pydantic's errors by key and path inside its value; of the alternatives of a union, the deepest one."""
+    by_place: dict[tuple[Any, ...], list[str]] = {}
+    for detail in error.errors(include_url=False, include_input=False, include_context=False):
         value: Any = given
-        way: list[str | int] = []
-        for part in one["loc"]:
-            if way and not isinstance(part, int):
-                continue  # which alternative of a union it is about
-            way.append(part)
+        location: list[str | int] = []
+        for part in detail["loc"]:
+            if location and not isinstance(part, int):
+                continue  # names the alternative of a union
+            location.append(part)
             value = value.get(part) if isinstance(value, Mapping) else value[part]
-        found.setdefault(tuple(way), []).append(one["type"])
-    for place, kinds in found.items():
-        if not any(other != place and other[: len(place)] == place for other in found):
+        by_place.setdefault(tuple(location), []).append(detail["type"])
+    for place, kinds in by_place.items():
+        if not any(other != place and other[: len(place)] == place for other in by_place):
             yield place[0], place[1:], kinds
 
 
 def kind_of(value: Any) -> str:
-    """What a wrong value is, without the value."""
+    """Return the kind of a wrong value, without the value."""
     kinds = ((bool, "a truth value"), (int, "a number"), (float, "a number"), (str, "a text"),
              (list, "a list"), (dict, "a mapping"))  # fmt: skip
     return next((name for kind, name in kinds if isinstance(value, kind)), "nothing")

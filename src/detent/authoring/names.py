@@ -1,4 +1,4 @@
-"""Names that files use for things made in code: shelves of them, and the names that may have been meant."""
+"""Names that files use for items defined in code: shelves of such items, and suggestions of similar names."""
 
 from __future__ import annotations
 
@@ -18,51 +18,59 @@ T = TypeVar("T", bound="Named")
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """One thing that files may name."""
+    """One item that files may name."""
 
     name: str
     origin: str = ""
-    """Where it was made, such as `shop/actions.py:12`."""
+    """Where it is defined, such as `shop/actions.py:12`."""
     instead_of: str = field(default="", kw_only=True)
-    """Where the thing of the same name was made that ships with Detent and that it stands in for."""
+    """Origin of the built-in item that it replaces."""
     left_out: bool = field(default=False, kw_only=True)
-    """Nothing but its name is known: it may be in a plugin that is not loaded."""
+    """Whether it is a placeholder: the item may be in a plugin that is not loaded."""
 
 
 class Shelf(Generic[T]):
-    """Things of one kind by name."""
+    """Items of one kind, by name."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._named: dict[str, T] = {}
         self.absent: Callable[[str], T] | None = None
-        """Makes a placeholder for a name that is not here, where a plugin that may have it is left out."""
+        """Makes a placeholder for an unknown name, if a plugin that may define it is left out."""
 
     def add(self, item: T) -> None:
-        """Put one on the shelf; a name that stands for two things is an error that names both places."""
-        there = self._named.get(item.name)
-        if there is not None and there is not item and there != item:
+        """Add an item.
+
+        Raises:
+            ConfigurationError: another item has the name; the message names both places.
+        """
+        existing = self._named.get(item.name)
+        if existing is not None and existing is not item and existing != item:
             raise ConfigurationError(
-                f"Two {self.kind}s are named '{item.name}': {there.origin or 'one'} and "
+                f"Two {self.kind}s are named '{item.name}': {existing.origin or 'one'} and "
                 f"{item.origin or 'another'}. Rename one of them."
             )
         self._named[item.name] = item
 
     def put(self, item: T) -> None:
-        """Put one on the shelf, in place of one of its name."""
+        """Add an item, replacing the item of the same name."""
         self._named[item.name] = item
 
     def get(self, name: str) -> T:
-        """The one of a name, or a `ConfigurationError` with the nearest."""
-        found = self.find(name)
-        if found is None:
+        """Return the item of a name.
+
+        Raises:
+            ConfigurationError: there is no such item; the message suggests the nearest name.
+        """
+        item = self.find(name)
+        if item is None:
             raise ConfigurationError(f"There is no {self.kind} '{name}'.{nearest(name, self._named)}")
-        return found
+        return item
 
     def find(self, name: str) -> T | None:
-        """The one of a name, if there is one."""
-        found = self._named.get(name)
-        return self.absent(name) if found is None and self.absent is not None and name else found
+        """Return the item of a name, if there is one."""
+        item = self._named.get(name)
+        return self.absent(name) if item is None and self.absent is not None and name else item
 
     def __contains__(self, name: object) -> bool:
         return name in self._named or (self.absent is not None and isinstance(name, str) and bool(name))
@@ -80,15 +88,15 @@ class Shelf(Generic[T]):
 
 
 class Nearest:
-    """Finds the names that may have been meant; a file full of mistakes gets a bounded amount of help."""
+    """Finds similar names to suggest; the number of comparisons per file is bounded."""
 
     def __init__(self) -> None:
         self.left = _COMPARISONS
 
     def of(self, name: Any, names: Iterable[str]) -> tuple[str, ...]:
-        """The nearest of `names`, at most five, best first."""
+        """Return the nearest of `names`, at most five, best first."""
         if not isinstance(name, str) or not name or len(name) > _LONGEST or self.left <= 0:
             return ()
-        known = sorted({one for one in names if one and len(one) <= _LONGEST})
+        known = sorted({candidate for candidate in names if candidate and len(candidate) <= _LONGEST})
         self.left -= len(known)
         return tuple(get_close_matches(name, known, n=SUGGESTED, cutoff=0.6))

@@ -1,4 +1,4 @@
-"""The one kind of problem: a code, a message, the place in a file, and the nearest valid names."""
+"""Problems of files: a code, a message, the place in the file, and the nearest valid names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Place(NamedTuple):
     """A position in a file; lines and columns count from 1."""
 
     file: str
-    """As shown to people."""
+    """The file's name in messages."""
     line: int
     column: int = 1
 
@@ -24,11 +24,11 @@ class Place(NamedTuple):
 
 
 NOWHERE = Place("", 0, 0)
-"""Of a definition made in Python, which has no file of its own."""
+"""Place of a definition made in Python, which has no file of its own."""
 
 
 class Problem(NamedTuple):
-    """One thing wrong with what someone wrote."""
+    """One problem of a file or definition."""
 
     code: str
     """Codes beginning with W are warnings; empty for formats without codes."""
@@ -70,24 +70,24 @@ class DocumentError(DefinitionError):
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
-    """Problems by file, line and column."""
+    """Sort problems by file, line and column."""
     return sorted(problems, key=lambda problem: (problem.place, problem.code, problem.path))
 
 
 def problems_of(error: Exception) -> list[Problem]:
-    """Everything an error says, as problems; an error in a plugin stands for the one it was raised with."""
+    """Return the problems of an error; of the original error if it was wrapped as an error of a plugin."""
     listed: Sequence[Any] = getattr(getattr(error, "error", error), "problems", ())
     return [as_problem(item) for item in listed] or [Problem("", str(error))]
 
 
 def as_problem(item: Problem | MachineProblem | str) -> Problem:
-    """A problem of a machine, or a sentence, as a problem without a place."""
+    """Convert a problem of a machine, or a sentence, into a problem without a place."""
     if isinstance(item, MachineProblem):
         return Problem(item.code, f"{item.where}: {item.message}")
     return item if isinstance(item, Problem) else Problem("", item)
 
 
 def either(names: Sequence[str]) -> str:
-    """Names in quotes, with `or` before the last."""
+    """Join names in quotes, with `or` before the last."""
     quoted = [f"'{name}'" for name in names]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"

@@ -1,7 +1,7 @@
-"""Imports of a project's code from its source alone.
+"""Imports a project's code from its source files only.
 
-A project is trusted by the content of its files. Compiled files (`.pyc`) would stand in for its sources
-unseen, so they are neither read nor written for the folders named here.
+A project is trusted by the content of its files. Compiled files (`.pyc`) could silently replace its sources,
+so they are neither read nor written in the folders registered here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FOLDERS: set[Path] = set()
 
 
 class SourceLoader(SourceFileLoader):
-    """Loads a Python file from its text, whatever compiled files lie beside it."""
+    """Loads a Python file from its text and ignores compiled files."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
@@ -25,7 +25,7 @@ class SourceLoader(SourceFileLoader):
 
 
 def import_from_source(folder: Path) -> None:
-    """Have modules in a folder, and packages below it, imported from their source alone."""
+    """Import modules in a folder, and packages below it, from their source files only."""
     folder = folder.resolve()
     if folder in _FOLDERS:
         return
@@ -38,10 +38,10 @@ def import_from_source(folder: Path) -> None:
 
 def _finder(place: str) -> FileFinder:
     """A path hook: finds modules for folders of projects, and leaves others to Python."""
-    here = Path(place or ".").resolve()
-    # What is installed into an environment inside a project is not the project's.
-    roots = {Path(one or ".").resolve() for one in sys.path} | _FOLDERS
-    nearest = next((one for one in (here, *here.parents) if one in roots), None)
+    folder = Path(place or ".").resolve()
+    # Packages installed into an environment inside a project are not part of the project.
+    roots = {Path(entry or ".").resolve() for entry in sys.path} | _FOLDERS
+    nearest = next((entry for entry in (folder, *folder.parents) if entry in roots), None)
     if nearest not in _FOLDERS:
         raise ImportError(f"{place} is no folder of a project")
-    return FileFinder(str(here), (ExtensionFileLoader, EXTENSION_SUFFIXES), (SourceLoader, [".py"]))
+    return FileFinder(str(folder), (ExtensionFileLoader, EXTENSION_SUFFIXES), (SourceLoader, [".py"]))

@@ -1,4 +1,4 @@
-"""Fills `{{key}}` in texts and in values made of texts.
+"""Fills `{{key}}` in texts and in nested values.
 
 A missing value is an error that names the place, never an empty text.
 """
@@ -22,7 +22,7 @@ ABSENT = object()
 
 
 class TemplateError(DetentError):
-    """A text cannot be made: a value for it is missing, or the template itself."""
+    """A text cannot be filled: a value is missing, or the template itself."""
 
     def __init__(self, where: str, line: int | None, key: str | None, why: str) -> None:
         self.where = where
@@ -38,11 +38,11 @@ class Placeholder(NamedTuple):
     key: str
     line: int
     alone: bool
-    """It is the whole text, so the value stands there as it is and not as text."""
+    """Whether it is the whole text, so that the value replaces it unconverted."""
 
 
 def placeholders(value: Any) -> Iterator[Placeholder]:
-    """Every placeholder in a value, in order."""
+    """Yield every placeholder in a value, in order."""
     if isinstance(value, str):
         for match in _PLACEHOLDER.finditer(value):
             line = value.count("\n", 0, match.start()) + 1
@@ -56,7 +56,7 @@ def placeholders(value: Any) -> Iterator[Placeholder]:
 
 
 def fill(text: str, value_of: Callable[[str, int], str]) -> str:
-    """A text with its placeholders replaced by what `value_of` gives for a key and its line."""
+    """Return a text with its placeholders replaced; `value_of` takes a key and its line."""
 
     def value(match: re.Match[str]) -> str:
         return value_of(match.group(1).strip(), text.count("\n", 0, match.start()) + 1)
@@ -65,26 +65,36 @@ def fill(text: str, value_of: Callable[[str, int], str]) -> str:
 
 
 def insert(text: str, values: Values, where: str) -> str:
-    """A text with its placeholders filled."""
+    """Return a text with its placeholders filled.
+
+    Raises:
+        TemplateError: a value is missing, or known only after an effect is performed.
+    """
 
     def value_of(key: str, line: int) -> str:
-        found = _value(values, key, where, line)
-        if hasattr(found, "__plain__") and "$receipt" in found.__plain__():
+        value = _value(values, key, where, line)
+        if hasattr(value, "__plain__") and "$receipt" in value.__plain__():
             raise TemplateError(
                 where, line, key, f"'{key}' is known only after the effect is performed, so it stands alone."
             )
-        return _text(to_plain(found))
+        return _text(to_plain(value))
 
     return fill(text, value_of)
 
 
 def filled(value: Any, values: Values, where: str) -> Any:
-    """A value with its placeholders filled; one that is a whole text is replaced by the value itself."""
+    """Return a value with its placeholders filled; one that is a whole text becomes the value itself.
+
+    Raises:
+        TemplateError: a value is missing, or known only after an effect is performed.
+    """
     if isinstance(value, str):
         only = _PLACEHOLDER.fullmatch(value.strip())
         if only is not None:
-            found = _value(values, only.group(1).strip(), where, 1)
-            return found if hasattr(found, "__plain__") and _is_receipt(found) else to_plain(found)
+            inserted = _value(values, only.group(1).strip(), where, 1)
+            return (
+                inserted if hasattr(inserted, "__plain__") and _is_receipt(inserted) else to_plain(inserted)
+            )
         return insert(value, values, where)
     if isinstance(value, Mapping):
         return {key: filled(item, values, where) for key, item in value.items()}
@@ -94,7 +104,7 @@ def filled(value: Any, values: Values, where: str) -> Any:
 
 
 def values_of(data: Mapping[str, Any]) -> Values:
-    """The values of a run's data."""
+    """Return the lookup of dotted keys in a run's data."""
     return lambda key: dig(data, key, ABSENT)
 
 
@@ -103,10 +113,10 @@ def _is_receipt(value: Any) -> bool:
 
 
 def _value(values: Values, key: str, where: str, line: int) -> Any:
-    found = values(key) if key else ABSENT
-    if found is ABSENT or found is None:
+    value = values(key) if key else ABSENT
+    if value is ABSENT or value is None:
         raise TemplateError(where, line, key, f"there is no value for {{{{{key}}}}}.")
-    return found
+    return value
 
 
 def _text(value: Any) -> str:

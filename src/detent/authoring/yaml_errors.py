@@ -1,4 +1,4 @@
-"""A YAML parser's complaint in plain words, and the mark to look at.
+"""Explains the errors of the YAML parser in plain words.
 
 Parsers name tokens; people see quotes, brackets and columns. Nothing is parsed here.
 """
@@ -25,14 +25,14 @@ BRACES = f"A text with {{{{…}}}} in it {_QUOTES}"
 
 
 def yaml_trouble(error: Exception, text: str) -> tuple[Any, str]:
-    """The mark to look at, None where the parser gives none, and a message without a full stop."""
+    """Return the mark to show, None if the parser gives none, and a message without a full stop."""
     message = getattr(error, "problem", None) or getattr(error, "context", None) or error
     message = " ".join(str(message).split()).rstrip(".")
     mark, begun = getattr(error, "problem_mark", None), getattr(error, "context_mark", None)
     rows = text.split("\n")
     rest = ["".join(rows[mark.line : mark.line + 1])[mark.column :], *rows[mark.line + 1 :]] if mark else []
     if begun is not None and not any(row.strip() for row in rest):
-        mark = begun  # what is open at the end of the text is mended where it begins
+        mark = begun  # an unclosed construct is fixed where it begins
     row = rows[mark.line] if mark is not None and mark.line < len(rows) else ""
     indented_with_tabs = "\t" in row[: len(row) - len(row.lstrip())]
     hint = next((hint for pattern, hint in _HINTS if re.search(pattern, message)), "")

@@ -1,15 +1,15 @@
-"""Everything wrong with a workflow that needs more than its own file: the registry, other workflows,
-settings, and what its expressions refer to.
+"""Checks of a workflow that need more than its own file: the registry, other workflows, the settings, and
+the references in its expressions.
 
-All of it at once; what is wrong with the file's shape comes from `reading`, and `check_read` puts the two
-together. Where the rules leave room:
+All problems are reported at once. Problems with the shape of the file come from `reading`; `check_read`
+combines both. Decisions where the format leaves room:
 
-- What a step can refer to is said in `sight`. `until` sees the whole body of its loop. `default(…)` changes
-  nothing: what can never be there is a mistake.
-- `for_each` binds `item` and `index`, `until` binds `index`; steps side by side bind nothing. What a loop
-  does not bind, the loop around it may.
-- What is written out is held against types as `literals` says: only what is certainly wrong is told.
-- A child's own mistakes are told where its file is checked, not in every workflow that runs it.
+- `visibility` decides which steps a step can refer to. `until` sees the whole body of its loop. `default(…)`
+  changes nothing: a reference to a result that can never exist is a mistake.
+- `for_each` binds `item` and `index`, `until` binds `index`; parallel steps bind nothing. A name that a loop
+  does not bind may come from an enclosing loop.
+- Literal values are checked against types as `static_types` describes: only certain mistakes are reported.
+- A child workflow's own mistakes are reported where its file is checked, not in every workflow that runs it.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def check_workflow(
     forced: bool = False,
     workflows: Iterable[str] = (),
 ) -> list[Problem]:
-    """Everything wrong with a workflow, in order of place.
+    """Return every problem of a workflow, in the order of the file.
 
-    `find` gives the workflow of a name or path, as written in this file; None or `WorkflowNotFound` if there
-    is none. `tools` are those that can be called, where that is known; `steps` and `agents` the settings of
-    the project; `executor` whether one is configured. With `forced`, agents are switched off. `workflows` are
-    names to suggest where `find` suggests none.
+    `find` returns the workflow for a name or path as written in this file; None or `WorkflowNotFound` if
+    there is none. `tools` are the callable tools, if they are known; `steps` and `agents` the settings of the
+    project; `executor` tells whether an executor is configured. With `forced`, agents are switched off.
+    `workflows` are names to suggest when `find` suggests none.
     """
     settings = _Settings(tools, steps or {}, agents or {}, executor, forced, tuple(workflows))
     return _Check(spec, registry, find, settings, frozenset(), whole=True).problems()
@@ -94,17 +94,20 @@ def check_read(
     forced: bool = False,
     workflows: Iterable[str] = (),
 ) -> list[Problem]:
-    """Everything wrong with a file that was read: its shape, and all that can be checked in spite of it."""
-    found = list(read.problems)
+    """Return every problem of a file that was read: those of its shape and of all readable parts."""
+    problems = list(read.problems)
     if read.partial is not None:
         settings = _Settings(tools, steps or {}, agents or {}, executor, forced, tuple(workflows))
         whole = read.spec is not None
-        found += _Check(read.partial, registry, find, settings, read.doubtful, whole=whole).problems()
-    return _ordered(found)
+        problems += _Check(read.partial, registry, find, settings, read.doubtful, whole=whole).problems()
+    return _ordered(problems)
 
 
 def _ordered(problems: Iterable[Problem]) -> list[Problem]:
-    return sorted(dict.fromkeys(problems), key=lambda one: (one.place, one.code, one.path, one.message))
+    return sorted(
+        dict.fromkeys(problems),
+        key=lambda problem: (problem.place, problem.code, problem.path, problem.message),
+    )
 
 
 class _Settings(NamedTuple):
@@ -117,7 +120,7 @@ class _Settings(NamedTuple):
 
 
 class _Check:
-    """One look at a workflow."""
+    """One check of a workflow; collects its problems."""
 
     def __init__(
         self,
@@ -139,7 +142,7 @@ class _Check:
         self.used: set[str] = set()
         """Inputs some expression reads."""
         self.unread = False
-        """Some expression does not parse, so that nobody knows what it would have read."""
+        """Some expression does not parse, so the inputs it reads are unknown."""
         self.signatures: dict[str, Signature] = {}
         self.family = Family(spec, find, self.findings, settings.workflows)
         self.performers = Performers(
@@ -148,7 +151,7 @@ class _Check:
         )  # fmt: skip
 
     def problems(self) -> list[Problem]:
-        """All of them."""
+        """Run every check and return the problems in order."""
         self.inputs()
         self.body(self.spec.steps, "", Site("", 0, item=False, bound=False))
         self.outputs()
@@ -165,7 +168,7 @@ class _Check:
             self.step(step, Site(container, index, around.item, around.bound, up, step))
 
     def step(self, step: StepSpec, site: Site) -> None:
-        """Check one step, and what stands inside it."""
+        """Check one step and the steps inside it."""
         self.condition(step, "when", step.when, site)
         self.prerequisites(step)
         self.performers.step(step)
@@ -190,36 +193,36 @@ class _Check:
             self.undoes(step)
 
     def undoes(self, step: PythonStep | AgentStep | GenerateStep) -> None:
-        """E013, and E018 where what undoes a step could never be called."""
+        """E013, and E018 for a rollback that could never be called."""
         if step.rollback is not None and step.rollback not in self.registry.actions:
             names = self.registry.actions.names
             self.findings.unregistered(step, "rollback", "E013", "action", step.rollback, names)
-        said = self.registry.actions.find(step.action) if isinstance(step, PythonStep) else None
-        undoing = self.registry.actions.find(
-            step.rollback or (said.rollback if said is not None else "") or ""
+        action = self.registry.actions.find(step.action) if isinstance(step, PythonStep) else None
+        rollback = self.registry.actions.find(
+            step.rollback or (action.rollback if action is not None else "") or ""
         )
-        given = self.handed_on(step, said)
-        if undoing is None or given is None or step.path in self.doubtful:
+        available = self.handed_on(step, action)
+        if rollback is None or available is None or step.path in self.doubtful:
             return
-        missing = [f"'{name}'" for name in Signature.of(undoing).required if name not in given]
+        missing = [f"'{name}'" for name in Signature.of(rollback).required if name not in available]
         if missing:
-            what = f"rollback '{undoing.name}' needs {', '.join(missing)}"
-            message = f"{what}, which this step neither gives nor is called with."
+            needs = f"rollback '{rollback.name}' needs {', '.join(missing)}"
+            message = f"{needs}, which this step neither gives nor is called with."
             self.findings.at(step, "rollback" if step.rollback is not None else "action", "E018", message)
 
     def handed_on(
         self, step: PythonStep | AgentStep | GenerateStep, action: Action | None
     ) -> Container[str] | None:
-        """Names a rollback can be told values of: those of the step's output and of its arguments; None where
-        only a run can tell."""
+        """Names of the values a rollback can receive: keys of the step's output and its arguments; None if
+        they are known only at run time."""
         if isinstance(step, PythonStep):
             gives = keys_given(step, action)
             if action is None or gives is None:
                 return None
             takes = Signature.of(action)
-            unsaid = [name for name in takes.named if name not in takes.required]
-            said = [one.name for one in takes.positional[: len(step.args)]]
-            return {*gives, *unsaid, *said, *step.kwargs}
+            defaulted = [name for name in takes.named if name not in takes.required]
+            positional = [parameter.name for parameter in takes.positional[: len(step.args)]]
+            return {*gives, *defaulted, *positional, *step.kwargs}
         if not isinstance(step.context, Mapping) or isinstance(step, AgentStep):
             return None
         return step.context  # a generator gives a text
@@ -249,7 +252,7 @@ class _Check:
             self.arguments(step, action)
 
     def arguments(self, step: PythonStep, action: Action) -> None:
-        """E018 and E019: what is given fits the action's signature."""
+        """E018 and E019: the arguments fit the action's signature."""
         takes = self.signatures.get(action.name)
         if takes is None:
             takes = self.signatures[action.name] = Signature.of(action)
@@ -271,22 +274,22 @@ class _Check:
                 given.add(name)
                 self.literal(step, part, named[name], takes.hints.get(name), value)
             elif not takes.more_kwargs:
-                left = [one for one in named if one not in given and one not in step.kwargs]
+                unused = [option for option in named if option not in given and option not in step.kwargs]
                 known = ", ".join(named) or "nothing"
                 message = f"action '{action.name}' has no parameter '{cut(name)}'. It takes: {known}."
-                self.findings.at(step, part, "E018", message, self.findings.nearest.of(name, left or named))
+                self.findings.at(step, part, "E018", message, self.findings.nearest.of(name, unused or named))
         missing = [name for name in takes.required if name not in given]
         if missing:
             words = ", ".join(f"'{name}'" for name in missing)
             self.findings.at(step, "action", "E018", f"action '{action.name}' needs {words} in kwargs.")
 
     def literal(self, step: StepSpec, part: str, parameter: inspect.Parameter, hint: Any, value: Any) -> None:
-        """E019: a value that is written out is of the parameter's type."""
+        """E019: a literal value has the parameter's type."""
         if value is None and parameter.default is None:
             return
-        wanted = misfit(hint, known(value))
-        if wanted is not None:
-            message = f"parameter '{parameter.name}' is {wanted}, but here stands {kind(value)}."
+        expected = misfit(hint, known(value))
+        if expected is not None:
+            message = f"parameter '{parameter.name}' is {expected}, but here stands {kind(value)}."
             self.findings.at(step, part, "E019", message)
 
     def agent(self, step: AgentStep, site: Site) -> None:
@@ -320,17 +323,21 @@ class _Check:
         elif context is not None:
             self.values(step, "context", context, site)
 
-    def have_tools(self, step: StepSpec, part: str, code: str, who: str, names: Iterable[str]) -> None:
-        """What an action, agent or generator uses is there."""
+    def have_tools(self, step: StepSpec, part: str, code: str, user: str, names: Iterable[str]) -> None:
+        """Every tool that an action, agent or generator uses exists."""
         tools = self.settings.tools
         if tools is None:
             return
         for name in dict.fromkeys(names):
             if name not in tools:
-                there = tools if isinstance(tools, Iterable) else ()
-                message = f"{who} uses the tool '{name}', which is not there."
+                available = tools if isinstance(tools, Iterable) else ()
+                message = f"{user} uses the tool '{name}', which is not there."
                 self.findings.at(
-                    step, part, code, message, self.findings.nearest.of(name, (str(one) for one in there))
+                    step,
+                    part,
+                    code,
+                    message,
+                    self.findings.nearest.of(name, (str(tool) for tool in available)),
                 )
 
     def validate(self, step: ValidateStep, site: Site) -> None:
@@ -353,11 +360,15 @@ class _Check:
             inner = Site(step.path, 0, site.item, site.bound, site, step.on_failure)
             self.step(step.on_failure, inner)
 
-    def constant(self, step: StepSpec, part: str, read: Prepared | None, wanted: type, what: str) -> None:
-        """E019: what an expression without references gives is of the right type."""
+    def constant(
+        self, step: StepSpec, part: str, read: Prepared | None, expected: type, expected_name: str
+    ) -> None:
+        """E019: the value of an expression without references has the right type."""
         value = always(read)
-        if not isinstance(value, Unknown) and (not isinstance(value, wanted) or isinstance(value, bool)):
-            self.findings.at(step, part, "E019", f"'{part}' is {what}, but this always gives {kind(value)}.")
+        if not isinstance(value, Unknown) and (not isinstance(value, expected) or isinstance(value, bool)):
+            self.findings.at(
+                step, part, "E019", f"'{part}' is {expected_name}, but this always gives {kind(value)}."
+            )
 
     def branch(self, step: BranchStep, site: Site) -> None:
         """E026: an option behind one that always holds."""
@@ -373,7 +384,7 @@ class _Check:
             self.step(option.step, Site(step.path, index, site.item, site.bound, site, option.step))
 
     def loop(self, step: LoopStep, site: Site) -> None:
-        """E011: a loop that cannot end well."""
+        """E011: a loop that can only fail."""
         item, bound = site.item, site.bound
         if step.has_for_each:
             item = bound = True
@@ -383,7 +394,7 @@ class _Check:
             else:
                 self.values(step, "for_each", step.for_each, site)
         if step.until is not None:
-            # `item` of this loop, where both are said: that conflict was told when the file was read.
+            # `item` of this loop if both keys are given: reading the file has reported that conflict.
             bound = True
             behind = Site(step.path, len(step.steps), item, True, site, step)
             read = self.condition(step, "until", step.until, behind)
@@ -414,26 +425,26 @@ class _Check:
         if step.path not in self.doubtful:
             self.child_inputs(step, child)
         if self.settings.forced:
-            for inner in self.family.below(child):
-                for one in inner.every_step():
-                    if self.performers.handlerless(one):
+            for spec in self.family.below(child):
+                for inner in spec.every_step():
+                    if self.performers.handlerless(inner):
                         message = (
-                            f"agents are switched off, but step '{one.name}' of workflow '{inner.name}' has "
+                            f"agents are switched off, but step '{inner.name}' of workflow '{spec.name}' has "
                             f"no handler."
                         )
                         self.findings.at(step, "workflow", "E022", message)
 
     def child_inputs(self, step: SubworkflowStep, child: WorkflowSpec) -> None:
-        """E024: what is given fits the child's declaration."""
+        """E024: the inputs fit the child's declaration."""
         for name, value in step.inputs.items():
             part = below("inputs", name)
             declared = child.inputs.get(name)
             if declared is None:
-                there = ", ".join(child.inputs) or "none"
-                message = f"workflow '{child.name}' has no input '{cut(name)}'. Its inputs: {there}."
+                declared_names = ", ".join(child.inputs) or "none"
+                message = f"workflow '{child.name}' has no input '{cut(name)}'. Its inputs: {declared_names}."
                 self.findings.at(step, part, "E024", message, self.findings.nearest.of(name, child.inputs))
             elif declared.secret:
-                if known(value) is not ANYTHING:  # a secret of this workflow may be handed on
+                if known(value) is not ANYTHING:  # a secret of this workflow may be passed on
                     message = f"input '{name}' of '{child.name}' is a secret; it comes from the environment."
                     self.findings.at(step, part, "E024", message)
             else:
@@ -460,7 +471,7 @@ class _Check:
     # -- inputs and outputs ---------------------------------------------------------------------------------
 
     def inputs(self) -> None:
-        """E019: defaults and choices are of the type that is declared."""
+        """E019: defaults and choices have the declared type."""
         for name, declared in self.spec.inputs.items():
             path = below("inputs", name)
             if declared.enum is not None:
@@ -502,14 +513,14 @@ class _Check:
     # -- expressions ----------------------------------------------------------------------------------------
 
     def values(self, step: StepSpec, part: str, value: Any, site: Site) -> None:
-        """Check the expressions in a value, however deep."""
+        """Check the expressions in a value, at any depth."""
         for where, text in _texts(value, part):
             place = _place(step, where)
             path = f"{step.path}.{where}"
             self.references(self.template(text, place, path), place, path, site)
 
     def template(self, text: str, place: Place, path: str) -> tuple[Reference, ...]:
-        """What a text with `${{ }}` refers to; E006 when it does not parse."""
+        """References in a text with `${{ }}`; E006 if it does not parse."""
         try:
             return Template.parse(text).references
         except ExpressionError as error:
@@ -539,34 +550,36 @@ class _Check:
     def references(self, references: tuple[Reference, ...], place: Place, path: str, site: Site) -> None:
         """E007, E016, E017."""
         seen: set[tuple[str, str | None]] = set()
-        told = 0
+        reported = 0
 
         def at(position: int) -> Place:
-            """Where a reference stands; of a text of many mistakes only the first are looked for in it."""
-            nonlocal told
-            told += 1
-            return _inside(place, position) if told <= _LOOKED_FOR else place
+            """Place of a reference; exact only for the first mistakes of a text."""
+            nonlocal reported
+            reported += 1
+            return _inside(place, position) if reported <= _LOOKED_FOR else place
 
-        for one in references:
-            if one.root == "inputs" and one.name is not None:
-                self.used.add(one.name)
-            if (one.root, one.name) in seen:
+        for reference in references:
+            if reference.root == "inputs" and reference.name is not None:
+                self.used.add(reference.name)
+            if (reference.root, reference.name) in seen:
                 continue
-            seen.add((one.root, one.name))
-            if one.root in ("item", "index"):
-                if not (site.item if one.root == "item" else site.bound):
-                    self.findings.wrong("E017", at(one.position), path, self.not_bound(one.root, site))
-            elif one.name is None:
+            seen.add((reference.root, reference.name))
+            if reference.root in ("item", "index"):
+                if not (site.item if reference.root == "item" else site.bound):
+                    self.findings.wrong(
+                        "E017", at(reference.position), path, self.not_bound(reference.root, site)
+                    )
+            elif reference.name is None:
                 continue
-            elif one.root == "inputs":
-                if one.name not in self.spec.inputs:
-                    there = ", ".join(self.spec.inputs) or "none"
-                    meant = self.findings.nearest.of(one.name, self.spec.inputs)
-                    names = "" if meant or len(self.spec.inputs) > 12 else f" Inputs: {there}."
-                    message = f"there is no input '{cut(one.name)}'.{names}"
-                    self.findings.wrong("E007", at(one.position), path, message, meant)
+            elif reference.root == "inputs":
+                if reference.name not in self.spec.inputs:
+                    declared_names = ", ".join(self.spec.inputs) or "none"
+                    meant = self.findings.nearest.of(reference.name, self.spec.inputs)
+                    names = "" if meant or len(self.spec.inputs) > 12 else f" Inputs: {declared_names}."
+                    message = f"there is no input '{cut(reference.name)}'.{names}"
+                    self.findings.wrong("E007", at(reference.position), path, message, meant)
             else:
-                self.step_reference(one.name, partial(at, one.position), path, site)
+                self.step_reference(reference.name, partial(at, reference.position), path, site)
 
     def not_bound(self, name: str, site: Site) -> str:
         if name == "item" and site.bound:
@@ -589,32 +602,32 @@ class _Check:
 
     def prerequisites(self, step: StepSpec) -> None:
         """E014."""
-        for index, said in enumerate(step.requires):
+        for index, requirement in enumerate(step.requires):
             part = f"requires[{index}]"
-            name, colon, argument = said.partition(":")
-            there = self.registry.prerequisites.find(said)
-            if there is not None and not there.takes_argument and not there.left_out:
+            name, colon, argument = requirement.partition(":")
+            prerequisite = self.registry.prerequisites.find(requirement)
+            if prerequisite is not None and not prerequisite.takes_argument and not prerequisite.left_out:
                 continue
-            there = self.registry.prerequisites.find(name)
-            if there is not None and there.left_out:
+            prerequisite = self.registry.prerequisites.find(name)
+            if prerequisite is not None and prerequisite.left_out:
                 continue
-            if there is None:
+            if prerequisite is None:
                 names = self.registry.prerequisites.names
                 self.findings.unregistered(step, part, "E014", "prerequisite", name, names)
-            elif there.takes_argument and not argument.strip():
+            elif prerequisite.takes_argument and not argument.strip():
                 self.findings.at(
                     step, part, "E014", f"prerequisite '{name}' needs to be told what: '{name}:…'."
                 )
-            elif colon and not there.takes_argument:
+            elif colon and not prerequisite.takes_argument:
                 message = f"prerequisite '{name}' takes nothing after a colon."
                 self.findings.at(step, part, "E014", message, (name,))
 
 
-# -- small things -------------------------------------------------------------------------------------------
+# -- helpers ------------------------------------------------------------------------------------------------
 
 
 def _option_number(path: str, index: int) -> int:
-    """The number of an option in the file; some may not have been readable."""
+    """The number of an option in the file; unreadable options before it count too."""
     number = path[: -len(".step")].rpartition("[")[2].rstrip("]") if path.endswith(".step") else ""
     return int(number) if number.isdigit() else index
 
@@ -632,10 +645,10 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _place(step: StepSpec, part: str) -> Place:
-    """Where a part of a step stands."""
+    """Place of a part of a step."""
     return step.places.get(part, step.place)
 
 
 def _inside(place: Place, offset: int) -> Place:
-    """A character of the text at a place."""
+    """Place of one character in the text at a place."""
     return place.inside(offset) if isinstance(place, Written) else place

@@ -1,4 +1,4 @@
-"""Bodies: steps of a file that are run as child runs of their own, and what these need to be told."""
+"""Bodies: steps of a file that run as child runs, and the inputs and results these runs need."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from detent.flows.workflow.spec import (
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What stands inside a loop or behind an `on_failure`, ready to be run."""
+    """The steps of a loop or of an `on_failure`, compiled into a flow."""
 
     flow: str
     """Name of its flow."""
@@ -33,45 +33,45 @@ class Body:
     outer: frozenset[str]
     """Steps outside of it that its expressions read."""
     names: frozenset[str]
-    """What settings and runs may call its steps, deeper ones included."""
+    """Names by which settings and runs may refer to its steps, nested ones included."""
 
 
 def reads(steps: Sequence[StepSpec]) -> tuple[frozenset[str], frozenset[str]]:
-    """Inputs, and steps outside of these, that steps read."""
+    """Return the inputs, and the steps outside of the given ones, that steps read."""
     inputs, results = used(part for step in every(steps) for part in expressions(step))
-    own = {step.name for step in every(steps)}
-    return frozenset(inputs), frozenset(results - own)
+    names = {step.name for step in every(steps)}
+    return frozenset(inputs), frozenset(results - names)
 
 
 def every(steps: Iterable[StepSpec]) -> Iterable[StepSpec]:
-    """Steps and all that stand inside them."""
+    """Yield steps and all steps nested in them."""
     for step in steps:
         yield step
         yield from every(step.inner)
 
 
 def expressions(step: StepSpec) -> list[Prepared]:
-    """Everything a step evaluates itself; what stands inside it is not looked at."""
-    found = [condition(step.when)] if step.when is not None else []
+    """Return the expressions that a step evaluates itself, without those of nested steps."""
+    parts = [condition(step.when)] if step.when is not None else []
     match step:
         case PythonStep():
-            found += [prepared(list(step.args)), prepared(dict(step.kwargs))]
+            parts += [prepared(list(step.args)), prepared(dict(step.kwargs))]
         case AgentStep() | GenerateStep():
-            found.append(prepared(step.context))
+            parts.append(prepared(step.context))
         case ValidateStep():
-            found += [condition(step.stages), condition(step.retry)]
+            parts += [condition(step.stages), condition(step.retry)]
         case SubworkflowStep():
-            found.append(prepared(dict(step.inputs)))
+            parts.append(prepared(dict(step.inputs)))
         case BranchStep():
-            found += [condition(option.when) for option in step.options if option.when is not None]
+            parts += [condition(option.when) for option in step.options if option.when is not None]
         case LoopStep():
-            found += [condition(part) for part in (step.for_each, step.until) if part is not None]
+            parts += [condition(part) for part in (step.for_each, step.until) if part is not None]
         case CheckpointStep():
-            found.append(prepared(step.checkpoint_id))
-    return found
+            parts.append(prepared(step.checkpoint_id))
+    return parts
 
 
 def names_of(scope: str, steps: Iterable[StepSpec]) -> frozenset[str]:
-    """What settings may call steps: their names, bare and qualified."""
+    """Return the names by which settings may refer to steps, bare and qualified."""
     bare = [step.name for step in every(steps)]
     return frozenset([*bare, *(f"{scope}/{name}" for name in bare)])

@@ -1,5 +1,5 @@
-"""When what runs keep in the project's folder is taken away: by itself where nobody can need it, else when a
-person purges; never while a rollback may still ask for it (decision 13).
+"""Decides when the files of runs in the project's folder are deleted: automatically if nothing can need them,
+otherwise when a person purges; never while a rollback may still need them (decision 13).
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class Keeping:
         self._leftovers = Cleanup(state)
 
     async def ended(self, store: Store, run: Run) -> None:
-        """A run has come to its end: one that succeeded never asks again whether an effect happened."""
-        if run.status is not Status.SUCCEEDED or not _has_its_own(run.id, run.config):
+        """Delete the effect notes of a run that succeeded: it never again asks whether an effect happened."""
+        if run.status is not Status.SUCCEEDED or not _owns_folder(run.id, run.config):
             return
         if not self._leftovers.of(run.id):
             return
-        if [one async for one in _roots(store, OPEN) if one.id.startswith(f"{run.id}.")]:
-            return  # one that an earlier version has begun, whose files lie with these
+        if [row async for row in _roots(store, OPEN) if row.id.startswith(f"{run.id}.")]:
+            return  # begun by an earlier version, which kept its files in this run's folder
         dropped = await asyncio.to_thread(self._leftovers.drop_notes, run.id)
         log.debug("run.tidied", run_id=run.id, files=dropped)
 
     async def purge(self, store: Store, run_id: str) -> Purged:
-        """Take away the files of a run that has ended, unless a run that has not may need them."""
+        """Delete the files of a run that has ended, unless a run that has not may need them."""
         row = await store.row(run_id)
-        if row.parent is not None or not _has_its_own(run_id, await _config(store, run_id)):
+        if row.parent is not None or not _owns_folder(run_id, await _config(store, run_id)):
             return Purged(0)
         if not self._leftovers.of(run_id):
             return Purged(0)
@@ -55,33 +55,33 @@ class Keeping:
         return Purged(await asyncio.to_thread(self._leftovers.drop_all, run_id))
 
     async def purge_older(self, store: Store, before: float) -> Purged:
-        """Take away the files of runs that ended before a time and cannot be sent on any more."""
+        """Delete the files of runs that ended before a time and cannot be resumed."""
         needed = await _needed(store, before)
         files = 0
         async for row in _roots(store, ENDS):
             over = row.now.updated_at < before and row.id not in needed and self._leftovers.of(row.id)
-            if over and _has_its_own(row.id, await _config(store, row.id)) and await _is_over(store, row):
+            if over and _owns_folder(row.id, await _config(store, row.id)) and await _is_over(store, row):
                 files += await asyncio.to_thread(self._leftovers.drop_all, row.id)
         return Purged(files + await asyncio.to_thread(self._leftovers.drop_strays, before))
 
 
 async def _needed(store: Store, before: float | None) -> dict[str, str]:
-    """Roots whose files some other run uses, with that run: one that has not ended, or not before a time.
+    """Root runs whose files another run needs, with that run: one that has not ended, or not before a time.
 
-    A fork brings back what the run it came from had changed.
+    A fork restores files that its original run has changed.
     """
-    found: dict[str, str] = {}
+    needed: dict[str, str] = {}
     async for row in _roots(store, OPEN if before is None else ()):
         if row.now.status in OPEN or (before is not None and row.now.updated_at >= before):
             config = await _config(store, row.id)
             for root in (config.get(ORIGIN), config.get(ROOT) or guessed_root(row.id)):
                 if root and root != row.id:
-                    found[str(root)] = row.id
-    return found
+                    needed[str(root)] = row.id
+    return needed
 
 
-def _has_its_own(root: str, config: Mapping[str, Any]) -> bool:
-    """Whether a root's files lie under its own name: earlier versions put those of `a.b` with `a`'s."""
+def _owns_folder(root: str, config: Mapping[str, Any]) -> bool:
+    """Whether a root run has a folder of its own: earlier versions kept the files of `a.b` in that of `a`."""
     return bool((config.get(ROOT) or guessed_root(root)) == root)
 
 
@@ -91,7 +91,7 @@ async def _config(store: Store, run_id: str) -> Mapping[str, Any]:
 
 
 async def _is_over(store: Store, row: RunRow) -> bool:
-    """Whether a run that has ended cannot be sent on, and nothing is left that it could not undo."""
+    """Whether a run that has ended cannot be resumed, and all its rollbacks succeeded."""
     if row.now.status is Status.SUCCEEDED:
         return True
     run = await load(store, row.id)

@@ -1,4 +1,4 @@
-"""What the steps of one workflow file share while they are made: registry, tools, ports, other files."""
+"""The context in which the steps of one workflow file are compiled: registry, tools, ports, other files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 StageRunner = Callable[[ValidationStage], Awaitable[Mapping[str, Any]]]
 """Runs a stage's command: `{exit_code, output, duration_ms}`."""
 CheckpointWriter = Callable[[str, str, Mapping[str, Any]], Awaitable[None]]
-"""`(root run, checkpoint id, document)`; raises OSError when it cannot be written."""
+"""Saves `(root run, checkpoint id, document)`; raises OSError if that fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,39 +32,43 @@ class Ports:
     run_stage: StageRunner
     save_checkpoint: CheckpointWriter
     max_parallel: int = 8
-    """Iterations side by side where a file does not say how many."""
+    """Most parallel iterations of a loop without a bound of its own."""
     ended: Callable[[Store, Run], Awaitable[None]] | None = None
-    """Told when a run of a file has come to its end."""
+    """Called when a run of a file has ended."""
 
 
 @dataclass(slots=True)
 class CompileContext:
-    """One workflow on its way to becoming flows."""
+    """One workflow file while it is compiled into flows."""
 
     spec: WorkflowSpec
     registry: Registry
     tools: Mapping[str, Tool]
     ports: Ports
     find: Callable[[str], CompileContext]
-    """The home of another workflow, by name or path."""
+    """Finds the context of another workflow by name or path."""
     hash_of: Callable[[Mapping[str, Any]], str]
     environ: Mapping[str, str]
-    """Where secret inputs have their values."""
+    """Environment that holds the values of secret inputs."""
     flows: dict[str, Flow] = field(default_factory=dict)
-    """Every flow made for this file, by name."""
+    """Flows compiled from this file, by name."""
 
     @property
     def scope(self) -> str:
-        """What its steps' names begin with in settings and reports."""
+        """Prefix of its steps' names in settings and reports."""
         return f"workflow/{self.definition}"
 
     @property
     def definition(self) -> str:
-        """The name of the file, also where one step of it is run by itself."""
+        """The name of the workflow, also for a single-step run."""
         return self.spec.name.partition(".")[0]
 
     def kinds(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """An agent's tools by what they are: queries, effects."""
+        """Split an agent's tools into queries and effects.
+
+        Raises:
+            ConfigurationError: a tool does not exist, or is not for agents.
+        """
         queries: list[str] = []
         effects: list[str] = []
         for name in names:
@@ -79,7 +83,7 @@ class CompileContext:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a step stands: alone, or inside branches whose result it becomes."""
+    """Position of a step: on its own, or inside branches whose result it becomes."""
 
     spec: StepSpec
     under: tuple[str, ...] = ()
@@ -87,19 +91,19 @@ class Position:
 
     @property
     def owner(self) -> str:
-        """The step whose result this one's output is."""
+        """The outermost branch around the step, whose result is this step's output; else the step itself."""
         return self.under[0] if self.under else self.spec.name
 
     @property
     def ran(self) -> str | None:
-        """The step's name where it stands in a branch, for the branch's result to tell."""
+        """The step's name if it is inside a branch, to be kept in the branch's result."""
         return self.spec.name if self.under else None
 
     @property
     def path(self) -> str:
-        """As events show it."""
+        """The step's path, as shown in events."""
         return "/".join((*self.under, self.spec.name))
 
     def below(self, spec: StepSpec) -> Position:
-        """The seat of a step that this branch may choose."""
+        """Return the position of a step that this branch may choose."""
         return Position(spec, (*self.under, self.spec.name))

@@ -1,7 +1,7 @@
-"""The order in which the steps of a run, and of everything below it, were completed.
+"""The order in which the steps of a run and of its descendants were completed.
 
-Journals say it, clocks only where steps ran side by side: a step is completed after the one before it in its
-run, and after everything that ran inside it.
+The journals determine it, clocks only for parallel steps: a step is completed after the step before it in its
+run, and after all steps inside it.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ class Completed(NamedTuple):
     """A move out of a state of some run."""
 
     at: float
-    """When it was made, or when the one before it was where a clock went backwards."""
+    """Time of the move; the time of the previous move if the clock went backwards."""
     past: Past
     entry: Entry
 
 
 def completed(family: Iterable[Past]) -> list[Completed]:
-    """The moves of a run and of all below it, the first completed first; `family` as `family_of` gives it."""
+    """Return the moves of a run and its descendants in order of completion; `family_of` gives `family`."""
     root: Past | None = None
     below: dict[str, list[Past]] = {}
     for past in family:
         if root is None:
             root = past
-        elif hasattr(past.flow, "specs"):  # what undoes steps is none itself
+        elif hasattr(past.flow, "specs"):  # runs of rollbacks have no steps of the file
             below.setdefault(past.run.parent or "", []).append(past)
-    return [] if root is None else _of(root, below)
+    return [] if root is None else _moves_of(root, below)
 
 
-def _of(past: Past, below: Mapping[str, list[Past]]) -> list[Completed]:
+def _moves_of(past: Past, below: Mapping[str, list[Past]]) -> list[Completed]:
     specs: Mapping[str, StepSpec] = getattr(past.flow, "specs", {})
     places = {step.name: (state, step) for state, spec in specs.items() for step in every([spec])}
     inside: dict[str, list[tuple[int, Past]]] = {}
@@ -48,31 +48,31 @@ def _of(past: Past, below: Mapping[str, list[Past]]) -> list[Completed]:
         if name in places:
             state, step = places[name]
             inside.setdefault(state, []).append((int(index.rstrip("]") or 0), child))
-            sequential[state] = _one_by_one(step)
-    found: list[Completed] = []
+            sequential[state] = _is_sequential(step)
+    completed_moves: list[Completed] = []
     latest = 0.0
 
     def enter(state: str) -> None:
         nonlocal latest
-        children = sorted(inside.pop(state, ()), key=lambda one: one[0])
-        moves = [move for _, child in children for move in _of(child, below)]
+        children = sorted(inside.pop(state, ()), key=lambda numbered: numbered[0])
+        moves = [move for _, child in children for move in _moves_of(child, below)]
         if not sequential.get(state, True):
-            moves.sort(key=lambda move: move.at)  # stable, and each child's are in order
+            moves.sort(key=lambda move: move.at)  # a stable sort; the moves of each child are in order
         for move in moves:
             latest = max(latest, move.at)
-            found.append(move._replace(at=latest))
+            completed_moves.append(move._replace(at=latest))
 
     for entry in past.moves:
         enter(entry.body.frm)  # type: ignore[union-attr]
         latest = max(latest, entry.at)
-        found.append(Completed(latest, past, entry))
+        completed_moves.append(Completed(latest, past, entry))
     for state in list(inside):  # of a step that is not completed yet
         enter(state)
-    return found
+    return completed_moves
 
 
-def _one_by_one(step: StepSpec) -> bool:
-    """Whether what runs inside a step runs one after another."""
+def _is_sequential(step: StepSpec) -> bool:
+    """Whether the child runs of a step run in sequence."""
     if not isinstance(step, LoopStep) or step.until is not None:
         return True
     return step.has_for_each and not step.bounded_by_settings and step.max_concurrency == 1

@@ -1,7 +1,7 @@
-"""Drawings of a workflow as its file says it: a tree of text for terminals, a Mermaid flowchart for pages.
+"""Drawings of a workflow file: a text tree for terminals, a Mermaid flowchart for pages.
 
-Either can carry what became of each step in a run. Texts of the file are shown, cut to size, and never mean
-anything to a terminal or to Mermaid.
+Both can show the status of each step in a run. Texts from the file are shortened and escaped, so that neither
+a terminal nor Mermaid interprets them.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from detent.insight.diagram.text_width import clean
 
 Direction = Literal["TD", "LR"]
 Path = Mapping[str, Any]
-"""What became of each step of a run: its path, such as `load/[0]/upsert`, to its status."""
+"""Status of each step of a run, by its path, such as `load/[0]/upsert`."""
 
 WIDTH = 100
 """Columns of a text drawing."""
 DEEPEST = 12
-"""Levels that are drawn; what stands deeper is counted."""
+"""Levels that are drawn; deeper steps are only counted."""
 NAMES = 28
 """Columns up to which names beside each other are aligned."""
 LABEL, LABEL_LINES = 24, 6
@@ -57,35 +57,35 @@ _MEANS = {
 _ITERATION = re.compile(r"\[\d+\]")
 
 
-# -- what became of the steps -------------------------------------------------------------------------------
+# -- status of the steps ------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Marks:
-    """A run's path, added up for each step of the file."""
+    """Statuses of a run, added up for each step of the file."""
 
     given: bool = False
     counts: dict[str, Counter[str]] = field(default_factory=dict)
-    """How often a step came to which end."""
+    """How often each step reached each status."""
     iterations: dict[str, set[str]] = field(default_factory=dict)
-    """Iterations begun, of each loop."""
+    """Paths of the iterations begun, by loop."""
 
     @classmethod
     def of(cls, path: Path | None) -> _Marks:
         marks = cls(path is not None)
-        for where, said in (path or {}).items():
+        for where, outcome in (path or {}).items():
             parts = where.split("/")
             for at, part in enumerate(parts):
                 if _ITERATION.fullmatch(part):
                     loop = of_the_file("/".join(parts[:at]))
                     marks.iterations.setdefault(loop, set()).add("/".join(parts[: at + 1]))
             if not _ITERATION.fullmatch(parts[-1]):
-                status = _MEANS.get(str(getattr(said, "value", said)), RUNNING)
+                status = _MEANS.get(str(getattr(outcome, "value", outcome)), RUNNING)
                 marks.counts.setdefault(of_the_file(where), Counter())[status] += 1
         return marks
 
     def status(self, path: str) -> str | None:
-        """What became of a step on the whole; None when the run never reached it."""
+        """Overall status of a step; None if the run never reached it."""
         counts = self.counts.get(path, Counter())
         return next((status for status in (FAILED, RUNNING, OK, SKIPPED) if counts[status]), None)
 
@@ -93,7 +93,7 @@ class _Marks:
         return SIGNS.get(self.status(path) or "", _NOT_REACHED)
 
     def tally(self, path: str, loop: bool) -> str:
-        """Numbers beside a step: how many iterations it had, or how often it came to which end."""
+        """Counts beside a step: its iterations, or how often it reached each status."""
         if loop and path in self.iterations:
             many = len(self.iterations[path])
             return f"{many} iteration{'s' * (many != 1)}"
@@ -106,20 +106,20 @@ class _Marks:
 # -- in words -----------------------------------------------------------------------------------------------
 
 
-def _said(value: Any) -> str:
-    """A value of the file in one line; an expression without its brackets."""
+def _in_one_line(value: Any) -> str:
+    """A value of the file on one line; an expression without its brackets."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     lone = re.fullmatch(r"\s*\$\{\{((?:(?!\$\{\{|\}\}).)*)\}\}\s*", text, re.S)
     return clean(lone.group(1) if lone else text)
 
 
 def _condition(value: Any) -> str:
-    """A condition in one line."""
-    return ("always" if value else "never") if isinstance(value, bool) else _said(value)
+    """A condition on one line."""
+    return ("always" if value else "never") if isinstance(value, bool) else _in_one_line(value)
 
 
-def _what(step: StepSpec) -> str:
-    """What a step is about, besides its kind."""
+def _subject(step: StepSpec) -> str:
+    """What a step calls, runs or repeats, to be shown beside its kind."""
     match step:
         case PythonStep():
             return clean(step.action)
@@ -132,7 +132,7 @@ def _what(step: StepSpec) -> str:
         case ValidateStep():
             return _stages(step)
         case LoopStep():
-            return _course(step)
+            return _iteration(step)
         case CheckpointStep():
             named = "" if step.checkpoint_id is None else clean(str(step.checkpoint_id))
             return "" if named == step.name else named
@@ -141,12 +141,12 @@ def _what(step: StepSpec) -> str:
 
 def _stages(step: ValidateStep) -> str:
     listed = isinstance(step.stages, list | tuple)
-    text = ", ".join(_said(stage) for stage in step.stages) if listed else _said(step.stages)
+    text = ", ".join(_in_one_line(stage) for stage in step.stages) if listed else _in_one_line(step.stages)
     return text if step.must_pass else f"{text} (may fail)"
 
 
-def _course(step: LoopStep) -> str:
-    """How a loop goes round."""
+def _iteration(step: LoopStep) -> str:
+    """How a loop iterates."""
     if step.until is not None:
         return f"until {_condition(step.until)}, {_bound(step)}"
     if not step.has_for_each:
@@ -155,27 +155,27 @@ def _course(step: LoopStep) -> str:
         beside = ", side by side"
     else:
         beside = f", {step.max_concurrency} at a time" if step.max_concurrency > 1 else ""
-    return f"for each of {_said(step.for_each)}{beside}"
+    return f"for each of {_in_one_line(step.for_each)}{beside}"
 
 
 def _bound(step: LoopStep) -> str:
-    """How often a loop with a condition goes round."""
+    """How many passes an `until` loop makes at most."""
     after = "go on" if step.on_exhausted == "continue" else "fail"
     return f"at most {step.max_iterations} passes, then {after}"
 
 
-def _again(step: ValidateStep) -> str:
-    """How often a failed validation is run again."""
+def _retries(step: ValidateStep) -> str:
+    """How often a failed validation is retried."""
     retry = step.retry if step.retry is not None else (3 if step.on_failure is not None else 0)
-    return f"up to {_said(retry)} times"
+    return f"up to {_in_one_line(retry)} times"
 
 
 def _notes(step: StepSpec) -> list[str]:
-    """What else is said about a step."""
+    """Further keys of a step: condition, retries, prerequisites and rollback."""
     rollback = getattr(step, "rollback", None)
     notes = [f"when {_condition(step.when)}"] if step.when is not None else []
     if isinstance(step, ValidateStep) and step.on_failure is None and step.retry not in (None, 0):
-        notes.append(f"again {_again(step)}")
+        notes.append(f"again {_retries(step)}")
     if step.requires:
         notes.append(f"requires {clean(', '.join(step.requires))}")
     if rollback:
@@ -184,7 +184,7 @@ def _notes(step: StepSpec) -> list[str]:
 
 
 def _count(steps: Iterable[StepSpec]) -> int:
-    """Steps, those inside others included."""
+    """Number of steps, nested ones included."""
     number, waiting = 0, list(steps)
     while waiting:
         step = waiting.pop()
@@ -198,7 +198,7 @@ def _count(steps: Iterable[StepSpec]) -> int:
 
 @dataclass(slots=True)
 class _Row:
-    """One line of the tree, notes below it, and what hangs on it."""
+    """One line of the tree, the notes under it and its child rows."""
 
     text: str
     notes: Sequence[str] = ()
@@ -206,7 +206,7 @@ class _Row:
 
 
 def ascii(spec: WorkflowSpec, path: Path | None = None, *, width: int = WIDTH) -> str:
-    """The workflow as a tree of text: one line per step, in order, what stands inside a step indented."""
+    """Draw the workflow as a text tree: one line per step, in order, nested steps indented."""
     marks = _Marks.of(path)
     inside = _count(spec.steps) - len(spec.steps)
     steps = f"{len(spec.steps)} step{'s' * (len(spec.steps) != 1)}"
@@ -221,16 +221,16 @@ def ascii(spec: WorkflowSpec, path: Path | None = None, *, width: int = WIDTH) -
     if spec.outputs:
         lines.append(f"outputs: {clean(', '.join(spec.outputs))}")
     if marks.given:
-        told = {OK: "taken", SKIPPED: "skipped", FAILED: "failed", RUNNING: "under way"}
-        legend = [f"{SIGNS[status]} {word}" for status, word in told.items()]
+        words = {OK: "taken", SKIPPED: "skipped", FAILED: "failed", RUNNING: "under way"}
+        legend = [f"{SIGNS[status]} {word}" for status, word in words.items()]
         lines += ["", "   ".join([*legend, f"{_NOT_REACHED} not reached"])]
     return "\n".join(_fitted(line, width) for line in lines) + "\n"
 
 
-def _input(one: InputSpec) -> str:
-    shown = f"{one.name} = {_said(one.default)}" if one.has_default else one.name
-    shown += "?" if not one.required and not one.has_default else ""
-    return f"{shown} (secret)" if one.secret else shown
+def _input(spec: InputSpec) -> str:
+    text = f"{spec.name} = {_in_one_line(spec.default)}" if spec.has_default else spec.name
+    text += "?" if not spec.required and not spec.has_default else ""
+    return f"{text} (secret)" if spec.secret else text
 
 
 def _rows(steps: Sequence[StepSpec], prefix: str, marks: _Marks, depth: int) -> list[_Row]:
@@ -244,8 +244,8 @@ def _row(step: StepSpec, path: str, marks: _Marks, depth: int, room: int) -> _Ro
     name = step.name + " " * (room - _columns(step.name))
     sign = f"{marks.sign(path)} " if marks.given else ""
     tally = marks.tally(path, isinstance(step, LoopStep) and not step.apart)
-    what = _what(step)
-    kind = " ".join(filter(None, (step.type.value, f"({tally})" if tally else "", what)))
+    subject = _subject(step)
+    kind = " ".join(filter(None, (step.type.value, f"({tally})" if tally else "", subject)))
     text = f"{sign}{name}  {kind}"
     inside = f"{path}/"
     below: list[_Row] = []
@@ -253,9 +253,9 @@ def _row(step: StepSpec, path: str, marks: _Marks, depth: int, room: int) -> _Ro
         case LoopStep():
             below = _rows(step.steps, inside, marks, depth + 1)
         case ValidateStep(on_failure=StepSpec() as mending):
-            below = [_Row(f"on failure, {_again(step)}", (), _rows([mending], inside, marks, depth + 1))]
+            below = [_Row(f"on failure, {_retries(step)}", (), _rows([mending], inside, marks, depth + 1))]
         case BranchStep():
-            below = [_option(one, at, inside, marks, depth) for at, one in enumerate(step.options)]
+            below = [_option(option, at, inside, marks, depth) for at, option in enumerate(step.options)]
             if step.options and step.options[-1].when is not None:
                 below.append(_Row("else nothing"))
     return _Row(text, _notes(step), below)
@@ -287,23 +287,23 @@ def _columns(text: str) -> int:
 
 
 def _fitted(text: str, width: int) -> str:
-    """A line cut to so many columns."""
+    """A line cut to `width` columns."""
     if _columns(text) <= width:
         return text
-    used, kept = 0, []
-    for sign in text:
-        used += _columns(sign)
+    used, characters = 0, []
+    for character in text:
+        used += _columns(character)
         if used >= width:
             break
-        kept.append(sign)
-    return "".join(kept) + "…"
+        characters.append(character)
+    return "".join(characters) + "…"
 
 
 # -- Mermaid ------------------------------------------------------------------------------------------------
 
 
 class _Way(NamedTuple):
-    """Where an arrow begins, and what stands on it."""
+    """Start node of an arrow, and its label."""
 
     node: str
     label: str = ""
@@ -319,9 +319,9 @@ _SHAPES: Mapping[StepType, tuple[str, str]] = {
     StepType.CHECKPOINT: ("[(", ")]"),
 }
 SOMETIMES = "sometimes"
-"""Class of steps that a condition may skip."""
+"""Mermaid class of steps that a condition may skip."""
 FRAME = "Frame"
-"""Ends the names of classes that loops have."""
+"""Suffix of the Mermaid classes of loops."""
 _STYLES = {
     SOMETIMES: "stroke-dasharray:5 4",
     OK: "fill:#dcfce7,stroke:#16a34a,color:#111827",
@@ -336,7 +336,7 @@ _STYLES = {
 
 
 def mermaid(spec: WorkflowSpec, direction: Direction = "TD", path: Path | None = None) -> str:
-    """The workflow as a Mermaid flowchart: a frame per loop, a diamond per branch, ids of our own."""
+    """Draw the workflow as a Mermaid flowchart: a frame per loop, a diamond per branch, generated ids."""
     chart = _Chart(_Marks.of(path), "TB" if direction == "TD" else direction)
     chart.node("begin", [spec.name], "([", "])")
     _, ways = chart.sequence(spec.steps, "", [_Way("begin")], 1)
@@ -348,7 +348,7 @@ def mermaid(spec: WorkflowSpec, direction: Direction = "TD", path: Path | None =
 
 
 class _Chart:
-    """A flowchart under way."""
+    """A flowchart being built."""
 
     def __init__(self, marks: _Marks, direction: str) -> None:
         self.marks = marks
@@ -364,12 +364,12 @@ class _Chart:
     def sequence(
         self, steps: Sequence[StepSpec], prefix: str, ways: Sequence[_Way], depth: int
     ) -> tuple[str, Sequence[_Way]]:
-        """Draw steps one after the other: the first of them, and where the arrows to what follows begin."""
+        """Draw steps in sequence; return the first node and the starts of the arrows to the next step."""
         if depth > DEEPEST:
-            left = self._fresh("n")
-            self.node(left, [f"… {_count(steps)} more steps, not drawn"], "[", "]")
-            self.join(ways, left)
-            return left, [_Way(left)]
+            rest = self._fresh("n")
+            self.node(rest, [f"… {_count(steps)} more steps, not drawn"], "[", "]")
+            self.join(ways, rest)
+            return rest, [_Way(rest)]
         entries: list[str] = []
         for step in steps:
             entry, ways = self._step(step, prefix + step.name, ways, depth)
@@ -382,21 +382,21 @@ class _Chart:
         if isinstance(step, LoopStep):
             return self._loop(step, path, ways, depth)
         node = self._fresh("n")
-        what = _what(step)
-        kind = f"{step.type.value}: {what}" if what else step.type.value
-        self.node(node, [self._named(step, path), kind, *_notes(step)], *_SHAPES[step.type])
+        subject = _subject(step)
+        kind = f"{step.type.value}: {subject}" if subject else step.type.value
+        self.node(node, [self._title(step, path), kind, *_notes(step)], *_SHAPES[step.type])
         self._classify(node, step, path)
         self.join(ways, node)
         match step:
             case BranchStep():
                 return node, self._branch(step, node, path, depth)
             case ValidateStep(on_failure=StepSpec() as mending):
-                again = f"again, {_again(step)}"
-                turns = _turns([mending])
-                failed = _Way(node, "fails" if turns else f"fails; {again}")
+                again = f"again, {_retries(step)}"
+                can_return = _can_return([mending])
+                failed = _Way(node, "fails" if can_return else f"fails; {again}")
                 _, back = self.sequence([mending], f"{path}/", [failed], depth + 1)
-                if turns:
-                    self.join([_Way(way.node, way.label or again) for way in back], node, "-.->")
+                if can_return:
+                    self.join([_Way(end.node, end.label or again) for end in back], node, "-.->")
                 return node, [_Way(node, "passes" if step.must_pass else "goes on")]
         return node, [_Way(node)]
 
@@ -413,34 +413,37 @@ class _Chart:
     def _loop(
         self, step: LoopStep, path: str, ways: Sequence[_Way], depth: int
     ) -> tuple[str, Sequence[_Way]]:
-        """A frame with the body in it; arrows lead to the frame and from it, else it would lose its shape."""
+        """A frame around the loop's body; arrows connect to the frame, or Mermaid would lay it out badly."""
         frame = self._fresh("loop")
         self._classify(frame, step, path)
         self.join(ways, frame)
-        course = _course(step) if step.until is None else _bound(step)  # a diamond has the condition
-        title = " · ".join([self._named(step, path), course, *_notes(step)])
+        course = _iteration(step) if step.until is None else _bound(step)  # the condition has a diamond
+        title = " · ".join([self._title(step, path), course, *_notes(step)])
         self._line(f'subgraph {frame}["{_escaped(_fitted(title, TITLE))}"]')
         self.indent += 1
         self._line(f"direction {self.direction}")
         if step.until is None and not step.has_for_each:
-            for one in step.steps:
-                self.sequence([one], f"{path}/", [], depth + 1)
+            for inner in step.steps:
+                self.sequence([inner], f"{path}/", [], depth + 1)
         else:
             first, ends = self.sequence(step.steps, f"{path}/", [], depth + 1)
             if step.until is not None:
-                asked = self._fresh("n")
-                turns = _turns(step.steps)
+                condition = self._fresh("n")
+                can_return = _can_return(step.steps)
                 self.node(
-                    asked, [f"until {_condition(step.until)}", *([] if turns else ["else again"])], "{", "}"
+                    condition,
+                    [f"until {_condition(step.until)}", *([] if can_return else ["else again"])],
+                    "{",
+                    "}",
                 )
-                self.join(ends, asked)
-                if turns:
-                    self.join([_Way(asked, "not yet")], first, "-.->")
+                self.join(ends, condition)
+                if can_return:
+                    self.join([_Way(condition, "not yet")], first, "-.->")
         self.indent -= 1
         self._line("end")
         return frame, [_Way(frame)]
 
-    def _named(self, step: StepSpec, path: str) -> str:
+    def _title(self, step: StepSpec, path: str) -> str:
         tally = self.marks.tally(path, isinstance(step, LoopStep) and not step.apart)
         sign = f"{self.marks.sign(path)} " if self.marks.given else ""
         return f"{sign}{step.name}{f' ({tally})' if tally else ''}"
@@ -448,18 +451,18 @@ class _Chart:
     # -- text -----------------------------------------------------------------------------------------------
 
     def node(self, node: str, parts: Sequence[str], opened: str, closed: str) -> None:
-        """Write down a node; each part begins a line of its own."""
+        """Add a node; each part starts a new line of its label."""
         text = "<br/>".join(_wrapped(part) for part in parts)
         self._line(f'{node}{opened}"{text}"{closed}')
 
     def join(self, ways: Iterable[_Way], node: str, arrow: str = "-->") -> None:
-        """Write down the arrows that lead to a node."""
-        for way in ways:
-            label = f'|"{_wrapped(way.label)}"|' if way.label else ""
-            self.arrows.append(f"    {way.node} {arrow}{label} {node}")
+        """Add the arrows that lead to a node."""
+        for start in ways:
+            label = f'|"{_wrapped(start.label)}"|' if start.label else ""
+            self.arrows.append(f"    {start.node} {arrow}{label} {node}")
 
     def styles(self) -> list[str]:
-        """How marked nodes look."""
+        """Mermaid style definitions of the marked nodes."""
         lines: list[str] = []
         for name, nodes in self.classes.items():
             lines.append(f"    classDef {name} {_STYLES[name]}")
@@ -482,8 +485,8 @@ class _Chart:
         self.lines.append("    " * self.indent + text)
 
 
-def _turns(steps: Iterable[StepSpec]) -> bool:
-    """Whether an arrow may lead back over these steps: around a frame, Mermaid loses its way."""
+def _can_return(steps: Iterable[StepSpec]) -> bool:
+    """Whether an arrow may lead back over these steps; Mermaid lays it out badly around a frame."""
     waiting = list(steps)
     while waiting:
         step = waiting.pop()
@@ -494,11 +497,14 @@ def _turns(steps: Iterable[StepSpec]) -> bool:
 
 
 def _wrapped(text: str) -> str:
-    """A text for a label, in short lines; what is too much is cut."""
+    """A label text wrapped into short lines, cut if it is too long."""
     lines = textwrap.wrap(text, LABEL, max_lines=LABEL_LINES, placeholder="…", break_on_hyphens=False)
     return "<br/>".join(_escaped(line) for line in lines)
 
 
 def _escaped(text: str) -> str:
-    """A text in which nothing means anything to Mermaid or to Markdown: signs become entity codes."""
-    return "".join(sign if sign.isalnum() or sign in " ,✓✗–▶·…" else f"#{ord(sign)};" for sign in clean(text))
+    """A text that neither Mermaid nor Markdown interprets: special characters become entity codes."""
+    return "".join(
+        character if character.isalnum() or character in " ,✓✗–▶·…" else f"#{ord(character)};"
+        for character in clean(text)
+    )

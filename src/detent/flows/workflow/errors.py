@@ -1,4 +1,4 @@
-"""What goes wrong while a workflow runs."""
+"""Errors of running workflows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from detent.kernel.errors import DetentError
 
 
 class WorkflowError(DetentError):
-    """A step of a workflow failed for a reason of the workflow's own."""
+    """A step of a workflow failed for a reason specific to workflows."""
 
 
 class LoopStepExecutionError(WorkflowError):
@@ -22,15 +22,15 @@ class LoopStepExecutionError(WorkflowError):
         self.total_iterations = total_iterations
         which = ", ".join(f"[{index}]" for index in self.failed_iterations[:10])
         more = f" and {len(self.failed_iterations) - 10} more" if len(self.failed_iterations) > 10 else ""
-        said = f" {first}" if first else ""
+        first_error = f" {first}" if first else ""
         super().__init__(
             f"Loop '{step_name}': {len(self.failed_iterations)} of {total_iterations} iterations failed "
-            f"({which}{more}).{said}"
+            f"({which}{more}).{first_error}"
         )
 
 
 class LoopExhausted(WorkflowError):
-    """A loop came to its last pass and its condition still did not hold."""
+    """The condition of a loop did not hold after its last pass."""
 
     def __init__(self, step_name: str, passes: int) -> None:
         self.step_name = step_name
@@ -42,7 +42,7 @@ class LoopExhausted(WorkflowError):
 
 
 class SubworkflowError(WorkflowError):
-    """A workflow that a step ran did not succeed."""
+    """The workflow of a subworkflow step did not succeed."""
 
     def __init__(self, step_name: str, workflow: str, status: str, error: str) -> None:
         self.step_name = step_name
@@ -60,7 +60,7 @@ class ValidationFailed(WorkflowError):
 
 
 class RollbackError(WorkflowError):
-    """A step's rollback failed; the others were run all the same."""
+    """The rollback of a step failed; the other rollbacks ran nevertheless."""
 
     def __init__(self, step_name: str, error: str) -> None:
         self.step_name = step_name

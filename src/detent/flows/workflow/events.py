@@ -1,7 +1,7 @@
-"""What is told while a workflow runs: one frozen event for each thing that happened, after it is committed.
+"""Events of a running workflow: frozen values, emitted after their journal entries are committed.
 
-`Telling` is the observer that makes events of journal entries; checks and prerequisites are told by whoever
-makes them, before there is a journal.
+`EventObserver` turns journal entries into events. Validation and preflight happen before there is a journal;
+their callers emit those events.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LONGEST_LABEL = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened."""
+    """Base class of the events."""
 
     timestamp: float
     """Seconds since the epoch."""
@@ -45,7 +45,10 @@ class Event:
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values, with the kind of event."""
-        return {"event": type(self).__name__, **{one.name: getattr(self, one.name) for one in fields(self)}}
+        return {
+            "event": type(self).__name__,
+            **{field_.name: getattr(self, field_.name) for field_ in fields(self)},
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +60,7 @@ class ValidationStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationCompleted(Event):
-    """Nothing keeps the file from running."""
+    """The file has no errors."""
 
     warnings_count: int = 0
 
@@ -72,7 +75,7 @@ class ValidationFailed(Event):
         """As JSON values, with the kind of event."""
         return {
             "event": "ValidationFailed", "timestamp": self.timestamp, "run_id": self.run_id,
-            "step_path": self.step_path, "errors": [one.to_plain() for one in self.errors],
+            "step_path": self.step_path, "errors": [problem.to_plain() for problem in self.errors],
         }  # fmt: skip
 
 
@@ -85,7 +88,7 @@ class PreflightStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightCheckPassed(Event):
-    """One is there."""
+    """One prerequisite is met."""
 
     name: str
     display_name: str = ""
@@ -95,7 +98,7 @@ class PreflightCheckPassed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightCheckFailed(Event):
-    """One is missing."""
+    """One prerequisite is missing."""
 
     name: str
     display_name: str = ""
@@ -117,7 +120,7 @@ class PreflightCompleted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowStarted(Event):
-    """A run of a workflow began. Secrets among its inputs stand as marks."""
+    """A run of a workflow began. Its inputs hold marks in place of secrets."""
 
     workflow_name: str
     inputs: Mapping[str, Any] = field(default_factory=dict)
@@ -125,7 +128,7 @@ class WorkflowStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowCompleted(Event):
-    """It came to an end."""
+    """A run of a workflow ended."""
 
     workflow_name: str
     success: bool
@@ -142,7 +145,7 @@ class StepStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCompleted(Event):
-    """A step is done, passed over, or failed."""
+    """A step succeeded, was skipped, or failed."""
 
     step_name: str
     step_type: str
@@ -154,7 +157,7 @@ class StepCompleted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOutput(Event):
-    """A step said something."""
+    """A step wrote a message."""
 
     step_name: str
     message: str
@@ -185,14 +188,14 @@ class LoopIterationStarted(Event):
 
     iteration_index: int
     total_iterations: int | None
-    """None where that is not known before."""
+    """None if the number is not known in advance."""
     item_label: str
     parent_step_name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopIterationCompleted(Event):
-    """It came to an end."""
+    """An iteration of a loop ended."""
 
     iteration_index: int
     parent_step_name: str
@@ -213,14 +216,14 @@ class LoopConditionChecked(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSaved(Event):
-    """A point can be returned to."""
+    """A checkpoint was saved; a run can be forked from it."""
 
     checkpoint_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackStarted(Event):
-    """What a step did is about to be undone."""
+    """The rollback of a step began."""
 
     step_name: str
     action: str
@@ -228,7 +231,7 @@ class RollbackStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackCompleted(Event):
-    """It was, or could not be."""
+    """The rollback of a step succeeded or failed."""
 
     step_name: str
     action: str
@@ -240,31 +243,31 @@ Listener = Callable[[Event], None]
 
 
 def label_of(item: Any, index: int) -> str:
-    """What people know an item by: its label, name, title, phase or id; else its text; else its number."""
+    """Return a label for an item: its label, name, title, phase or id; else its text; else its number."""
     if isinstance(item, Mapping):
         for key in LABELS:
             if isinstance(item.get(key), str | int) and str(item[key]).strip():
-                return _short(str(item[key]))
+                return _shortened(str(item[key]))
         return f"Item {index + 1}"
     if isinstance(item, str | int | float) and str(item).strip():
-        return _short(str(item))
+        return _shortened(str(item))
     return f"Item {index + 1}"
 
 
-def _short(text: str) -> str:
+def _shortened(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= LONGEST_LABEL else line[: LONGEST_LABEL - 1] + "…"
 
 
 class EventObserver:
-    """An observer that tells a listener what journal entries of workflows mean."""
+    """An observer that turns journal entries of workflows into events for a listener."""
 
     def __init__(self, listener: Listener, flows: Mapping[str, Flow]) -> None:
         self._listener = listener
         self._flows = flows
 
     def on_run_entry(self, run: Run, entry: Entry) -> None:
-        """Tell what an entry means, if it is one of a workflow's."""
+        """Emit the events of an entry, if it belongs to a workflow's run."""
         flow = self._flows.get(run.flow)
         if flow is None or flow.scope.split("/")[0] != "workflow":
             return
@@ -278,19 +281,19 @@ class EventObserver:
         elif type(body) is Moved:
             self._moved(run, entry, body, flow)
         elif type(body) is Noted and body.topic == OUTPUT:
-            said = body.body
-            path = said["source"]
-            self._tell(
-                StepOutput, run, entry, path, step_name=path.rpartition("/")[2], message=said["message"],
-                level=said["level"], source=path, metadata=said.get("metadata", {}),
+            output = body.body
+            path = output["source"]
+            self._emit(
+                StepOutput, run, entry, path, step_name=path.rpartition("/")[2], message=output["message"],
+                level=output["level"], source=path, metadata=output.get("metadata", {}),
             )  # fmt: skip
         elif type(body) is Recorded:
             self._recorded(run, entry, body, flow)
-        elif type(body) is Ended:  # out of budget, say: the table has no end for that
+        elif type(body) is Ended:  # for example out of budget, for which the machine has no end state
             self._ended(run, entry, flow, body.status.value, body.reason)
 
     def on_run_stream(self, run: Run, step: str, chunk: AgentStreamChunk) -> None:
-        """Tell a piece of an agent's text."""
+        """Emit a piece of an agent's text."""
         flow = self._flows.get(run.flow)
         if flow is None or not hasattr(flow, "specs"):
             return
@@ -305,14 +308,14 @@ class EventObserver:
 
     def _started(self, run: Run, entry: Entry, flow: Flow) -> None:
         if _is_file(flow):
-            self._tell(
+            self._emit(
                 WorkflowStarted, run, entry, self._prefix(run), workflow_name=flow.name,
                 inputs=dict(run.whole.get(INPUTS) or {}),
             )  # fmt: skip
         elif (loop := flow.loop) is not None:  # type: ignore[attr-defined]
             index = run.data[INDEX]
             label = label_of(run.data[ITEM] if loop.has_for_each else None, index)
-            self._tell(
+            self._emit(
                 LoopIterationStarted, run, entry, self._prefix(run), iteration_index=index,
                 total_iterations=run.data.get(TOTAL), item_label=label, parent_step_name=loop.name,
             )  # fmt: skip
@@ -322,15 +325,15 @@ class EventObserver:
         spec = flow.specs.get(state)  # type: ignore[attr-defined]
         if spec is not None:
             path = self._path(run, flow.step_for(state).metadata["path"])
-            self._tell(StepStarted, run, entry, path, step_name=state, step_type=spec.type.value)
+            self._emit(StepStarted, run, entry, path, step_name=state, step_type=spec.type.value)
 
     def _moved(self, run: Run, entry: Entry, body: Moved, flow: Flow) -> None:
         spec = flow.specs.get(body.frm)  # type: ignore[attr-defined]
         if spec is not None:
-            for one, result in results_of(body, spec, run):
-                if isinstance(one, CheckpointStep) and result.status == "ok":
+            for step, result in results_of(body, spec, run):
+                if isinstance(step, CheckpointStep) and result.status == "ok":
                     saved = result.output["checkpoint_id"]
-                    self._tell(CheckpointSaved, run, entry, result.path, checkpoint_id=saved)
+                    self._emit(CheckpointSaved, run, entry, result.path, checkpoint_id=saved)
                 self._done(run, entry, result)
         if body.to in (SUCCEEDED, FAILED, CANCELLED):
             self._ended(run, entry, flow, body.to, body.reason)
@@ -338,7 +341,7 @@ class EventObserver:
             self._begun(run, entry, flow, body.to)
 
     def _done(self, run: Run, entry: Entry, result: StepResult) -> None:
-        self._tell(
+        self._emit(
             StepCompleted, run, entry, result.path, step_name=result.name, step_type=result.step_type,
             success=result.success, skipped=result.status == "skipped", duration_ms=result.duration_ms,
             error=result.error,
@@ -348,20 +351,20 @@ class EventObserver:
         success = end == SUCCEEDED
         duration = milliseconds(entry.at - run.created_at)
         if _is_file(flow):
-            self._tell(
+            self._emit(
                 WorkflowCompleted, run, entry, self._prefix(run), workflow_name=flow.name, success=success,
                 total_duration_ms=duration,
             )  # fmt: skip
         elif (loop := flow.loop) is not None:  # type: ignore[attr-defined]
             failure = run.data.get(FAILURE) or {}
-            self._tell(
+            self._emit(
                 LoopIterationCompleted, run, entry, self._prefix(run), iteration_index=run.data[INDEX],
                 parent_step_name=loop.name, success=success, duration_ms=duration,
                 error=None if success else str(failure.get("error") or reason or end),
             )  # fmt: skip
 
     def _recorded(self, run: Run, entry: Entry, body: Recorded, flow: Flow) -> None:
-        """What a loop or branch has kept, if it is not an action's own."""
+        """A loop or branch recorded a value; values recorded by an action are ignored."""
         kind, _, rest = body.key.partition("/")
         name, _, index = rest.partition("/")
         step = flow.step_named(run.state, name)
@@ -369,42 +372,42 @@ class EventObserver:
             return
         if kind == "until" and step.metadata["type"] == "loop":
             met, value = body.value
-            self._tell(
+            self._emit(
                 LoopConditionChecked, run, entry, self._path(run, step.metadata["path"]), step_name=name,
                 iteration_index=int(index), condition_met=met, condition_value=value,
             )  # fmt: skip
         elif kind == "branch" and step.instead and body.value is not None:
             inner = step.instead[body.value]
-            self._tell(
+            self._emit(
                 StepStarted, run, entry, self._path(run, inner.metadata["path"]), step_name=inner.name,
                 step_type=inner.metadata["type"],
             )  # fmt: skip
 
     def _undone(self, run: Run, entry: Entry, flow: Flow) -> None:
-        """A rollback's run began or ended."""
+        """The run of a rollback began or ended."""
         body = entry.body
         action = flow.step_for("undo").metadata["action"]
         step = self._prefix(run)
         if type(body) is Started:
-            self._tell(RollbackStarted, run, entry, step, step_name=step, action=action)
+            self._emit(RollbackStarted, run, entry, step, step_name=step, action=action)
         elif type(body) is Moved:
             success = body.to == SUCCEEDED
             failure = run.data.get(FAILURE) or {}
-            self._tell(
+            self._emit(
                 RollbackCompleted, run, entry, step, step_name=step, action=action, success=success,
                 error=None if success else str(failure.get("error") or body.reason),
             )  # fmt: skip
 
-    # -- telling --------------------------------------------------------------------------------------------
+    # -- emitting -------------------------------------------------------------------------------------------
 
     def _prefix(self, run: Run) -> str:
         return str(run.config.get("path") or "")
 
-    def _path(self, run: Run, own: str) -> str:
+    def _path(self, run: Run, relative: str) -> str:
         above = self._prefix(run)
-        return f"{above}/{own}" if above else own
+        return f"{above}/{relative}" if above else relative
 
-    def _tell(self, kind: type[Event], run: Run, entry: Entry, path: str, **facts: Any) -> None:
+    def _emit(self, kind: type[Event], run: Run, entry: Entry, path: str, **facts: Any) -> None:
         self._listener(kind(timestamp=entry.at, run_id=run.id, step_path=path, **facts))
 
 

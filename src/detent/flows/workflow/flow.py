@@ -1,7 +1,7 @@
-"""From a checked workflow file to flows: one for the file, one for each body it runs as child runs.
+"""Compiles a checked workflow file into flows: one for the file, one for each body that runs as a child run.
 
-The file's machine has a state for each of its own steps, between `ready` and the ends; a failed step leads to
-`rolling_back`. What stands in loops and behind `on_failure` has flows of its own, named `<workflow>.<step>`.
+The file's machine has a state for each top-level step, between `ready` and the ends; a failed step leads to
+`rolling_back`. Bodies of loops and of `on_failure` have flows of their own, named `<workflow>.<step>`.
 """
 
 from __future__ import annotations
@@ -58,26 +58,26 @@ if TYPE_CHECKING:
     from detent.engine.ports import Store
 
 Find = Callable[[str, WorkflowSpec], WorkflowSpec]
-"""Another workflow by name or path, as the given one names it."""
+"""Finds another workflow by the name or path in the given one."""
 ENDS = {SUCCEEDED: Status.SUCCEEDED, FAILED: Status.FAILED, CANCELLED: Status.CANCELLED}
 
 
 class WorkflowFlow(Flow):
-    """The flow of a file, or of a body in one."""
+    """The flow of a workflow file, or of a body in one."""
 
     performed_by = DispatchSettings()
 
     beside = BESIDE
     specs: Mapping[str, StepSpec]
-    """Steps of the file by the state they are done in."""
+    """Steps of the file, by the state that performs them."""
     workflow: WorkflowSpec
     rollbacks: Mapping[str, Rollback]
-    """What undoes its steps, by step."""
+    """Rollbacks of its steps, by step."""
     loop: LoopStep | None = None
     """The loop whose iterations its runs are."""
 
     def difference(self, old: Mapping[str, Any]) -> list[str]:
-        """What changed in the files, one thing a line: their steps say more than the table made of them."""
+        """Differences between the files, one a line: they tell more than differences between the machines."""
         was, now = old.get("extra") or {}, self.definition["extra"]
         if not isinstance(was.get("file"), Mapping) or not isinstance(now["file"], Mapping):
             return super().difference(old)
@@ -89,12 +89,12 @@ class WorkflowFlow(Flow):
         return await undone_by(store, run_id)
 
     def done_by(self, past: Past) -> Iterable[str]:
-        """Paths of the steps a run has left, whatever became of them."""
-        return [one.path for move in past.moves for one in steps_of(past, move)]
+        """Paths of the steps a run has left, with any result."""
+        return [step.path for move in past.moves for step in steps_of(past, move)]
 
 
 class Compiled:
-    """Workflows of a project, made into flows as they are asked for."""
+    """Workflows of a project, compiled into flows on demand."""
 
     def __init__(
         self,
@@ -112,35 +112,39 @@ class Compiled:
         self._homes: dict[str, CompileContext] = {}
 
     def flow(self, spec: WorkflowSpec) -> Flow:
-        """The flow of a file; those it starts runs of are in `flows`."""
-        return self._home(spec).flows[spec.name]
+        """Return the flow of a file; `flows` returns the flows of its child runs too."""
+        return self._context_of(spec).flows[spec.name]
 
     def flows(self, spec: WorkflowSpec) -> list[Flow]:
-        """Every flow that a run of this file may need, its own first."""
-        found: dict[str, Flow] = {}
+        """Return every flow that a run of this file may need, its own first.
+
+        Raises:
+            ConfigurationError: two of the workflows have the same name.
+        """
+        flows: dict[str, Flow] = {}
         homes: dict[str, CompileContext] = {}
-        waiting = [self._home(spec)]
+        waiting = [self._context_of(spec)]
         while waiting:
             home = waiting.pop()
-            if (there := homes.setdefault(home.spec.name, home)) is not home:
+            if (other := homes.setdefault(home.spec.name, home)) is not home:
                 raise ConfigurationError(
                     f"Workflow '{spec.name}' runs two workflows named '{home.spec.name}': "
-                    f"{there.spec.place.file} and {home.spec.place.file}. Rename one of them."
+                    f"{other.spec.place.file} and {home.spec.place.file}. Rename one of them."
                 )
-            if home.spec.name in found:
+            if home.spec.name in flows:
                 continue
-            found |= home.flows
+            flows |= home.flows
             for step in home.spec.every_step():
                 if isinstance(step, SubworkflowStep):
                     waiting.append(home.find(step.workflow))
-        return list(found.values())
+        return list(flows.values())
 
-    def _home(self, spec: WorkflowSpec) -> CompileContext:
+    def _context_of(self, spec: WorkflowSpec) -> CompileContext:
         home = self._homes.get(spec.name)
         if home is None or home.spec is not spec:
 
             def find(name: str) -> CompileContext:
-                return self._home(self._find(name, spec))
+                return self._context_of(self._find(name, spec))
 
             home = self._homes[spec.name] = CompileContext(
                 spec, self.registry, self._tools, self.ports, find,
@@ -157,7 +161,7 @@ class _Making:
         self.home = home
         self.spec = home.spec
         self.undoing: dict[str, str] = {}
-        """By rollback action: the flow that performs it."""
+        """Name of the flow that performs a rollback action, by action."""
 
     # -- the file -------------------------------------------------------------------------------------------
 
@@ -170,13 +174,13 @@ class _Making:
             moves[name] = [following, ROLLING_BACK, CANCELLED]
         moves[ROLLING_BACK] = [FAILED, CANCELLED]
         machine: Machine[str] = Machine(spec.name, start=START, moves=moves, ends=ENDS)
-        steps: dict[str, Step] = {START: Step(START, _ready, metadata=self._marginal(START))}
+        steps: dict[str, Step] = {START: Step(START, _ready, metadata=self._metadata(START))}
         steps |= {step.name: self.step(Position(step), home) for step in spec.steps}
-        steps[ROLLING_BACK] = Step(ROLLING_BACK, rolling_back, metadata=self._marginal(ROLLING_BACK))
+        steps[ROLLING_BACK] = Step(ROLLING_BACK, rolling_back, metadata=self._metadata(ROLLING_BACK))
         flow = WorkflowFlow(
             machine, steps, name=spec.name, description=spec.description, tools=home.tools.values(),
             extra={"file": to_plain(dict(spec.source)), "below": self._below()}, scope=home.scope,
-            on_failure=_to(ROLLING_BACK, spec.steps), undoing=ROLLING_BACK, closing=_closing(spec),
+            on_failure=_on_failure(ROLLING_BACK, spec.steps), undoing=ROLLING_BACK, closing=_closing(spec),
         )  # fmt: skip
         self._complete(flow, {step.name: step for step in spec.steps}, spec.steps)
         flow.ended = home.ports.ended
@@ -185,28 +189,28 @@ class _Making:
         flow.starts = (*home.flows, *(home.find(name).spec.name for name in files))
         home.flows = {flow.name: flow, **home.flows}
 
-    def _marginal(self, name: str) -> dict[str, Any]:
+    def _metadata(self, name: str) -> dict[str, Any]:
         return {"flow": "workflow", "definition": self.home.definition, "path": name, "action": name}
 
     def _below(self) -> dict[str, Any]:
-        """The files it runs, by name: a run begun under others is not silently continued."""
-        found: dict[str, Any] = {}
+        """The files of its subworkflows, by name: a run begun under others does not continue silently."""
+        files: dict[str, Any] = {}
         for step in self.spec.every_step():
             if isinstance(step, SubworkflowStep):
                 child = self.home.find(step.workflow)
                 extra = child.flows[child.spec.name].definition["extra"]
-                found |= {**extra["below"], extra["file"]["name"]: extra["file"]}
-        return found
+                files |= {**extra["below"], extra["file"]["name"]: extra["file"]}
+        return files
 
     def _related(self) -> frozenset[str]:
-        """Names of the steps of the files it runs."""
-        found: frozenset[str] = frozenset()
+        """Names of the steps of its subworkflows."""
+        names: frozenset[str] = frozenset()
         for step in self.spec.every_step():
             if isinstance(step, SubworkflowStep):
                 child = self.home.find(step.workflow)
-                own = child.flows[child.spec.name]
-                found |= own.related
-        return found
+                flow = child.flows[child.spec.name]
+                names |= flow.related
+        return names
 
     def _complete(self, flow: WorkflowFlow, specs: Mapping[str, StepSpec], steps: Sequence[StepSpec]) -> None:
         flow.specs = dict(specs)
@@ -218,19 +222,23 @@ class _Making:
         for step in flow.every_step():
             action = step.metadata.get("rollback")
             if action is not None:
-                found = self.home.registry.actions.get(action)
-                arguments = self._arguments(named[step.name], found)
-                rollbacks[step.name] = Rollback(self._undo(action), tuple(found.parameters), arguments)
+                rollback = self.home.registry.actions.get(action)
+                arguments = self._arguments(named[step.name], rollback)
+                rollbacks[step.name] = Rollback(self._undo(action), tuple(rollback.parameters), arguments)
         flow.rollbacks = rollbacks
 
     def _arguments(self, spec: StepSpec, rollback: Action) -> Prepared | None:
-        """What a step was called with, for its rollback to be told; what it goes by where nothing is said
-        only where the rollback could not do without."""
+        """The arguments of a step, to be passed to its rollback; defaults of the action only if the rollback
+        requires them."""
         if isinstance(spec, PythonStep):
             action = self.home.registry.actions.get(spec.action)
-            needed = [name for name, one in rollback.parameters.items() if one.default is one.empty]
-            unsaid = {name: value for name, value in usual(action).items() if name in needed}
-            return prepared({**unsaid, **bound(action, spec.args, spec.kwargs)})
+            needed = [
+                name
+                for name, parameter in rollback.parameters.items()
+                if parameter.default is parameter.empty
+            ]
+            defaults = {name: value for name, value in usual(action).items() if name in needed}
+            return prepared({**defaults, **bound(action, spec.args, spec.kwargs)})
         if isinstance(spec, AgentStep | GenerateStep) and isinstance(spec.context, Mapping):
             return prepared(dict(spec.context))
         return None
@@ -239,18 +247,18 @@ class _Making:
         """The flow that performs a rollback action."""
         if name not in self.undoing:
             action = self.home.registry.actions.get(name)
-            flow_name = f"{self.spec.name}.{ROLLING_BACK}:{name}"  # as no step can be named
+            flow_name = f"{self.spec.name}.{ROLLING_BACK}:{name}"  # no step can have this name
             machine: Machine[str] = Machine(
                 flow_name, start="undo", moves={"undo": [SUCCEEDED, FAILED, CANCELLED]}, ends=ENDS
             )
             step = action_step(
                 action, lambda ctx: dict(ctx.values[KWARGS]), name="undo",
-                conclude=_undone,
-                metadata={**self._marginal("undo"), "action": name, "cwd": str(self.home.ports.root)},
+                conclude=_rolled_back,
+                metadata={**self._metadata("undo"), "action": name, "cwd": str(self.home.ports.root)},
             )  # fmt: skip
             flow = Flow(
                 machine, {"undo": step}, name=flow_name, tools=self.home.tools.values(),
-                scope=f"{self.home.scope}/rollback-{name}", on_failure=_to(FAILED),
+                scope=f"{self.home.scope}/rollback-{name}", on_failure=_on_failure(FAILED),
             )  # fmt: skip
             flow.by_code = True
             self.undoing[name] = flow_name
@@ -259,18 +267,18 @@ class _Making:
 
     # -- bodies ---------------------------------------------------------------------------------------------
 
-    def body(self, name: str, steps: Sequence[StepSpec], loop: LoopStep | None = None) -> Body:
-        """A flow for steps that are run as a child run; `loop` where that is an iteration."""
+    def body(self, body_name: str, steps: Sequence[StepSpec], loop: LoopStep | None = None) -> Body:
+        """A flow for steps that run as a child run; `loop` if that run is an iteration."""
         home = self.home
-        flow_name = f"{self.spec.name}.{name}"
+        flow_name = f"{self.spec.name}.{body_name}"
         names = [step.name for step in steps]
         moves: dict[str, list[str]] = {}
-        for one, following in zip(names, [*names[1:], SUCCEEDED], strict=True):
-            moves[one] = [following, FAILED, CANCELLED]
+        for name, following in zip(names, [*names[1:], SUCCEEDED], strict=True):
+            moves[name] = [following, FAILED, CANCELLED]
         machine: Machine[str] = Machine(flow_name, start=names[0], moves=moves, ends=ENDS)
         flow = WorkflowFlow(
             machine, {step.name: self.step(Position(step), home) for step in steps}, name=flow_name,
-            tools=home.tools.values(), scope=home.scope, on_failure=_to(FAILED, steps),
+            tools=home.tools.values(), scope=home.scope, on_failure=_on_failure(FAILED, steps),
             extra={"file": digest(to_plain(dict(self.spec.source)), 16)},
         )  # fmt: skip
         self._complete(flow, {step.name: step for step in steps}, steps)
@@ -299,7 +307,7 @@ class _Making:
         if isinstance(spec, LoopStep):
             if spec.has_for_each or spec.until is not None:
                 return loop_step(position, home, [self.body(spec.name, spec.steps, spec)])
-            return loop_step(position, home, [self.body(one.name, [one]) for one in spec.steps])
+            return loop_step(position, home, [self.body(inner.name, [inner]) for inner in spec.steps])
         if isinstance(spec, ValidateStep):
             mending = None if spec.on_failure is None else self.body(spec.name, [spec.on_failure])
             return validate_step(position, home, mending)
@@ -308,8 +316,8 @@ class _Making:
         return subworkflow_step(position, home, child.flows[child.spec.name].related)
 
 
-def _undone(ctx: StepContext, output: Any) -> Any:
-    """What a rollback gave, or its wait for somebody."""
+def _rolled_back(ctx: StepContext, output: Any) -> Any:
+    """The output of a rollback, or the hold it waits on."""
     return output if isinstance(output, Hold) else Outcome(set={RESULT: output})
 
 
@@ -317,8 +325,8 @@ async def _ready(ctx: StepContext) -> Outcome:
     return Outcome()
 
 
-def _to(state: str, steps: Sequence[StepSpec] = ()) -> Callable[[Run, str, str], Detour | None]:
-    """Where a failed step leads, with what failed."""
+def _on_failure(state: str, steps: Sequence[StepSpec] = ()) -> Callable[[Run, str, str], Detour | None]:
+    """Returns a function that leads a failed step to `state` and records the failure."""
     specs = {step.name: step for step in steps}
 
     def on_failure(run: Run, reason: str, error: str) -> Detour | None:
@@ -333,7 +341,7 @@ def _to(state: str, steps: Sequence[StepSpec] = ()) -> Callable[[Run, str, str],
 
 
 def _closing(spec: WorkflowSpec) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """What a run that succeeded gives: the outputs of the file, or what its last step gave."""
+    """The result of a successful run: the outputs of the file, or the output of its last step."""
     if spec.outputs is not None:
         outputs = prepared(dict(spec.outputs))
         return lambda data: {RESULT: outputs.resolve(scope_of(data))}

@@ -1,4 +1,4 @@
-"""The generators every workflow may name, each with code that writes the text where no model does."""
+"""The built-in generators, each with a handler that writes the text without a model."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def commit_body(files: list[Any] = NOTHING, diff: str = "") -> str:
     return f"{body}\n\n" + "\n".join(notes) if notes else body
 
 
-def _notes(one: FileChange) -> list[str]:
-    found = []
-    if one.change == "changed" and one.brings:
-        found.append(f"{one.path} brings {', '.join(one.brings[:8])}.")
-    if one.change == "changed" and one.takes:
-        found.append(f"{one.path} loses {', '.join(one.takes[:8])}.")
-    return found
+def _notes(change: FileChange) -> list[str]:
+    notes = []
+    if change.change == "changed" and change.brings:
+        notes.append(f"{change.path} brings {', '.join(change.brings[:8])}.")
+    if change.change == "changed" and change.takes:
+        notes.append(f"{change.path} loses {', '.join(change.takes[:8])}.")
+    return notes
 
 
 @generator(
@@ -104,13 +104,13 @@ def release_notes(commits: list[Any] = NOTHING, version: str = "", date: str = "
 
 
 def _subject(commit: Any) -> str:
-    said = commit.get("subject", "") if isinstance(commit, Mapping) else commit
-    return " ".join(str(said).split()) or "(no subject)"
+    subject = commit.get("subject", "") if isinstance(commit, Mapping) else commit
+    return " ".join(str(subject).split()) or "(no subject)"
 
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,7 +1,7 @@
-"""Inputs of a workflow: what was given is made to fit what was declared, or all that does not fit is told.
+"""Inputs of a workflow: the given values are coerced to the declared types, and all misfits are reported.
 
-Nothing is repeated in a message that could be a value: they say of which kind it is. Values of secret inputs
-come from the environment alone; among the inputs a secret stands as `{"$secret": name}`.
+Messages never repeat a value, only its kind. Values of secret inputs come from the environment alone; among
+the inputs a secret is written as `{"$secret": name}`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from detent.kernel.errors import ConfigurationError, NestedTooDeeply, nearest
 from detent.kernel.plain import digest, to_plain
 
 SECRET = "$secret"
-"""Key of the mapping that stands for a secret's value."""
+"""Key of the mapping that replaces a secret's value."""
 FORCED = "force_deterministic"
-"""The input that keeps agents out of a run; one that a file does not declare is the run's own."""
+"""The input that switches agents off for a run; any run accepts it, declared or not."""
 VARIABLE = "DETENT_INPUT_"
-"""Begins the name of the environment variable that holds a secret input."""
+"""Prefix of the environment variables that hold secret inputs."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _FLOAT = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]+)?")
@@ -51,7 +51,7 @@ class InputsError(ConfigurationError):
 
 
 class _Misfit(ValueError):
-    """A value is not of its input's type; the text says what would be."""
+    """A value does not fit its input; the message says what would."""
 
 
 def coerce(
@@ -61,11 +61,14 @@ def coerce(
     from_text: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Every declared input with a value of its type, in the order declared.
+    """Return every declared input with a value of its type, in the order of declaration.
 
-    Null for an input that is not required is the same as not giving it: its default, else null. `from_text`
-    says the values were typed after `-i`, so that a problem tells how to type it. A secret given as
-    `{"$secret": …}` was handed on by another workflow and stays so.
+    Null for an optional input is the same as leaving it out: its default, else null. With `from_text` the
+    values were typed after `-i`, and a problem shows how to type them. A secret given as `{"$secret": …}` was
+    passed on by another workflow and is kept.
+
+    Raises:
+        InputsError: some inputs do not fit; it lists all of them.
     """
     around = os.environ if environ is None else environ
     problems = [_unknown(name, declared) for name in given if name not in declared]
@@ -85,19 +88,19 @@ def coerce(
 def secret_values(
     declared: Mapping[str, InputSpec], environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Values of the secret inputs that the environment holds, by input name."""
+    """Return the values of the secret inputs that are set in the environment, by input name."""
     around = os.environ if environ is None else environ
-    found = {name: around.get(variable(name), "") for name, spec in declared.items() if spec.secret}
-    return {name: value for name, value in found.items() if value}
+    values = {name: around.get(variable(name), "") for name, spec in declared.items() if spec.secret}
+    return {name: value for name, value in values.items() if value}
 
 
 def variable(name: str) -> str:
-    """The environment variable that holds a secret input."""
+    """Return the environment variable that holds a secret input."""
     return f"{VARIABLE}{name.upper()}"
 
 
 def misfit(spec: InputSpec, value: Any) -> str | None:
-    """Why a default or a literal cannot be an input's value, or None: it says what `coerce` would."""
+    """Return why a default or a literal does not fit an input, in the words of `coerce`; None if it fits."""
     if value is None and not spec.required:
         return None
     try:
@@ -108,19 +111,23 @@ def misfit(spec: InputSpec, value: Any) -> str | None:
 
 
 def inputs_hash(inputs: Mapping[str, Any]) -> str:
-    """What tells runs of one workflow apart: 16 hex digits of the SHA-256 of its inputs as sorted JSON."""
+    """Return the hash that identifies runs by their inputs: 16 hex digits of the SHA-256 of sorted JSON."""
     return digest(to_plain(inputs), 16)
 
 
 def switched_off(inputs: Mapping[str, Any]) -> bool:
-    """Whether the input `force_deterministic` keeps agents out of a run, in whatever form it was given."""
-    said = inputs.get(FORCED)
-    if said is None or isinstance(said, bool):
-        return bool(said)
-    known = _BOOLEANS.get(str(said).strip().lower())
-    if known is None:
+    """Return whether the input `force_deterministic` switches agents off, given as a boolean or as a text.
+
+    Raises:
+        InputsError: the value is neither true nor false.
+    """
+    value = inputs.get(FORCED)
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    forced = _BOOLEANS.get(str(value).strip().lower())
+    if forced is None:
         raise InputsError([InputProblem(FORCED, "takes true, 1 or yes, or false, 0 or no.")])
-    return known
+    return forced
 
 
 # --- one input ---------------------------------------------------------------------------------------
@@ -132,8 +139,8 @@ def _value(spec: InputSpec, value: Any, given: bool, environ: Mapping[str, str])
     if value is not None:
         return _fitted(spec, value)
     if spec.required:
-        what = "it is null, but" if given else "a value is missing:"
-        raise _Misfit(f"{what} this input is required and takes {_WANTED[spec.type]}.")
+        problem = "it is null, but" if given else "a value is missing:"
+        raise _Misfit(f"{problem} this input is required and takes {_WANTED[spec.type]}.")
     return _fitted(spec, spec.default) if spec.has_default and spec.default is not None else None
 
 
@@ -160,22 +167,22 @@ def _is_secret(value: Any) -> bool:
 
 
 def _fitted(spec: InputSpec, value: Any) -> Any:
-    """The value as one of the input's type and among those it may be; `_Misfit` if it is not."""
+    """The value coerced to the input's type; `_Misfit` if that fails or it is none of the input's choices."""
     if value is not None and not spec.secret and _is_secret(value):
         raise _Misfit("a secret can only be handed to an input that is declared secret.")
-    found = _COERCED[spec.type](value)
-    if spec.enum is not None and not any(same(found, one) for one in _choices(spec)):
+    coerced = _COERCED[spec.type](value)
+    if spec.enum is not None and not any(same(coerced, choice) for choice in _choices(spec)):
         raise _Misfit(f"it must be one of {', '.join(map(_quoted, spec.enum))}.")
-    return found
+    return coerced
 
 
 def _choices(spec: InputSpec) -> list[Any]:
     choices = []
-    for one in spec.enum or ():
+    for choice in spec.enum or ():
         try:
-            choices.append(_COERCED[spec.type](one))
+            choices.append(_COERCED[spec.type](choice))
         except _Misfit:
-            continue  # a mistake of the file, which its check has told
+            continue  # a mistake in the file, reported when the file was checked
     return choices
 
 
@@ -184,8 +191,8 @@ def _quoted(value: Any) -> str:
 
 
 def _unknown(name: str, declared: Mapping[str, InputSpec]) -> InputProblem:
-    there = ", ".join(declared) or "none"
-    return InputProblem(str(name), f"there is no such input.{nearest(str(name), declared)} Inputs: {there}.")
+    names = ", ".join(declared) or "none"
+    return InputProblem(str(name), f"there is no such input.{nearest(str(name), declared)} Inputs: {names}.")
 
 
 # --- one type ----------------------------------------------------------------------------------------
@@ -204,7 +211,7 @@ def _integer(value: Any) -> int:
     if kind == "text" and _INTEGER.fullmatch(value):
         try:
             return int(value)
-        except ValueError:  # Python reads so many digits and no more
+        except ValueError:  # Python limits the number of digits
             raise _Misfit(f"a number of {len(value)} digits is too long.") from None
     _refuse("integer", value)
 
@@ -213,11 +220,11 @@ def _float(value: Any) -> float:
     kind = kind_of(value)
     if kind == "number" or (kind == "text" and _FLOAT.fullmatch(value)):
         try:
-            found = float(value)
+            number = float(value)
         except OverflowError:
-            found = math.inf
-        if math.isfinite(found):
-            return found
+            number = math.inf
+        if math.isfinite(number):
+            return number
         raise _Misfit("the number is not finite, or too large.")
     _refuse("float", value)
 
@@ -228,39 +235,39 @@ def _boolean(value: Any) -> bool:
         return bool(value)
     if kind == "number" and not isinstance(value, float) and value in (0, 1):
         return bool(value)
-    found = _BOOLEANS.get(value.lower()) if kind == "text" else None
-    if found is None:
+    boolean = _BOOLEANS.get(value.lower()) if kind == "text" else None
+    if boolean is None:
         _refuse("boolean", value)
-    return found
+    return boolean
 
 
 def _object(value: Any) -> dict[str, Any]:
-    found = _from_json(value, "object")
-    if kind_of(found) not in ("mapping", "record"):
-        _refuse("object", found)
-    return _plain(found)  # type: ignore[no-any-return]
+    parsed = _from_json(value, "object")
+    if kind_of(parsed) not in ("mapping", "record"):
+        _refuse("object", parsed)
+    return _plain(parsed)  # type: ignore[no-any-return]
 
 
 def _array(value: Any) -> list[Any]:
-    found = _from_json(value, "array")
-    if kind_of(found) != "list":
-        _refuse("array", found)
-    return _plain(found)  # type: ignore[no-any-return]
+    parsed = _from_json(value, "array")
+    if kind_of(parsed) != "list":
+        _refuse("array", parsed)
+    return _plain(parsed)  # type: ignore[no-any-return]
 
 
-def _from_json(value: Any, wanted: InputType) -> Any:
+def _from_json(value: Any, expected: InputType) -> Any:
     if kind_of(value) != "text":
         return value
     try:
-        return json.loads(value, parse_constant=_no_number)
+        return json.loads(value, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise _Misfit(f"the text is no JSON ({where}). It takes {_WANTED[wanted]}.") from None
+        raise _Misfit(f"the text is no JSON ({where}). It takes {_WANTED[expected]}.") from None
     except (ValueError, RecursionError):
         raise _Misfit("the JSON is nested too deeply, or holds a number that is too long or none.") from None
 
 
-def _no_number(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
@@ -275,8 +282,8 @@ def _plain(value: Any) -> Any:
         ) from None
 
 
-def _refuse(wanted: InputType, value: Any) -> NoReturn:
-    raise _Misfit(f"it takes {_WANTED[wanted]}, not {described(value)}{_size(value)}.")
+def _refuse(expected: InputType, value: Any) -> NoReturn:
+    raise _Misfit(f"it takes {_WANTED[expected]}, not {described(value)}{_size(value)}.")
 
 
 def _size(value: Any) -> str:

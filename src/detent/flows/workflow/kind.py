@@ -1,4 +1,4 @@
-"""Workflows as a kind of flow: the one object that the program knows of them."""
+"""Workflows as a kind of flow: the object through which the program uses them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from detent.runtime.settings import Keys, Settings
 
 FOLDER = ".detent/workflows"
-"""Where a project keeps its workflow files."""
+"""Folder of a project's workflow files."""
 
 
 class WorkflowKind(Kind):
@@ -44,11 +44,11 @@ class WorkflowKind(Kind):
         }  # fmt: skip
 
     def folders(self) -> Sequence[str]:
-        """Where workflow files are found by their names."""
+        """Folders in which workflow files are found by name."""
         return (FOLDER,)
 
     def files(self, settings: Settings, root: Path) -> Iterator[Path]:
-        """Paths that workflow files name, and those named in turn: subworkflows and prompts, there or not."""
+        """Paths of subworkflows and prompts that workflow files name, or that those name; existing or not."""
         from detent.flows.workflow.named_files import named_by
 
         yield from named_by(root / FOLDER, self.suffixes)
@@ -69,7 +69,11 @@ class WorkflowKind(Kind):
         return Workflows(self, project)
 
     def begin(self, name: str, template: str, settings: Settings) -> Beginning:
-        """A commented file."""
+        """Return a new workflow file with comments, made from a template.
+
+        Raises:
+            ConfigurationError: the name is not valid, or the project has a workflow of that name.
+        """
         from detent.flows.workflow.project_registry import shelf_for
         from detent.flows.workflow.settings import project_workflows
         from detent.flows.workflow.starters import starter
@@ -78,20 +82,20 @@ class WorkflowKind(Kind):
             raise ConfigurationError(
                 "A workflow's name is up to 64 small letters, digits and -, a letter first: import-orders."
             )
-        there = [one for one in shelf_for(settings).all() if one.name == name]
-        own = next((one for one in there if one.source == "project"), None)
+        namesakes = [entry for entry in shelf_for(settings).all() if entry.name == name]
+        existing = next((entry for entry in namesakes if entry.source == "project"), None)
         file = project_workflows(settings) / f"{name}.yaml"
-        shown = file.relative_to(settings.folder) if file.is_relative_to(settings.folder) else file
-        if own is not None:
-            shown = own.file.relative_to(settings.folder)
-        if own is not None or file.exists():
-            raise ConfigurationError(f"There is a workflow '{name}' already: {shown}. Choose another name.")
+        path = file.relative_to(settings.folder) if file.is_relative_to(settings.folder) else file
+        if existing is not None:
+            path = existing.file.relative_to(settings.folder)
+        if existing is not None or file.exists():
+            raise ConfigurationError(f"There is a workflow '{name}' already: {path}. Choose another name.")
         commands = [f"detent workflow {verb} {name}" for verb in ("validate", "viz", "run")]
-        hides = f"It hides the {there[0].source} workflow of the same name." if there else ""
-        return Beginning({file: starter(template, name)}, f"A workflow is in {shown}.", commands, hides)
+        hides = f"It hides the {namesakes[0].source} workflow of the same name." if namesakes else ""
+        return Beginning({file: starter(template, name)}, f"A workflow is in {path}.", commands, hides)
 
     def lines(self, engine: Engine, flow: Flow) -> AbstractContextManager[Any] | None:
-        """Its steps and those below it, as the file names them."""
+        """Print the steps of a run and of its child runs as they happen."""
         from detent.flows.workflow.events import EventObserver
         from detent.flows.workflow.run_lines import WorkflowLines
 
@@ -102,7 +106,7 @@ class WorkflowKind(Kind):
         return nullcontext()
 
     async def tell_ending(self, workspace: Any, engine: Engine, run: Run) -> bool:
-        """How a run of a workflow stands, what it gave or waits for."""
+        """Print the status of a run of a workflow, its result or what it waits for."""
         from detent.flows.workflow.run_lines import tell_ending
         from detent.flows.workflow.runs import set_shown
 
@@ -115,24 +119,24 @@ class WorkflowKind(Kind):
     async def purge(
         self, settings: Settings, store: Store, run_id: str | None, before: float | None
     ) -> Purged:
-        """Drop what could bring files back."""
+        """Delete the files kept to restore what runs have changed."""
         from detent.flows.workflow.cleanup import Keeping
         from detent.flows.workflow.library import STATE
 
-        kept = Keeping(settings.folder / STATE)
+        files = Keeping(settings.folder / STATE)
         if run_id is not None:
-            return await kept.purge(store, run_id)
+            return await files.purge(store, run_id)
         assert before is not None
-        return await kept.purge_older(store, before)
+        return await files.purge_older(store, before)
 
 
 KIND = WorkflowKind()
 
 
 def workflows_of(catalog: Catalog) -> Workflows:
-    """The workflow files of the project that a command works in."""
+    """Return the workflow files of the project that a command works in."""
     from detent.flows.workflow.library import Workflows
 
-    found = catalog.definitions(KIND)
-    assert isinstance(found, Workflows)
-    return found
+    definitions = catalog.definitions(KIND)
+    assert isinstance(definitions, Workflows)
+    return definitions

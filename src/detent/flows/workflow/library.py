@@ -1,4 +1,4 @@
-"""The workflow files of a project: found and checked, and flows made of them with the project's tools."""
+"""The workflow files of a project: found, checked and compiled into flows with the project's tools."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".yaml", ".yml")
 STATE = ".detent"
-"""The folder of a project in which runs keep what is theirs."""
+"""Folder of a project in which runs keep their files."""
 MIGRATIONS_NAME = "DETENT_MIGRATIONS"
-"""In a plugin: by workflow, how runs are carried over that were begun under another file of it. The key is
-the old fingerprint, as the refusal says it; the value a function from the run to a `Migration`."""
+"""Name in a plugin that holds migrations by workflow, for runs begun under an earlier version of its file. A
+key is the old fingerprint, as shown in the refusal; the value a function from the run to a `Migration`."""
 TIMED_OUT = 124
-"""Exit code of a stage that took too long, as the program `timeout` has it."""
+"""Exit code of a stage that timed out, as of the program `timeout`."""
 MOST_SAID = 20_000
-"""Characters kept of what a stage's command said: its end."""
+"""Characters kept from the end of a stage's output."""
 
 
 class Chosen(NamedTuple):
-    """A workflow somebody asked for, fit to be run."""
+    """A workflow chosen by name or path, without errors."""
 
     spec: WorkflowSpec
     file: Path
@@ -48,7 +48,7 @@ class Chosen(NamedTuple):
 
 
 class Workflows(Definitions):
-    """Workflow files of one project and what they name."""
+    """Workflow files of one project, and the items they name."""
 
     code = False
 
@@ -56,36 +56,37 @@ class Workflows(Definitions):
         super().__init__(kind, project)
         self._environ = os.environ if environ is None else environ
         self._named_files: list[Path] = []
-        """Workflow files that were chosen, wherever they lie."""
+        """Workflow files that were chosen, in any folder."""
 
     @cached_property
     def registry(self) -> Registry:
-        """What files can name."""
+        """The registry of everything the files may name."""
         return registry_for(self.settings, self.project, environ=self._environ)
 
     @cached_property
     def shelf(self) -> WorkflowShelf:
-        """The files."""
+        """The shelf of workflow files."""
         return shelf_for(self.settings, self._environ)
 
     @cached_property
     def tools(self) -> list[Tool]:
-        """What actions can look up and have done: the project's tools, and those of plugins."""
+        """Tools that actions and agents can use: the built-in ones, and those of servers and plugins."""
         from detent.adapters.project import project_tools
 
-        said = WorkflowSettings.read(self.settings)
+        options = WorkflowSettings.read(self.settings)
         root, state = self.settings.folder, self.settings.folder / STATE
-        webhook = self._environ.get(said.notify_webhook_env) if said.notify_webhook_env else None
-        ours = project_tools(
+        webhook = self._environ.get(options.notify_webhook_env) if options.notify_webhook_env else None
+        built_in = project_tools(
             root, state, environ=self._environ, blobs=self._blob, webhook=webhook,
-            notices=said.notify_folder, protected=self._protected(), allow_private=said.allow_private,
+            notices=options.notify_folder, protected=self._protected(), allow_private=options.allow_private,
             guarded=self._guarded,
         )  # fmt: skip
         hosts = KeyHosts(self.settings, self._environ)
-        ours = [
-            guarded_fetch(tool, hosts, self._environ) if tool.name == "http.fetch" else tool for tool in ours
+        built_in = [
+            guarded_fetch(tool, hosts, self._environ) if tool.name == "http.fetch" else tool
+            for tool in built_in
         ]
-        ours.append(
+        built_in.append(
             Tool(
                 "validation.stages",
                 self._stages,
@@ -93,61 +94,68 @@ class Workflows(Definitions):
                 description="Tell how the project's checks are run.",
             )
         )
-        theirs = [tool for module in self.project.modules() for tool in tools_of(module)]
-        return list({tool.name: tool for tool in [*ours, *self.project.served(), *theirs]}.values())
+        plugin_tools = [tool for module in self.project.modules() for tool in tools_of(module)]
+        return list({tool.name: tool for tool in [*built_in, *self.project.served(), *plugin_tools]}.values())
 
     @cached_property
     def _guarded(self) -> Guarded:
-        """What configures this project, for no agent to write."""
+        """The files that configure this project, which no agent may write."""
         from detent.adapters.guarded import Guarded
         from detent.runtime.trust import Trust
 
         trust = Trust.of(self.settings, self._environ)
 
         def places() -> list[Path]:
-            loaded = [Path(file) for one in self.project.loaded if (file := getattr(one, "__file__", None))]
+            loaded = [
+                Path(file) for module in self.project.loaded if (file := getattr(module, "__file__", None))
+            ]
             return [*trust.files.guarded, *self._named_files, *loaded]
 
-        def told(program: str, changed: list[str]) -> None:
+        def suspend(program: str, changed: list[str]) -> None:
             trust.suspend(f"{program}, which an agent wanted, changed {', '.join(changed[:5])}")
 
-        return Guarded(places, told)
+        return Guarded(places, suspend)
 
     @cached_property
     def checkpoints(self) -> Checkpoints:
-        """Where checkpoints are written."""
+        """The checkpoint files of the project."""
         from detent.adapters.project.checkpoints import Checkpoints
 
         return Checkpoints(self.settings.folder / STATE / "checkpoints")
 
     @cached_property
     def compiled(self) -> Compiled:
-        """Flows made of files."""
+        """The compiler of workflow files into flows."""
         from detent.flows.workflow.cleanup import Keeping
         from detent.flows.workflow.compile_context import Ports
         from detent.flows.workflow.flow import Compiled
 
-        said = WorkflowSettings.read(self.settings)
+        options = WorkflowSettings.read(self.settings)
         ports = Ports(
-            self.settings.folder, self._run_stage, self.checkpoints.save, max_parallel=said.max_parallel,
+            self.settings.folder, self._run_stage, self.checkpoints.save, max_parallel=options.max_parallel,
             ended=Keeping(self.settings.folder / STATE).ended,
         )  # fmt: skip
         return Compiled(self.registry, self.tools, ports, self._named, self._environ)
 
     # -- files ----------------------------------------------------------------------------------------------
 
-    def choose(self, said: str, *, forced: bool = False) -> Chosen:
-        """The workflow of a name or path, checked; `DocumentError` with everything wrong with it."""
-        file = self.shelf.find(said, self.settings.folder)
+    def choose(self, name: str, *, forced: bool = False) -> Chosen:
+        """Find a workflow by name or path, and check it.
+
+        Raises:
+            WorkflowNotFound: there is no such workflow.
+            DocumentError: the file has errors; it lists all of them.
+        """
+        file = self.shelf.find(name, self.settings.folder)
         self._named_files.append(file.resolve())
         spec, problems = self.check(file, forced=forced)
         errors = [problem for problem in problems if problem.severity == "error"]
         if errors or spec is None:
-            raise DocumentError(f"Workflow '{spec.name if spec and spec.name else said}'", errors)
+            raise DocumentError(f"Workflow '{spec.name if spec and spec.name else name}'", errors)
         return Chosen(spec, file, tuple(problem for problem in problems if problem.severity == "warning"))
 
     def check(self, file: Path, *, forced: bool = False) -> tuple[WorkflowSpec | None, Sequence[Problem]]:
-        """A file as far as it can be read, and everything wrong with it."""
+        """Return a file as far as it can be read, and its problems."""
         names = {tool.name for tool in self.tools}
         return problems_of(self.settings, self.registry, self.shelf, file, tools=names, forced=forced)
 
@@ -158,20 +166,24 @@ class Workflows(Definitions):
         return path.suffix in SUFFIXES and path.is_file()
 
     def find(self, said: str) -> Path:
-        """The file of a name or path."""
+        """Return the file for a name or path."""
         return self.shelf.find(said, self.settings.folder)
 
     def flows(self, path: Path, name: str | None = None) -> list[Flow]:
-        """The flows of a file, its own first; `DocumentError` lists everything wrong with it."""
+        """Return the flows of a file, its own first.
+
+        Raises:
+            DocumentError: the file has errors; it lists all of them.
+        """
         return self._with_step(self.choose(str(path)).spec, name or "")
 
     def named(self, name: str) -> list[Flow]:
-        """The flows of the workflow that a flow's name belongs to, if there is one on the shelf."""
+        """Return the flows of the workflow that a flow's name belongs to; none if it is not on the shelf."""
         root = name.partition(".")[0]
         return self._with_step(self.choose(root).spec, name) if root in self.shelf.names() else []
 
     def _with_step(self, spec: WorkflowSpec, name: str) -> list[Flow]:
-        """The flows of a workflow, with those of the one step that a flow's name may stand for."""
+        """The flows of a workflow, with those of the single-step run that a flow's name may denote."""
         rest = name.partition(".")[2]
         if not rest.startswith(ONLY):
             return self.flows_of(spec)
@@ -179,7 +191,7 @@ class Workflows(Definitions):
         return [*self.flows_of(spec), *self.flows_of(only(spec, step))]
 
     def all(self, tell: Callable[[str], None]) -> Iterator[tuple[list[Flow], bool]]:
-        """The flows of the files on the shelf and in the project's folder; a broken file is pointed out."""
+        """Yield the flows of files on the shelf and in the project's folder; `tell` reports broken files."""
         from contextlib import suppress
 
         from detent.flows.workflow.shelf import files_of
@@ -199,43 +211,43 @@ class Workflows(Definitions):
             yield self.flows_of(chosen.spec), listed.source == "builtin"
         for file in files_of(self.settings.folder):
             if self.shelf.load(file).spec is not None:
-                with suppress(DocumentError):  # nobody said that it is to be a workflow of the project
+                with suppress(DocumentError):  # the file may not be meant as a workflow of the project
                     yield self.flows_of(self.choose(str(file)).spec), False
         for clash in clashes:
             tell(f"The steps of these workflows are left out. {clash}")
 
     def step_names(self) -> list[str]:
-        """What settings may call the steps of workflow files, whether or not one of them is to be run."""
-        found: dict[str, None] = {}
+        """Return the names by which settings may configure the steps of all known workflow files."""
+        names: dict[str, None] = {}
         for spec in known_workflows(self.settings, self.shelf):
             for step in spec.every_step():
-                found |= dict.fromkeys((step.name, f"workflow/{spec.name}/{step.name}"))
-        return list(found)
+                names |= dict.fromkeys((step.name, f"workflow/{spec.name}/{step.name}"))
+        return list(names)
 
     def agents(self) -> list[str]:
-        """The agents that workflow files may name, and settings speak of."""
+        """Return the names of the agents that workflow files may name and settings may configure."""
         return list(self.registry.agents.names)
 
     # -- flows ----------------------------------------------------------------------------------------------
 
     def flows_of(self, spec: WorkflowSpec) -> list[Flow]:
-        """Every flow that a run of a workflow may need, its own first."""
+        """Return every flow that a run of a workflow may need, its own first."""
         flows = self.compiled.flows(spec)
         for module in self.project.modules():
-            said = getattr(module, MIGRATIONS_NAME, {})
+            migrations = getattr(module, MIGRATIONS_NAME, {})
             for flow in flows:
-                flow.migrations.update(said.get(flow.name) or {})
+                flow.migrations.update(migrations.get(flow.name) or {})
         return flows
 
     def base(self, spec: WorkflowSpec) -> Path:
-        """The folder that paths in a file start from."""
+        """Return the folder from which paths in a file start."""
         return Path(spec.place.file).absolute().parent
 
     def _named(self, name: str, of: WorkflowSpec) -> WorkflowSpec:
         return self.shelf.spec(name, self.base(of))
 
     def _protected(self) -> list[Path]:
-        """The store's files, wherever in the project they lie: not for actions."""
+        """The store's files, which actions may not touch."""
         from detent.runtime.store_url import store_url
 
         url = store_url(self.settings)
@@ -251,18 +263,18 @@ class Workflows(Definitions):
         return None if store is None else await store.blob(hash)
 
     def _stages(self, names: list[str]) -> list[dict[str, Any]]:
-        found = [self.registry.stages.get(name) for name in names]
+        stages = [self.registry.stages.get(name) for name in names]
         return [
             {
-                "name": one.name, "command": None if one.command is None else list(one.command),
-                "fix_command": None if one.fix_command is None else list(one.fix_command),
-                "timeout": one.timeout,
+                "name": stage.name, "command": None if stage.command is None else list(stage.command),
+                "fix_command": None if stage.fix_command is None else list(stage.fix_command),
+                "timeout": stage.timeout,
             }
-            for one in found
+            for stage in stages
         ]  # fmt: skip
 
     async def _run_stage(self, stage: ValidationStage) -> dict[str, Any]:
-        """Run a stage's command; what it says is kept, its end above all."""
+        """Run a stage's command and keep the end of its output."""
         shell = next(tool for tool in self.tools if tool.name == "shell.read")
         assert stage.command is not None
         try:
@@ -270,41 +282,41 @@ class Workflows(Definitions):
         except ToolError as error:
             code = TIMED_OUT if error.code == "timeout" else 127
             return {"exit_code": code, "output": error.message, "duration_ms": 0.0}
-        said = (ran["stdout"] + ran["stderr"])[-MOST_SAID:]
-        return {"exit_code": ran["exit_code"], "output": said, "duration_ms": ran["duration_ms"]}
+        output = (ran["stdout"] + ran["stderr"])[-MOST_SAID:]
+        return {"exit_code": ran["exit_code"], "output": output, "duration_ms": ran["duration_ms"]}
 
 
 async def path_taken(store: Store, run_id: str) -> dict[str, str]:
-    """How the steps of a run went, by their paths: ok, skipped, failed, or under way; iterations included."""
+    """Return the status of each step of a run, by path, iterations included: ok, skipped, failed, running."""
     from detent.engine.family import children
     from detent.engine.journal_reader import read
     from detent.flows.workflow.scope import SKIPPED, key_of
     from detent.kernel.entries import Moved, Started
 
-    found: dict[str, str] = {}
+    statuses: dict[str, str] = {}
 
-    async def walk(one: str) -> None:
+    async def walk(walked_id: str) -> None:
         prefix, state, status = "", "", ""
-        async for entry in read(store, one):
+        async for entry in read(store, walked_id):
             body = entry.body
             if isinstance(body, Started):
                 prefix = str(body.config.get("path") or "")
                 state = body.state
             elif isinstance(body, Moved):
-                said = body.set.get(key_of(body.frm))
+                result = body.set.get(key_of(body.frm))
                 failed = body.to in ("rolling_back", "failed", "cancelled")
-                status = "skipped" if said is not None and said["status"] == SKIPPED else "ok"
+                status = "skipped" if result is not None and result["status"] == SKIPPED else "ok"
                 path = f"{prefix}/{body.frm}" if prefix else body.frm
                 if body.frm not in ("ready", "rolling_back", "undo"):
-                    found[path] = "failed" if said is None and failed else status
-                    if said is not None and said.get("ran"):
-                        found[f"{path}/{said['ran']}"] = status
+                    statuses[path] = "failed" if result is None and failed else status
+                    if result is not None and result.get("ran"):
+                        statuses[f"{path}/{result['ran']}"] = status
                 state = "" if body.status is not None else body.to
         if state not in ("", "ready", "rolling_back", "undo"):
-            found[f"{prefix}/{state}" if prefix else state] = "running"
-        async for child in children(store, one):
+            statuses[f"{prefix}/{state}" if prefix else state] = "running"
+        async for child in children(store, walked_id):
             if ".rolling_back[" not in child.id:
                 await walk(child.id)
 
     await walk(run_id)
-    return found
+    return statuses

@@ -1,4 +1,4 @@
-"""The files that workflow files name by their paths: subworkflows and prompts, there or not."""
+"""The files that workflow files name by path: subworkflows and prompts, existing or not."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from detent.runtime.project_files import LONGEST_NAME, files_below, resolved
 
 
 def named_by(folder: Path, suffixes: Sequence[str]) -> list[Path]:
-    """Paths that the workflow files below a folder name, and those that these name in turn."""
-    left = [file for file in files_below(folder) if file.suffix in suffixes]
-    seen = set(left)
-    found: dict[Path, None] = {}
-    while left:
-        for path in _named_in(left.pop(), suffixes):
-            found[path] = None
+    """Return the paths that workflow files below a folder name, and the paths those files name in turn."""
+    waiting = [file for file in files_below(folder) if file.suffix in suffixes]
+    seen = set(waiting)
+    paths: dict[Path, None] = {}
+    while waiting:
+        for path in _named_in(waiting.pop(), suffixes):
+            paths[path] = None
             if path not in seen and path.suffix in suffixes and path.is_file():
-                left.append(path)
+                waiting.append(path)
             seen.add(path)
-    return list(found)
+    return list(paths)
 
 
 def _named_in(workflow: Path, suffixes: Sequence[str]) -> list[Path]:
-    """The files that a workflow file names, with paths that start from its folder."""
+    """The files that a workflow file names; relative paths start from its folder."""
     try:
-        left = [read_document(workflow.read_bytes(), workflow.name).value]
+        waiting = [read_document(workflow.read_bytes(), workflow.name).value]
     except OSError:
-        return []  # nothing runs of a file that cannot be read
-    found: list[Path] = []
-    while left:
-        value = left.pop()
+        return []  # an unreadable file cannot run
+    paths: list[Path] = []
+    while waiting:
+        value = waiting.pop()
         if isinstance(value, list):
-            left += value
+            waiting += value
         elif isinstance(value, Mapping):
-            left += value.values()
+            waiting += value.values()
             for key in ("workflow", "prompt_file"):
                 name = value.get(key)
                 if not isinstance(name, str) or len(name) >= LONGEST_NAME or "\0" in name:
                     continue
                 if key == "prompt_file" or "/" in name or "\\" in name or name.endswith(tuple(suffixes)):
-                    found.append(resolved(workflow.parent / Path(name).expanduser()))
-    return found
+                    paths.append(resolved(workflow.parent / Path(name).expanduser()))
+    return paths

@@ -1,4 +1,4 @@
-"""Gathers what is wrong with a workflow while it is looked at from several sides."""
+"""Collects the problems of a workflow from several checks."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from detent.authoring.problem import Place, Problem
 from detent.flows.workflow.spec import StepSpec
 
 _FEW = 12
-"""So many names are listed where none is near."""
+"""Most names that a message lists if none is similar."""
 
 
 class Findings:
-    """The problems so far, and the names to suggest."""
+    """The problems found so far, and the search for similar names."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -23,13 +23,13 @@ class Findings:
     def wrong(
         self, code: str, place: Place, path: str, message: str, suggestions: tuple[str, ...] = ()
     ) -> None:
-        """A problem at a place."""
+        """Add a problem at a place."""
         self.problems.append(Problem(code, message, Place(*place), path, suggestions))
 
     def at(
         self, step: StepSpec, part: str, code: str, message: str, suggestions: tuple[str, ...] = ()
     ) -> None:
-        """A problem with a part of a step."""
+        """Add a problem with a part of a step."""
         path = f"{step.path}.{part}"
         while part and part not in step.places:
             part = above(part)
@@ -38,18 +38,18 @@ class Findings:
     def unregistered(
         self, step: StepSpec, part: str, code: str, kind: str, name: str, names: Iterable[str]
     ) -> None:
-        """A name that stands for nothing."""
-        there = sorted(names)
-        meant = self.nearest.of(name, there)
-        known = "" if meant or len(there) > _FEW else f" There are: {', '.join(there) or 'none'}."
+        """Add the problem of a name that is not registered."""
+        candidates = sorted(names)
+        meant = self.nearest.of(name, candidates)
+        known = "" if meant or len(candidates) > _FEW else f" There are: {', '.join(candidates) or 'none'}."
         self.at(step, part, code, f"there is no {kind} '{cut(name)}'.{known}", meant)
 
 
 def cut(text: str, most: int = 80) -> str:
-    """A text as long as a message can bear."""
+    """Return a text, shortened for a message."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def a(step: StepSpec) -> str:
-    """`a loop`, `an agent`."""
+    """Return the step's type with its article: `a loop`, `an agent`."""
     return f"{'an' if step.type.value[0] == 'a' else 'a'} {step.type.value}"

@@ -1,9 +1,9 @@
-"""Gathers what workflow files may name: what ships, what installed packages offer, the project's plugins,
-and the validation stages of the settings.
+"""Builds the registry of a project: built-in items, entry points of installed packages, the project's
+plugins, and the validation stages of the settings.
 
-Nothing that cannot be loaded is passed over, and a name that stands for two things names both places. Only
-the project's own plugins may stand in for something that ships, since whoever lists them knows what they
-hold; a package somebody installed may not.
+A plugin that cannot be loaded is an error, and the error for a duplicate name shows both places. Only the
+project's own plugins may replace a built-in item, because they are listed on purpose; an installed package
+may not.
 """
 
 from __future__ import annotations
@@ -58,20 +58,24 @@ GROUPS: Mapping[str, type[Named]] = {
     "detent.prerequisites": Prerequisite,
     "detent.validation_stages": ValidationStage,
 }
-"""Entry points whose value is a module, something decorated, or a function that gives such things."""
+"""Entry point groups. A value is a module, a decorated object, or a function that returns such objects."""
 FLOW = "workflow"
-"""What the qualified names of steps begin with."""
+"""First part of the qualified names of steps."""
 OWN = "detent"
-"""Origin of what ships without a module of its own."""
+"""Origin of built-in items without a module of their own."""
 
 
 def registry_for(
     settings: Settings, project: Project, *, environ: Mapping[str, str] | None = None
 ) -> Registry:
-    """Everything workflow files of this project may name; `ConfigurationError` for what cannot be loaded."""
+    """Return the registry of everything that workflow files of this project may name.
+
+    Raises:
+        ConfigurationError: a plugin or an entry point cannot be loaded.
+    """
     from detent.flows.workflow.actions import SHIPPED
 
-    said = WorkflowSettings.read(settings)
+    workflow_settings = WorkflowSettings.read(settings)
     registry = Registry(*SHIPPED)
     for name in STAGES:
         registry.add(ValidationStage(name, OWN))
@@ -81,7 +85,7 @@ def registry_for(
     gathering.installed()
     for module in project.modules():
         gathering.module(module, own=True)
-    registry = registry.replaced(stages=_stages(registry, said))
+    registry = registry.replaced(stages=_stages(registry, workflow_settings))
     if project.left_out:
         registry.leave_out()
     return registry
@@ -100,52 +104,52 @@ def shelf_for(settings: Settings, environ: Mapping[str, str] | None = None) -> W
 def built_in_prerequisites(
     settings: Settings, environ: Mapping[str, str] | None = None
 ) -> list[Prerequisite]:
-    """The checks that ship, of this project."""
+    """The built-in prerequisites, set up for this project."""
     from detent.adapters.project import prerequisites as checks
 
-    here: dict[str, Any] = {"root": settings.folder, "environ": environ}
+    location: dict[str, Any] = {"root": settings.folder, "environ": environ}
 
-    def one(
+    def built_in(
         name: str, check: Callable[..., Any], shown: str, remediation: str, argument: bool = False
     ) -> Prerequisite:
         return Prerequisite(name, OWN, check, remediation, shown, argument)
 
     return [
-        one("git", partial(checks.git, **here), "git", "Install git and put it on PATH."),
-        one(
+        built_in("git", partial(checks.git, **location), "git", "Install git and put it on PATH."),
+        built_in(
             "git_repo",
-            partial(checks.git_repo, **here),
+            partial(checks.git_repo, **location),
             "a git repository",
             "Run `git init` in the project folder, or run the workflow inside a repository.",
         ),
-        one(
+        built_in(
             "git_identity",
-            partial(checks.git_identity, **here),
+            partial(checks.git_identity, **location),
             "a name to commit under",
             "Run `git config user.name NAME` and `git config user.email ADDRESS`.",
         ),
-        one(
+        built_in(
             "git_remote",
-            partial(checks.git_remote, **here),
+            partial(checks.git_remote, **location),
             "a remote to push to",
             "Run `git remote add origin URL`.",
         ),
-        one(
+        built_in(
             "executor",
             partial(_executor, settings),
             "a model for agent steps",
             "Configure one under `models` or `model` in the project file; `detent doctor` says more.",
         ),
-        one(
+        built_in(
             "command",
-            partial(checks.command, **here),
+            partial(checks.command, **location),
             "command",
             "Install {argument} and put it on PATH.",
             True,
         ),
-        one("env", partial(checks.env, environ=environ), "variable", "Set {argument}.", True),
-        one("package", checks.package, "package", "Run `pip install {argument}`.", True),
-        one("path", partial(checks.path, root=settings.folder), "path", "Make {argument}.", True),
+        built_in("env", partial(checks.env, environ=environ), "variable", "Set {argument}.", True),
+        built_in("package", checks.package, "package", "Run `pip install {argument}`.", True),
+        built_in("path", partial(checks.path, root=settings.folder), "path", "Make {argument}.", True),
     ]
 
 
@@ -161,7 +165,7 @@ def _executor(settings: Settings) -> Any:
 
 
 class _Gathering:
-    """Registers what others bring."""
+    """Registers the items of plugins and installed packages."""
 
     def __init__(self, registry: Registry, folder: Path) -> None:
         self.registry = registry
@@ -170,7 +174,7 @@ class _Gathering:
         self._shipped = {id(item): item for shelf in self._shelves() for item in shelf}
 
     def installed(self) -> None:
-        """What installed packages offer through entry points."""
+        """Register the entry points of installed packages."""
         for group, kind in GROUPS.items():
             for point in sorted(offered(group), key=lambda point: (point.name, point.value)):
                 if point.value not in self._loaded:
@@ -182,14 +186,14 @@ class _Gathering:
                     )
 
     def module(self, module: ModuleType, *, own: bool = False) -> list[Named]:
-        """Everything a module has marked; what is the project's `own` may stand in for what ships."""
+        """Register every decorated item of a module; the project's `own` items may replace built-in ones."""
         items = [item for value in list(vars(module).values()) for item in marked(value)]
         for item in items:
             self._add(item, own=own)
         return items
 
     def _load(self, point: EntryPoint, kind: type[Named]) -> list[Named]:
-        """What one entry point stands for, registered."""
+        """Load one entry point and register its items."""
         try:
             value = point.load()
         except (Exception, SystemExit) as error:
@@ -198,72 +202,75 @@ class _Gathering:
             return self.module(value)
         items = list(marked(value))
         if not items and kind is Action and _is_handler(value):
-            # Usable by code; an agent could not be told what it is for.
+            # Usable by code only: without an intent, an agent cannot be told what the action is for.
             log.warning(
                 "action.no_intent", action=point.name, origin=shown_point(point), hint="decorate it: @action"
             )
             items = [Action(point.name, shown_point(point), value)]
         elif not items and callable(value):
             try:
-                given = value()
+                result = value()
             except (Exception, SystemExit) as error:
                 raise plugin_error(shown_point(point), error) from error
-            items = _named(given)
+            items = _items_in(result)
         for item in items:
             self._add(item)
         return items
 
     def _add(self, item: Named, *, own: bool = False) -> None:
-        there = next((one for one in self._of_its_kind(item) if one.name == item.name), None)
-        if there is not None and _made_at(there) == _made_at(item):
-            return  # the same lines of a file, loaded once as a plugin and once by an import
-        placed = self._placed(item)
-        if there is None or not own or id(there) not in self._shipped:
-            self.registry.add(placed)
-        elif isinstance(there, ValidationStage) and there.command is None:
-            self.registry.put(placed)  # a command for a stage that has none stands in for nothing
+        registered = next((other for other in self._same_kind(item) if other.name == item.name), None)
+        if registered is not None and _defined_at(registered) == _defined_at(item):
+            return  # the same definition, loaded once as a plugin and once by an import
+        with_origin = self._with_origin(item)
+        if registered is None or not own or id(registered) not in self._shipped:
+            self.registry.add(with_origin)
+        elif isinstance(registered, ValidationStage) and registered.command is None:
+            self.registry.put(with_origin)  # giving a command to a stage without one replaces nothing
         else:
-            self.registry.put(replace(placed, instead_of=there.origin or OWN))
+            self.registry.put(replace(with_origin, instead_of=registered.origin or OWN))
 
     def _shelves(self) -> tuple[Iterable[Named], ...]:
-        """By kind, as in `GROUPS`."""
+        """The registered items by kind, in the order of `GROUPS`."""
         return (
             self.registry.actions, self.registry.agents, self.registry.generators,
             self.registry.context_builders, self.registry.prerequisites, self.registry.stages,
         )  # fmt: skip
 
-    def _of_its_kind(self, item: Named) -> Iterable[Named]:
+    def _same_kind(self, item: Named) -> Iterable[Named]:
         shelves = zip(GROUPS.values(), self._shelves(), strict=True)
         return next((shelf for kind, shelf in shelves if isinstance(item, kind)), ())
 
-    def _placed(self, item: Named) -> Named:
-        """The thing with an origin people can find: a file loaded by its path has a made-up module name."""
+    def _with_origin(self, item: Named) -> Named:
+        """The item with a readable origin: a file loaded by its path has a generated module name."""
         module, colon, line = item.origin.partition(":")
         file = _file_of(module) if module.startswith("_detent_") else None
         if file is None:
             return item
-        shown = file.relative_to(self.folder) if file.is_relative_to(self.folder) else file
-        return replace(item, origin=f"{shown.as_posix()}{colon}{line}")
+        path = file.relative_to(self.folder) if file.is_relative_to(self.folder) else file
+        return replace(item, origin=f"{path.as_posix()}{colon}{line}")
 
 
 def _is_handler(value: Any) -> bool:
-    """Whether a function that nobody decorated does a step's work, rather than giving things to register."""
+    """Whether an undecorated function is a step's handler rather than a factory of items to register."""
     if not inspect.isroutine(value):
         return False
     parameters = inspect.signature(value).parameters.values()
-    return any(one.default is one.empty and one.kind is not one.VAR_KEYWORD for one in parameters)
+    return any(
+        parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+        for parameter in parameters
+    )
 
 
-def _named(given: Any) -> list[Named]:
-    """The things in what a function gave."""
-    if isinstance(given, ModuleType | str | bytes | Mapping):
+def _items_in(value: Any) -> list[Named]:
+    """The items in the return value of a factory."""
+    if isinstance(value, ModuleType | str | bytes | Mapping):
         return []
-    listed = [given] if marked(given) or not isinstance(given, Iterable) else list(given)
-    return [item for one in listed for item in marked(one)]
+    listed = [value] if marked(value) or not isinstance(value, Iterable) else list(value)
+    return [item for entry in listed for item in marked(entry)]
 
 
-def _made_at(item: Named) -> tuple[str, int] | Named:
-    """File and line of the code behind a thing; the thing itself where there is none."""
+def _defined_at(item: Named) -> tuple[str, int] | Named:
+    """File and line of an item's code; the item itself if it has none."""
     for name in ("handler", "prompt", "build", "check"):
         target = getattr(item, name, None)
         code = getattr(inspect.unwrap(target), "__code__", None) if callable(target) else None
@@ -280,26 +287,26 @@ def _file_of(module: str) -> Path | None:
 # -- stages -------------------------------------------------------------------------------------------------
 
 
-def _stages(registry: Registry, said: WorkflowSettings) -> list[ValidationStage]:
-    """Registered stages with what the settings say laid over them, and those only the settings know."""
-    found = {stage.name: stage for stage in registry.stages}
+def _stages(registry: Registry, workflow_settings: WorkflowSettings) -> list[ValidationStage]:
+    """Registered stages overridden by the settings, and stages defined only in the settings."""
+    stages = {stage.name: stage for stage in registry.stages}
     problems = [
         f"{stage.origin}: the validation stage '{stage.name}' has a timeout of {stage.timeout:g} seconds; "
         f"it takes {SHORTEST:g} to {LONGEST:g}."
-        for stage in found.values()
+        for stage in stages.values()
         if not SHORTEST <= stage.timeout <= LONGEST
     ]
     if problems:
         raise SettingsError("The validation stages", problems)
-    for name, one in said.stages.items():
-        there = found.get(name, ValidationStage(name, one.place))
-        laid = {
+    for name, configured in workflow_settings.stages.items():
+        registered = stages.get(name, ValidationStage(name, configured.place))
+        overrides = {
             part: value
             for part in ("command", "fix_command", "timeout")
-            if (value := getattr(one, part)) is not None
+            if (value := getattr(configured, part)) is not None
         }
-        found[name] = replace(there, origin=one.place, **laid) if laid else there
-    return list(found.values())
+        stages[name] = replace(registered, origin=configured.place, **overrides) if overrides else registered
+    return list(stages.values())
 
 
 # -- checking -----------------------------------------------------------------------------------------------
@@ -314,15 +321,15 @@ def problems_of(
     tools: Container[str] | None = None,
     forced: bool = False,
 ) -> tuple[WorkflowSpec | None, list[Problem]]:
-    """A workflow file as far as it can be read, and everything wrong with it under these settings.
+    """Return a workflow file as far as it can be read, and its problems under these settings.
 
-    `tools` are those that can be called, where that is known. With `forced`, agents are switched off.
+    `tools` are the callable tools, if they are known. With `forced`, agents are switched off.
     """
     from detent.flows.workflow.checks import check_read
     from detent.runtime.executors import ConfiguredExecutors
 
     read = shelf.load(file)
-    found = check_read(
+    problems = check_read(
         read,
         registry,
         find=shelf.finder(file.parent),
@@ -333,17 +340,17 @@ def problems_of(
         forced=forced or settings.force_deterministic,
         workflows=shelf.names(),
     )
-    return read.partial, found
+    return read.partial, problems
 
 
 def settings_problems(
     settings: Settings, project: Project, shelf: WorkflowShelf, specs: Iterable[WorkflowSpec]
 ) -> list[Problem]:
-    """What the settings say about steps that are not there: of workflows that are not there, and of none.
+    """Return a problem for each step that the settings configure and that does not exist.
 
-    What is said about a step of one workflow is checked with its file. Known are the steps of these
-    workflows and those they run, of the workflows on the shelf and of files beside them, and of all other
-    flows there are.
+    Settings for a step of a known workflow are checked with its file. Known steps are those of the given
+    workflows and the workflows they run, of the workflows on the shelf and of files beside them, and of every
+    other flow.
     """
     from detent.authoring.names import Nearest
     from detent.authoring.problem import Place, Problem
@@ -357,20 +364,24 @@ def settings_problems(
         for step in spec.every_step():
             known |= dict.fromkeys((step.name, f"workflow/{spec.name}/{step.name}"))
     spelled = {alike(name) for name in known}
-    left = [key for key in section if key not in known and not _in_the_environment(settings, key, spelled)]
-    if left:
-        known |= dict.fromkeys(project.step_names(left))
+    unknown = [key for key in section if key not in known and not _set_by_variable(settings, key, spelled)]
+    if unknown:
+        known |= dict.fromkeys(project.step_names(unknown))
         spelled = {alike(name) for name in known}
     names = dict.fromkeys(spec.name for spec in files)
-    found: list[Problem] = []
-    for key in left:
-        way = key.split("/")
-        own = way[1:] if len(way) == 3 and way[0] == FLOW else way
-        if key in known or (len(own) == 2 and own[0] in names) or _in_the_environment(settings, key, spelled):
+    problems: list[Problem] = []
+    for key in unknown:
+        parts = key.split("/")
+        qualified = parts[1:] if len(parts) == 3 and parts[0] == FLOW else parts
+        if (
+            key in known
+            or (len(qualified) == 2 and qualified[0] in names)
+            or _set_by_variable(settings, key, spelled)
+        ):
             continue
-        if len(way) == 3 and way[0] == FLOW:
-            meant = tuple(f"{FLOW}/{one}/{way[2]}" for one in Nearest().of(way[1], names))
-            message = f"the settings configure the step '{key}', but there is no workflow '{way[1]}'."
+        if len(parts) == 3 and parts[0] == FLOW:
+            meant = tuple(f"{FLOW}/{name}/{parts[2]}" for name in Nearest().of(parts[1], names))
+            message = f"the settings configure the step '{key}', but there is no workflow '{parts[1]}'."
         else:
             if project.left_out:
                 continue  # a plugin's flow may have it
@@ -380,40 +391,43 @@ def settings_problems(
                 message += " Where its file lies elsewhere, list it under `plugins`."
         file, _, line = settings.place("steps", key).partition(", line ")
         place = Place(file, int(line) if line.isdigit() else 1)
-        found.append(Problem("E025", message, place, below("steps", key), meant))
-    return found
+        problems.append(Problem("E025", message, place, below("steps", key), meant))
+    return problems
 
 
 def known_workflows(
     settings: Settings, shelf: WorkflowShelf, specs: Iterable[WorkflowSpec] = ()
 ) -> list[WorkflowSpec]:
-    """These workflows, those on the shelf, those in files beside them or in the project's folder, and all
-    that any of them runs; broken ones as far as they can be read."""
+    """Return the given workflows, those on the shelf, those in files beside them or in the project's folder,
+    and every workflow that one of them runs; broken files as far as they can be read."""
     from detent.flows.workflow.shelf import files_of
     from detent.flows.workflow.spec import SubworkflowStep
 
     waiting = list(specs)
     folders = dict.fromkeys([settings.folder, *(Path(spec.place.file).absolute().parent for spec in waiting)])
-    files = [*(one.file for one in shelf.all()), *(file for folder in folders for file in files_of(folder))]
+    files = [
+        *(entry.file for entry in shelf.all()),
+        *(file for folder in folders for file in files_of(folder)),
+    ]
     waiting += [read for file in files if (read := shelf.load(file).partial) is not None]
-    found: dict[str, WorkflowSpec] = {}
+    workflows: dict[str, WorkflowSpec] = {}
     while waiting:
         spec = waiting.pop()
         place = str(Path(spec.place.file).absolute())
-        if place in found:
+        if place in workflows:
             continue
-        found[place] = spec
+        workflows[place] = spec
         for step in spec.every_step():
             if isinstance(step, SubworkflowStep) and step.workflow:
                 try:
                     file = shelf.find(step.workflow, Path(place).parent)
                 except ConfigurationError:
-                    continue  # told with the file that names it
+                    continue  # reported with the file that names it
                 if (read := shelf.load(file).partial) is not None:
                     waiting.append(read)
-    return list(found.values())
+    return list(workflows.values())
 
 
-def _in_the_environment(settings: Settings, key: str, spelled: Container[str]) -> bool:
-    """Whether a variable says it, which may spell a step's name as variables are spelled."""
+def _set_by_variable(settings: Settings, key: str, spelled: Container[str]) -> bool:
+    """Whether an environment variable configures the step, whose name variables may spell differently."""
     return settings.place("steps", key).startswith(PREFIX) and alike(key) in spelled

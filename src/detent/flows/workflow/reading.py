@@ -1,11 +1,11 @@
-"""From the bytes of a workflow file to a `WorkflowSpec`: keys, types and names, with the place of each.
+"""Reads the bytes of a workflow file into a `WorkflowSpec`: keys, types and names, each with its place.
 
-`spec` declares the format; here are the rules between its keys. What needs the registry, other files or
-expressions is for `checking`. All problems are found at once.
+`spec` declares the format; this module holds the rules between its keys. `checks` does the checks that need
+the registry, other files or expressions. All problems are reported at once.
 
-Where the format leaves room: a key without a value (`kwargs:`) is a key left out. A step that is switched off
-with `when: false` is fine. Steps that can never run are not: options behind an else, `on_failure` beside
-`retry: 0`, the body of a loop over `[]`.
+Decisions where the format leaves room: a key without a value (`kwargs:`) is a key left out. A step switched
+off with `when: false` is fine. Steps that can never run are mistakes: options after an else, `on_failure`
+with `retry: 0`, the body of a loop over `[]`.
 """
 
 from __future__ import annotations
@@ -37,34 +37,33 @@ from detent.kernel import log
 from detent.kernel.errors import ConfigurationError
 
 OLD_CONFIG = "executor_config"
-"""What `config` was called."""
+"""Deprecated name of `config`."""
 KINDS = tuple(kind.value for kind in StepType)
 _BESIDE = ("type", "config", OLD_CONFIG)
 """Keys of a step that are not fields of its kind."""
 _INNER = ("options", "steps", "on_failure")
-"""Keys of a step under which steps stand; their parts have places of their own."""
+"""Keys of a step that hold steps; the parts of these steps have places of their own."""
 
 MEANT = re.compile(r" Did you mean '([^']*)'\?")
-"""How the kernel's messages name what may be meant; here that stands beside the message."""
+"""Suggestion in a message of the kernel; a `Problem` keeps it apart from the message."""
 
 
 class Read(NamedTuple):
-    """What reading a file gave."""
+    """Result of reading a file."""
 
     spec: WorkflowSpec | None
-    """None when the file has an error."""
+    """None if the file has an error."""
     problems: tuple[Problem, ...]
     partial: WorkflowSpec | None = None
-    """As far as it could be read, so that the rest can be checked all the same; never to be run. None when
-    not even its keys could be read."""
+    """The readable part of the file, to be checked but never run. None if not even its keys could be read."""
     doubtful: frozenset[str] = frozenset()
-    """Paths of steps of which something could not be read."""
+    """Paths of steps with an unreadable part."""
 
 
 def read_workflow(raw: bytes, file: str, *, folder: Path | None = None) -> Read:
-    """Read a workflow file, shown to people as `file`.
+    """Read a workflow file, called `file` in messages.
 
-    What it names by relative paths stands in `folder`, by default the one `file` says.
+    Relative paths in it start from `folder`, by default the folder of `file`.
     """
     document = read_document(raw, file)
     reader = _Reader(document, (folder or Path(file).parent).absolute())
@@ -83,7 +82,11 @@ def read_workflow(raw: bytes, file: str, *, folder: Path | None = None) -> Read:
 
 
 def read_prompt(path: Path) -> str:
-    """The text of a prompt file, which is a file and not too large."""
+    """Return the text of a prompt file.
+
+    Raises:
+        OSError: the path is not a file, or the file is too large.
+    """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is no file")
     with path.open("rb") as file:
@@ -112,15 +115,15 @@ class _Reader(ModelReader):
         suggestions: tuple[str, ...] = (),
         place: Place | None = None,
     ) -> None:
-        """Note a problem, and that the step around it is doubtful."""
+        """Note a problem, and mark the enclosing step as doubtful."""
         super().wrong(code, path, message, suggestions, place)
         if self.inside:
             self.doubtful.add(self.inside[-1])
 
-    # -- the whole ------------------------------------------------------------------------------------------
+    # -- the file -------------------------------------------------------------------------------------------
 
     def workflow(self, given: dict[str, Any]) -> WorkflowSpec:
-        """Everything the file says, as far as it can be used."""
+        """Read the top level of the file, as far as it is usable."""
         values = self.fields(WorkflowSpec, given, "", "a workflow")
         version = values.pop("version", VERSION)
         if version != VERSION:
@@ -138,18 +141,18 @@ class _Reader(ModelReader):
             source=given,
         )
 
-    def parts(self, value: Any, path: str, shown: str) -> Iterator[tuple[str, Place]]:
-        """Where the parts of a value stand, by paths as seen from it."""
-        found: Iterable[tuple[str | int, Any]] = ()
+    def parts(self, value: Any, path: str, prefix: str) -> Iterator[tuple[str, Place]]:
+        """Places of the parts of a value, by their paths relative to it."""
+        items: Iterable[tuple[str | int, Any]] = ()
         if isinstance(value, dict):
-            found = value.items()
+            items = value.items()
         elif isinstance(value, list):
-            found = enumerate(value)
-        for part, inner in found:
-            here, seen = below(path, part), below(shown, part)
-            yield seen, self.document.place(here)
+            items = enumerate(value)
+        for part, inner in items:
+            item_path, relative = below(path, part), below(prefix, part)
+            yield relative, self.document.place(item_path)
             if isinstance(inner, dict | list):
-                yield from self.parts(inner, here, seen)
+                yield from self.parts(inner, item_path, relative)
 
     def input(self, name: str, declared: Any) -> InputSpec:
         """One declared input."""
@@ -214,7 +217,7 @@ class _Reader(ModelReader):
             "config": self.config(given, path),
             "places": places,
         }
-        if kind not in KINDS:  # its name is kept, so that references to it are not wrong as well
+        if kind not in KINDS:  # keep its name, so that references to it are not reported as well
             needs = kind is None
             message = f"a step needs 'type': {either(KINDS)}." if needs else f"'type' is {either(KINDS)}."
             self.wrong("E010", below(path, "type"), message, self.nearest.of(kind, KINDS))
@@ -235,57 +238,59 @@ class _Reader(ModelReader):
         return spec
 
     def named(self, values: Mapping[str, Any], path: str) -> str:
-        """The step's name, which no other step has."""
-        name, here = str(values.get("name", "")), below(path, "name")
+        """The step's name; E009 if it is reserved or another step has it."""
+        name, name_path = str(values.get("name", "")), below(path, "name")
         if name in RESERVED:
             message = f"'{name}' is the name of a state every workflow has. Give the step another name."
-            self.wrong("E009", here, message)
+            self.wrong("E009", name_path, message)
         elif name in self.names:
             line = self.names[name].line
             message = f"two steps are named '{name}'; the other is in line {line}. A name is taken once."
-            self.wrong("E009", here, message)
+            self.wrong("E009", name_path, message)
         elif name:
-            self.names[name] = self.document.place(here)
+            self.names[name] = self.document.place(name_path)
         return name
 
-    def config(self, said: Mapping[str, Any], path: str) -> StepConfig:
-        """How the step is performed."""
+    def config(self, step: Mapping[str, Any], path: str) -> StepConfig:
+        """Read the `config` of a step."""
         key = "config"
-        if said.get(OLD_CONFIG) is not None:
+        if step.get(OLD_CONFIG) is not None:
             key = OLD_CONFIG
-            here = below(path, OLD_CONFIG)
-            if said.get("config") is not None:
+            config_path = below(path, OLD_CONFIG)
+            if step.get("config") is not None:
                 message = f"'{OLD_CONFIG}' is the old name of 'config'; use one of them."
-                self.wrong("E020", here, message, place=self.document.key_place(here))
+                self.wrong("E020", config_path, message, place=self.document.key_place(config_path))
                 key = "config"
             else:
-                place = self.document.key_place(here)
-                shown = f"{place.file}:{place.line}"
-                log.warning("config.deprecated", key=OLD_CONFIG, use="config", where=shown)
+                place = self.document.key_place(config_path)
+                location = f"{place.file}:{place.line}"
+                log.warning("config.deprecated", key=OLD_CONFIG, use="config", where=location)
                 warnings.warn(
-                    f"{shown}: '{OLD_CONFIG}' is deprecated; use 'config'.", DeprecationWarning, stacklevel=2
+                    f"{location}: '{OLD_CONFIG}' is deprecated; use 'config'.",
+                    DeprecationWarning,
+                    stacklevel=2,
                 )
-        value = said.get(key)
+        value = step.get(key)
         if value is None:
             return UNSAID
-        here = below(path, key)
+        config_path = below(path, key)
         if not isinstance(value, dict):
             message = f"'{key}' is a mapping, such as `{{mode: agent}}`, but here stands {kind_of(value)}."
-            self.wrong("E010", here, message)
+            self.wrong("E010", config_path, message)
             return UNSAID
-        told: list[str] = []
+        fields: list[str] = []
 
         def where(field: str) -> str:  # called once per problem, in their order
-            told.append(field)
+            fields.append(field)
             return ""
 
         try:
             return StepConfig.read(value, where=where, folder=self.folder, read_text=read_prompt)
         except StepConfigError as error:
-            for field, message in zip(told, error.problems, strict=True):
-                part = here
-                for one in field.split("."):
-                    part = below(part, one)
+            for field, message in zip(fields, error.problems, strict=True):
+                part = config_path
+                for name in field.split("."):
+                    part = below(part, name)
                 known = field in FIELDS or "." in field
                 meant = () if known else self.nearest.of(field, FIELDS)
                 meant = meant or tuple(MEANT.findall(message))
@@ -296,7 +301,7 @@ class _Reader(ModelReader):
     # -- rules between the keys of a kind -------------------------------------------------------------------
 
     def schema(self, values: dict[str, Any], path: str) -> None:
-        """A JSON Schema that can be used."""
+        """E010: `output_schema` is a valid JSON Schema."""
         from detent.engine.schemas import check_schema
 
         try:
@@ -306,7 +311,7 @@ class _Reader(ModelReader):
             del values["output_schema"]
 
     def context(self, values: dict[str, Any], given: Any, path: str, places: Any) -> None:
-        """A context is a mapping, or a builder's name, which is no expression."""
+        """E010: a context is a mapping or the name of a builder, not an expression."""
         context = values.get("context")
         if isinstance(context, str) and "${{" in context:
             message = "'context' is a mapping, or the name of a context builder, not one text."
@@ -314,42 +319,44 @@ class _Reader(ModelReader):
             del values["context"]
 
     def validate(self, values: dict[str, Any], given: Any, path: str, places: Any) -> None:
-        """There is something to run, and what mends can run."""
+        """E026: there is a stage to run, and `on_failure` can run."""
         if values.get("stages") == []:
             message = "there is no stage to run, so nothing would ever be validated."
             self.wrong("E026", below(path, "stages"), message)
-        mending, here = values.pop("on_failure", None), below(path, "on_failure")
+        mending, mending_path = values.pop("on_failure", None), below(path, "on_failure")
         if mending is not None and values.get("retry") == 0:
-            self.wrong("E026", here, "'on_failure' never runs, as 'retry' is 0. Leave out one of them.")
-        values["on_failure"] = None if mending is None else self.step(mending, here)
+            self.wrong(
+                "E026", mending_path, "'on_failure' never runs, as 'retry' is 0. Leave out one of them."
+            )
+        values["on_failure"] = None if mending is None else self.step(mending, mending_path)
 
     def branch(self, values: dict[str, Any], given: Any, path: str, places: dict[str, Place]) -> None:
-        """Every option can be reached."""
-        options, here = values.pop("options", ()), below(path, "options")
+        """E026: every option can be reached."""
+        options, options_path = values.pop("options", ()), below(path, "options")
         if options == []:
-            self.wrong("E026", here, "a branch has no options. Give it one at least.")
-        found: list[Option] = []
+            self.wrong("E026", options_path, "a branch has no options. Give it one at least.")
+        read: list[Option] = []
         always = False
         for index, option in enumerate(options):
-            way = below(here, index)
+            option_path = below(options_path, index)
             if not isinstance(option, dict):
                 message = f"an option is `{{when, step}}`, but here stands {kind_of(option)}."
-                self.wrong("E010", way, message)
+                self.wrong("E010", option_path, message)
                 continue
-            fields = self.fields(Option, option, way, "an option")
+            fields = self.fields(Option, option, option_path, "an option")
             if always:
                 message = "this option is never reached: the one before it has no 'when', so it always holds."
-                self.wrong("E026", way, message)
+                self.wrong("E026", option_path, message)
             always = always or option.get("when") is None
-            places[f"options[{index}]"] = self.document.place(way)
-            places[f"options[{index}].when"] = self.document.place(below(way, "when"))
-            step = self.step(fields["step"], below(way, "step")) if "step" in fields else None
+            places[f"options[{index}]"] = self.document.place(option_path)
+            places[f"options[{index}].when"] = self.document.place(below(option_path, "when"))
+            step = self.step(fields["step"], below(option_path, "step")) if "step" in fields else None
             if step is not None:
-                found.append(Option(step, fields.get("when")))
-        values["options"] = tuple(found)
+                read.append(Option(step, fields.get("when")))
+        values["options"] = tuple(read)
 
     def loop(self, values: dict[str, Any], given: Mapping[str, Any], path: str, places: Any) -> None:
-        """A loop goes over items, until something holds, or over nothing."""
+        """E011 and E026: a loop iterates over items, or until a condition holds, or runs its steps once."""
         over, until = given.get("for_each") is not None, given.get("until") is not None
         parallel, bound = values.get("parallel", False), values.get("max_concurrency", 0)
         if over and until:
@@ -371,4 +378,4 @@ _RULES = {
     "branch": _Reader.branch, "loop": _Reader.loop,
 }  # fmt: skip
 _TUPLES = ("requires", "args", "stages")
-"""Lists whose values are kept unchangeable."""
+"""Keys whose lists become tuples."""

@@ -1,7 +1,8 @@
-"""What workflow files name: actions, agents, generators, context builders, prerequisites, validation stages.
+"""The items workflow files name: actions, agents, generators, context builders, prerequisites and validation
+stages.
 
-A decorator only marks a function; nothing is registered by being imported. A `Registry` collects what the
-modules it is given have marked, and refuses a name that stands for two things.
+A decorator only marks a function; an import registers nothing. A `Registry` collects the marked functions of
+its modules and refuses duplicate names.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from detent.flows.workflow.spec import StepSpec, WorkflowSpec
 
 MARK = "__detent_registers__"
-"""Attribute under which a decorated function keeps what it stands for."""
+"""Attribute in which a decorated function keeps its items."""
 SHORTEST_INTENT, LONGEST_INTENT = 20, 400
 LEFT_OUT = "(its plugin is left out)"
 """Intent of a placeholder."""
@@ -31,33 +32,33 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Action(Named):
-    """A handler with an intent; what `type: python` steps call and `rollback` names."""
+    """A handler with an intent, called by `type: python` steps and named by `rollback`."""
 
     handler: Callable[..., Any] = field(default=lambda: None)
     intent: str = ""
     effects: tuple[str, ...] = ()
-    """Tools it may propose."""
+    """Effect tools it may propose."""
     queries: tuple[str, ...] = ()
-    """Tools it may ask."""
+    """Query tools it may call."""
     output_schema: Any = None
     """A dataclass, TypedDict or model class, or a JSON Schema."""
     rollback: str | None = None
-    """The action that undoes it, where a step names none of its own."""
+    """The action that undoes it, unless the step names another."""
     compare: CompareRules | None = None
     validator: Callable[..., Any] | None = None
     max_autonomy: AutonomyLevel | None = None
     opaque: bool = False
     """The handler acts on the world itself: calling it is the effect."""
     repeatable: bool = False
-    """Opaque: calling it twice is the same as once."""
+    """For an opaque handler: calling it twice has the same effect as once."""
     holds: bool = False
-    """It waits for a person or the clock; an agent cannot answer in their place."""
+    """It waits for a person or a time; an agent cannot answer instead."""
     blocking: bool | None = None
-    """Where a plain `def` is called, as a step says it: True in a thread, False on the event loop, None in a
-    thread until it has shown to be quick."""
+    """Where a plain `def` is called, as in the configuration of a step: True in a thread, False on the event
+    loop, None in a thread until it has proved to be fast."""
     timeout: float | None = None
     tells: Callable[[Mapping[str, Any]], tuple[str, str]] | None = None
-    """Message and level left in the run's record when it is done, whoever did it; from its inputs."""
+    """Computes, from its inputs, the message and level recorded in the run when the action is done."""
     wants_context: bool = field(init=False, default=False)
     """The handler's first parameter is the step's context."""
 
@@ -67,31 +68,31 @@ class Action(Named):
 
     @property
     def parameters(self) -> dict[str, inspect.Parameter]:
-        """What may be said in `kwargs`, in the order of `args`."""
-        found = dict(inspect.signature(self.handler).parameters)
+        """Parameters that `kwargs` may name, in the order of `args`."""
+        parameters = dict(inspect.signature(self.handler).parameters)
         if self.wants_context:
-            found.pop("ctx")
-        return found
+            parameters.pop("ctx")
+        return parameters
 
 
 @dataclass(frozen=True, slots=True)
 class Agent(Named):
-    """Somebody `type: agent` steps ask."""
+    """An agent that `type: agent` steps ask."""
 
     instructions: str = ""
     tools: tuple[str, ...] = ()
     """Queries and effects it may use."""
     prompt: Callable[..., Any] | None = None
-    """`(context) -> str`: what it is told beside the context; None: the context alone."""
+    """`(context) -> str`: the prompt sent with the context; None: the context alone."""
     output_schema: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class Generator(Named):
-    """Writes a text: by agent, or by its handler."""
+    """Generates a text, with an agent or with its handler."""
 
     handler: Callable[..., Any] | None = None
-    """`(**context) -> str`, with `ctx` first if it wants it."""
+    """`(**context) -> str`, optionally with `ctx` as its first parameter."""
     intent: str = ""
     prompt_file: str | None = None
     """Beside the module that registers it."""
@@ -107,26 +108,26 @@ class ContextBuilder(Named):
 
 @dataclass(frozen=True, slots=True)
 class Prerequisite(Named):
-    """Something that must be there before a run begins."""
+    """A condition that must hold before a run begins."""
 
     check: Callable[..., Any] = field(default=bool)
     """`() -> bool` or `(ok, message)`, sync or async."""
     remediation: str = ""
     display_name: str = ""
     takes_argument: bool = False
-    """Named as `name:argument`; the check is given the argument."""
+    """Named as `name:argument`; the check receives the argument."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationStage(Named):
-    """One check of a project: a command, and one that mends what it complains about."""
+    """One check of a project: a command, and a command that fixes its complaints."""
 
     command: tuple[str, ...] | None = None
     fix_command: tuple[str, ...] | None = None
     timeout: float = 300.0
 
     def __call__(self, target: F) -> F:
-        """Put above a function or class, the stage is found with it; the target stays as it is."""
+        """Decorate a function or class, so that the stage is found with it; the target is unchanged."""
         _mark(target, self)
         return target
 
@@ -148,7 +149,11 @@ class Registry:
                 self.collect(source)
 
     def add(self, item: Named) -> None:
-        """Register one thing."""
+        """Register one item.
+
+        Raises:
+            ConfigurationError: the item is of no kind that workflow files name, or its name is taken.
+        """
         for kind, shelf in self._shelves():
             if isinstance(item, kind):
                 shelf.add(item)
@@ -157,50 +162,52 @@ class Registry:
 
     @property
     def intents(self) -> Mapping[str, str]:
-        """What each action is for, by name; read-only. One nobody decorated has none."""
+        """Intents of the actions, by name; read-only. An undecorated action has none."""
         return MappingProxyType({item.name: item.intent for item in self.actions if item.intent})
 
     def put(self, item: Named) -> None:
-        """Register one thing in place of that of its kind and name."""
+        """Register one item, replacing the item of the same kind and name."""
         for kind, shelf in self._shelves():
             if isinstance(item, kind):
                 shelf.put(item)
 
     @property
     def stand_ins(self) -> list[tuple[str, Named]]:
-        """What stands in for something that ships, each with its kind."""
+        """Items that replace a built-in one, each with its kind."""
         return [(shelf.kind, item) for _, shelf in self._shelves() for item in shelf if item.instead_of]
 
     def collect(self, module: ModuleType) -> list[Named]:
-        """Register everything a module has marked; gives what was found."""
-        found: list[Named] = []
+        """Register every marked item of a module and return these items."""
+        items: list[Named] = []
         for value in list(vars(module).values()):
             for item in marked(value):
                 self.add(item)
-                found.append(item)
-        return found
+                items.append(item)
+        return items
 
     def replaced(self, **changed: Iterable[Named]) -> Registry:
-        """A copy in which things of the same name are replaced: settings over what is registered."""
+        """Return a copy in which the given items replace registered items of the same kind and name."""
         copy = Registry()
         for kind, shelf in self._shelves():
-            wanted = {item.name: item for items in changed.values() for item in items}
+            replacements = {item.name: item for items in changed.values() for item in items}
             for item in shelf:
-                copy.add(wanted.pop(item.name) if isinstance(wanted.get(item.name), kind) else item)
-            for item in wanted.values():
+                copy.add(
+                    replacements.pop(item.name) if isinstance(replacements.get(item.name), kind) else item
+                )
+            for item in replacements.values():
                 if isinstance(item, kind):
                     copy.add(item)
         return copy
 
     @property
     def incomplete(self) -> bool:
-        """Plugins are left out that may hold more."""
+        """Whether plugins that may define more items are left out."""
         return self.actions.absent is not None
 
     def leave_out(self) -> None:
-        """Have a placeholder for every name that is not registered: plugins that may have it are left out.
+        """From now on find a placeholder for every unregistered name: its plugin may have been left out.
 
-        What is made of placeholders can be checked and drawn; it cannot run.
+        A workflow with placeholders can be checked and drawn, but not run.
         """
         self.actions.absent = lambda name: Action(name, handler=_left_out, intent=LEFT_OUT, left_out=True)
         self.agents.absent = lambda name: Agent(name, instructions=LEFT_OUT, left_out=True)
@@ -220,24 +227,24 @@ class Registry:
 
 
 def _left_out(*args: Any, **kwargs: Any) -> Any:
-    """Stands where the code of a plugin would."""
+    """Takes the place of the code of a plugin that is left out."""
     raise ConfigurationError("This is in a plugin that is left out: the project is not trusted.")
 
 
 def named_by(spec: WorkflowSpec) -> set[tuple[str, str]]:
-    """What a workflow's steps name, each with its kind, as far as the file says it."""
-    found: set[tuple[str, str]] = set()
+    """Return the kind and name of every item that a workflow's steps name literally."""
+    names: set[tuple[str, str]] = set()
     for step in spec.every_step():
-        for kind, said in (
+        for kind, name in (
             ("action", getattr(step, "action", None)), ("action", getattr(step, "rollback", None)),
             ("agent", getattr(step, "agent", None)), ("generator", getattr(step, "generator", None)),
             ("context builder", getattr(step, "context", None)),
-            *(("prerequisite", one.partition(":")[0]) for one in step.requires),
-            *(("validation stage", one) for one in _stages_of(step)),
+            *(("prerequisite", entry.partition(":")[0]) for entry in step.requires),
+            *(("validation stage", entry) for entry in _stages_of(step)),
         ):  # fmt: skip
-            if isinstance(said, str) and said:
-                found.add((kind, said))
-    return found
+            if isinstance(name, str) and name:
+                names.add((kind, name))
+    return names
 
 
 def _stages_of(step: StepSpec) -> Iterable[Any]:
@@ -246,14 +253,14 @@ def _stages_of(step: StepSpec) -> Iterable[Any]:
 
 
 def marked(value: Any) -> tuple[Named, ...]:
-    """What a decorated function or class stands for."""
+    """Return the items of a decorated function or class."""
     if isinstance(value, Named):
         return (value,)
     try:
-        found = vars(value).get(MARK, ())
+        items = vars(value).get(MARK, ())
     except TypeError:
         return ()
-    return found if isinstance(found, tuple) else ()
+    return items if isinstance(items, tuple) else ()
 
 
 def _mark(target: Any, item: Named) -> None:
@@ -284,9 +291,13 @@ def action(
     timeout: float | None = None,
     tells: Callable[[Mapping[str, Any]], tuple[str, str]] | None = None,
 ) -> Callable[[F], F]:
-    """Make the decorated function an action: the handler of `type: python` steps that name it."""
-    said = intent.strip() if isinstance(intent, str) else ""
-    if not SHORTEST_INTENT <= len(said) <= LONGEST_INTENT:
+    """Make the decorated function an action: the handler of `type: python` steps that name it.
+
+    Raises:
+        ConfigurationError: the intent is too short or too long.
+    """
+    stripped = intent.strip() if isinstance(intent, str) else ""
+    if not SHORTEST_INTENT <= len(stripped) <= LONGEST_INTENT:
         raise ConfigurationError(
             f"Action '{name}' needs an intent of {SHORTEST_INTENT} to {LONGEST_INTENT} characters: what it "
             f"accomplishes, not how."
@@ -297,7 +308,7 @@ def action(
         _mark(
             function,
             Action(
-                name, _origin(function), function, said, tuple(effects), tuple(queries), output_schema,
+                name, _origin(function), function, stripped, tuple(effects), tuple(queries), output_schema,
                 rollback, compare, validator, level, opaque, repeatable, holds, blocking, timeout,
                 tells,
             ),
@@ -310,7 +321,11 @@ def action(
 def agent(
     name: str, *, instructions: str, tools: Iterable[str] = (), output_schema: Any = None
 ) -> Callable[[F], F]:
-    """Make an agent of a function that writes its prompt, or of a class whose instance does when called."""
+    """Make the decorated function an agent: it writes the prompt. A class is instantiated and called for it.
+
+    Raises:
+        ConfigurationError: an instance of the class is not callable.
+    """
 
     def wrap(target: F) -> F:
         prompt: Callable[..., Any] = target() if isinstance(target, type) else target
@@ -325,11 +340,11 @@ def agent(
 def generator(
     name: str, *, intent: str = "", prompt_file: str | None = None, tools: Iterable[str] = ()
 ) -> Callable[[F], F]:
-    """Make the decorated function the handler of a generator. Without an intent its docstring says it."""
+    """Make the decorated function the handler of a generator. The intent defaults to its docstring."""
 
     def wrap(function: F) -> F:
-        said = (intent or function.__doc__ or "").strip().split("\n")[0]
-        _mark(function, Generator(name, _origin(function), function, said, prompt_file, tuple(tools)))
+        summary = (intent or function.__doc__ or "").strip().split("\n")[0]
+        _mark(function, Generator(name, _origin(function), function, summary, prompt_file, tuple(tools)))
         return function
 
     return wrap
@@ -369,7 +384,7 @@ def validation_stage(
     fix_command: Iterable[str] | None = None,
     timeout: float = 300.0,
 ) -> ValidationStage:
-    """A validation stage: a value of a module, or put as a decorator above a function of it."""
+    """Return a validation stage, to be assigned in a module or used as a decorator in it."""
     stage = ValidationStage(
         name, "", tuple(command), None if fix_command is None else tuple(fix_command), timeout
     )
@@ -380,10 +395,10 @@ def validation_stage(
     return stage
 
 
-def schema_of(said: Any) -> Mapping[str, Any] | None:
-    """The JSON Schema of a declared output, however it was declared."""
-    if said is None or isinstance(said, Mapping):
-        return said
+def schema_of(declared: Any) -> Mapping[str, Any] | None:
+    """Return the JSON Schema of a declared output: a class, or already a schema."""
+    if declared is None or isinstance(declared, Mapping):
+        return declared
     from detent.engine.schemas import schema_of as read
 
-    return read(said)
+    return read(declared)

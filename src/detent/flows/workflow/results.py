@@ -1,4 +1,4 @@
-"""What a run of a workflow came to, as its journals tell it: each step, and the whole."""
+"""The result of a run of a workflow and of each of its steps, read from its journals."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ FAILED = "failed"
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """How one step went."""
+    """Result of one step."""
 
     name: str
     step_type: str
     path: str
-    """Where it stands, such as `load/[0]/upsert`."""
+    """Its path in the run, such as `load/[0]/upsert`."""
     status: Literal["ok", "skipped", "failed"]
     output: Any = None
     duration_ms: float = 0.0
     error: str | None = None
     dispatch: Mapping[str, Any] = field(default_factory=dict)
-    """Who performed it, and why."""
+    """Facts about who performed it, and why."""
 
     def __post_init__(self) -> None:
         if (self.status == FAILED) != bool(self.error):
@@ -42,7 +42,7 @@ class StepResult:
 
     @property
     def success(self) -> bool:
-        """It did not fail."""
+        """Whether the step did not fail."""
         return self.status != FAILED
 
     def to_plain(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowResult:
-    """How a whole run went."""
+    """Result of a whole run."""
 
     workflow_name: str
     run_id: str
@@ -70,7 +70,7 @@ class WorkflowResult:
 
     @property
     def success(self) -> bool:
-        """It came to its good end."""
+        """Whether the run succeeded."""
         return self.status is Status.SUCCEEDED
 
     def to_plain(self) -> dict[str, Any]:
@@ -80,63 +80,68 @@ class WorkflowResult:
             "success": self.success, "error": self.error, "final_output": self.final_output,
             "total_duration_ms": self.total_duration_ms,
             "rollback_errors": [
-                {"step_name": one.step_name, "error": one.error} for one in self.rollback_errors
+                {"step_name": item.step_name, "error": item.error} for item in self.rollback_errors
             ],
-            "step_results": [one.to_plain() for one in self.step_results],
+            "step_results": [item.to_plain() for item in self.step_results],
         }  # fmt: skip
 
 
 def milliseconds(seconds: float) -> float:
-    """As results and events give times."""
+    """Convert seconds to the milliseconds of results and events."""
     return round(seconds * 1000, 3)
 
 
 def steps_of(past: Past, entry: Entry) -> list[StepResult]:
-    """How the step went that a move of a run has left; what a branch chose comes before the branch."""
+    """Return the results of the step that a move has left; the choice of a branch precedes the branch."""
     body = entry.body
     assert isinstance(body, Moved)
     spec = getattr(past.flow, "specs", {}).get(body.frm)
-    return [] if spec is None else [one for _, one in results_of(body, spec, past.run)]
+    return [] if spec is None else [result for _, result in results_of(body, spec, past.run)]
 
 
 def results_of(body: Moved, spec: StepSpec, run: Run) -> list[tuple[StepSpec, StepResult]]:
-    """How a step went that a move has left, and before it how those went that stood in its place."""
-    said = body.set.get(key_of(body.frm))
-    failure: Mapping[str, Any] = {} if said is not None else body.set.get(FAILURE) or {}
-    chain = _chain(spec, (said if said is not None else failure).get("ran"))
-    above, names = run.config.get("path"), [one.name for one in chain]
+    """Return the result of the step that a move has left, preceded by those of the steps a branch chose."""
+    result = body.set.get(key_of(body.frm))
+    failure: Mapping[str, Any] = {} if result is not None else body.set.get(FAILURE) or {}
+    chain = _chain(spec, (result if result is not None else failure).get("ran"))
+    above, names = run.config.get("path"), [step.name for step in chain]
     duration, dispatch = milliseconds(body.duration), dict(body.detail or {})
-    found: list[tuple[StepSpec, StepResult]] = []
-    for depth, one in enumerate(chain):
+    results: list[tuple[StepSpec, StepResult]] = []
+    for depth, step in enumerate(chain):
         path = "/".join([*([above] if above else ()), *names[: depth + 1]])
-        last = one is chain[-1]
+        last = step is chain[-1]
         status: Literal["ok", "skipped", "failed"] = "ok"
         output = error = None
-        if said is None:
+        if result is None:
             cancelled = body.status is Status.CANCELLED
             status = "failed"
             error = str(failure.get("error") or body.reason or ("cancelled" if cancelled else "failed"))
-        elif said["status"] == SKIPPED or (last and said.get(PASSED_OVER)):
+        elif result["status"] == SKIPPED or (last and result.get(PASSED_OVER)):
             status = "skipped"
         else:
-            output = said["output"]
-        told = dispatch if last else {}
-        found.append((one, StepResult(one.name, one.type.value, path, status, output, duration, error, told)))
-    return found[::-1]
+            output = result["output"]
+        performed_by = dispatch if last else {}
+        results.append(
+            (
+                step,
+                StepResult(step.name, step.type.value, path, status, output, duration, error, performed_by),
+            )
+        )
+    return results[::-1]
 
 
 def _chain(spec: StepSpec, ran: str | None) -> list[StepSpec]:
-    """A step, and the way through its branches to the one that was performed in its place."""
+    """A step, and the path through its branches to the step that was performed."""
     if ran is None or spec.name == ran or not isinstance(spec, BranchStep):
         return [spec]
     for option in spec.options:
-        if any(one.name == ran for one in (option.step, *_options(option.step))):
+        if any(step.name == ran for step in (option.step, *_options(option.step))):
             return [spec, *_chain(option.step, ran)]
     return [spec]
 
 
 def _options(spec: StepSpec) -> Iterator[StepSpec]:
-    """Every step that may be performed in the place of a branch."""
+    """Every step that a branch may choose, nested branches included."""
     if isinstance(spec, BranchStep):
         for option in spec.options:
             yield option.step
@@ -144,7 +149,7 @@ def _options(spec: StepSpec) -> Iterator[StepSpec]:
 
 
 async def workflow_result(engine: Engine, run_id: str) -> WorkflowResult:
-    """The result of a run, from its journal and those of the runs below it."""
+    """Return the result of a run, from its journal and those of its descendants."""
     from detent.engine.family import family_of
 
     family = [past async for past in family_of(engine.store, engine.flow, run_id)]
@@ -155,8 +160,8 @@ async def workflow_result(engine: Engine, run_id: str) -> WorkflowResult:
     return WorkflowResult(
         run.flow, run.id, run.status, tuple(steps),
         milliseconds(max(0.0, ended - run.created_at)),
-        # One that was called off in its last step has a result, and has undone it.
+        # A run cancelled in its last step has a result, but has rolled it back.
         run.data.get(RESULT) if run.status is Status.SUCCEEDED else None,
-        tuple(RollbackError(one["step_name"], one["error"]) for one in run.data.get(ROLLBACK_ERRORS) or ()),
+        tuple(RollbackError(row["step_name"], row["error"]) for row in run.data.get(ROLLBACK_ERRORS) or ()),
         failure.get("error") or run.error,
     )  # fmt: skip

@@ -1,7 +1,7 @@
-"""Rolling back: what a failed or cancelled workflow did is undone, last thing first, each once.
+"""Rolls back the steps of a failed or cancelled workflow, the last step first, each once.
 
-Nothing is registered beside the journal: which steps succeeded, when, and what they gave is what the journals
-of the run and of everything below it say. Every rollback is a child run of its own.
+The journals of the run and of its descendants are the only record of which steps succeeded, when, and with
+what output. Every rollback is a child run of its own.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
 
 KWARGS = "kwargs"
 ROLLBACKS = "rollbacks"
-"""Key under which a run keeps what it undoes."""
+"""Key under which a run records its list of undos."""
 
 
 class Rollback(NamedTuple):
-    """What undoes a step."""
+    """How a step is rolled back."""
 
     flow: str
     parameters: tuple[str, ...]
     arguments: Prepared | None
-    """What the step itself was called with."""
+    """Arguments of the step itself."""
 
 
 class Undo(NamedTuple):
-    """One thing to undo."""
+    """One step to undo."""
 
     step: str
     """Its path, as events show it."""
@@ -67,7 +67,7 @@ class Undo(NamedTuple):
 
 
 async def rolling_back(ctx: StepContext) -> Outcome:
-    """Undo what this run did, unless that is for the run it is part of to do."""
+    """Roll back the steps of this run; a child run leaves that to its parent."""
     cancelled = UNDOING in ctx.values
     end = CANCELLED if cancelled else FAILED
     failure = ctx.values.get(FAILURE) or {}
@@ -75,11 +75,11 @@ async def rolling_back(ctx: StepContext) -> Outcome:
     detail = {"error": failure["error"]} if failure.get("error") else {}
     if ctx.parent is not None:
         return Outcome(end, reason=reason, detail=detail)
-    wanted = await ctx.once(ROLLBACKS, lambda: _wanted(ctx))
+    undos = await ctx.once(ROLLBACKS, lambda: _find_undos(ctx))
     gone = ctx.values.get(UNDONE) or ()
     done: list[dict[str, Any]] = []
     errors: list[dict[str, str]] = []
-    for number, undo in enumerate(wanted):
+    for number, undo in enumerate(undos):
         if undo["step"] in gone:
             continue
         data = {KWARGS: undo["kwargs"], **({SECRETS: undo["secrets"]} if undo["secrets"] else {})}
@@ -88,44 +88,50 @@ async def rolling_back(ctx: StepContext) -> Outcome:
         )
         done.append({"step_name": undo["step"], "action": undo["action"], "success": child.ok})
         if not child.ok:
-            said = child.data.get(FAILURE)
-            error = str(said["error"]) if said else child.error or child.reason or child.status.value
+            child_failure = child.data.get(FAILURE)
+            error = (
+                str(child_failure["error"])
+                if child_failure
+                else child.error or child.reason or child.status.value
+            )
             errors.append({"step_name": undo["step"], "error": error})
-    told = {ROLLED_BACK: done, ROLLBACK_ERRORS: errors} if done else {}
-    return Outcome(end, set=told, reason=reason, detail=detail)
+    report = {ROLLED_BACK: done, ROLLBACK_ERRORS: errors} if done else {}
+    return Outcome(end, set=report, reason=reason, detail=detail)
 
 
-async def _wanted(ctx: StepContext) -> list[dict[str, Any]]:
-    """What is to be undone, last thing first."""
+async def _find_undos(ctx: StepContext) -> list[dict[str, Any]]:
+    """The undos of a run, the last step first."""
     family = await ctx.lineage()
-    while left := [past.run.id for past in family[1:] if not past.run.status.is_end]:
-        # Of a step that was not waited for to its end: nothing may be done any more while things are undone.
-        # What they have begun is settled first: it is undone with the rest.
-        await ctx.wind_up(left, "what the workflow did is being undone")
+    while unfinished := [past.run.id for past in family[1:] if not past.run.status.is_end]:
+        # Child runs of a step that ended before them: they must not act while steps are rolled back. Effects
+        # they have begun are settled first and rolled back with the rest.
+        await ctx.wind_up(unfinished, "what the workflow did is being undone")
         family = await ctx.lineage()
     moves = completed(family)
-    found = [undo for _, past, entry in reversed(moves) if (undo := await _of(ctx, past, entry)) is not None]
+    undos = [
+        undo for _, past, entry in reversed(moves) if (undo := await _undo_of(ctx, past, entry)) is not None
+    ]
     return [
         {
             "step": undo.step, "action": undo.action, "flow": undo.flow, "kwargs": undo.kwargs,
             "secrets": undo.secrets,
         }
-        for undo in found
+        for undo in undos
     ]  # fmt: skip
 
 
 async def undone_by(store: Store, run_id: str) -> frozenset[str]:
-    """Paths of the steps that a run has undone, also one that was stopped before it was through with it."""
-    wanted: list[dict[str, Any]] = []
+    """Return the paths of the steps that a run has rolled back, also if its rollback was interrupted."""
+    undos: list[dict[str, Any]] = []
     async for entry in read(store, run_id):
         if isinstance(entry.body, Recorded) and entry.body.key == ROLLBACKS:
-            wanted = entry.body.value
-    if not wanted:
+            undos = entry.body.value
+    if not undos:
         return frozenset()
     ended = {row.id: row.now.status async for row in children(store, run_id)}
     return frozenset(
         undo["step"]
-        for number, undo in enumerate(wanted)
+        for number, undo in enumerate(undos)
         if any(
             ended.get(child_id) is Status.SUCCEEDED
             for child_id in child_ids(run_id, f"{ROLLING_BACK}[{number}]")
@@ -133,23 +139,23 @@ async def undone_by(store: Store, run_id: str) -> frozenset[str]:
     )
 
 
-async def _of(ctx: StepContext, past: Past, entry: Entry) -> Undo | None:
-    """What undoes the step that a move has left, if it succeeded and something does."""
+async def _undo_of(ctx: StepContext, past: Past, entry: Entry) -> Undo | None:
+    """The undo of the step that a move has left, if the step succeeded and has a rollback."""
     body = entry.body
     assert isinstance(body, Moved)
     result = body.set.get(key_of(body.frm))
     if result is None or result["status"] != OK or result.get(PASSED_OVER):
         return None
-    if body.frm not in past.flow.steps:  # the file had it before the run was carried over to another
+    if body.frm not in past.flow.steps:  # a migration of the run has removed the step
         return None
     step = past.flow.step_named(body.frm, result.get("ran") or body.frm)
-    undoing = past.flow.rollbacks.get(step.name)  # type: ignore[attr-defined]
-    if undoing is None:
+    rollback = past.flow.rollbacks.get(step.name)  # type: ignore[attr-defined]
+    if rollback is None:
         return None
     above, path = past.run.config.get(PATH), step.metadata["path"]
     return Undo(
-        f"{above}/{path}" if above else path, step.metadata["rollback"], undoing.flow,
-        await _bound(undoing, result, ctx, past), dict(past.run.data.get(SECRETS) or {}),
+        f"{above}/{path}" if above else path, step.metadata["rollback"], rollback.flow,
+        await _bound(rollback, result, ctx, past), dict(past.run.data.get(SECRETS) or {}),
     )  # fmt: skip
 
 
@@ -157,16 +163,16 @@ async def _bound(
     rollback: Rollback, result: Mapping[str, Any], ctx: StepContext, past: Past
 ) -> dict[str, Any]:
     """A rollback's arguments by name: from the step's output, then from its resolved inputs."""
-    output, given = result["output"], result.get(GIVEN) or {}
+    output, inputs = result["output"], result.get(GIVEN) or {}
     lacks = not isinstance(output, dict) or any(name not in output for name in rollback.parameters)
     if rollback.arguments is not None and lacks:
-        # What was purged is told as a parameter that is missing, should it be needed.
+        # A purged value counts as missing; the rollback reports it if it needs the value.
         with contextlib.suppress(EvaluationError, ConfigurationError):
-            given = to_plain(rollback.arguments.resolve(scope_of(await ctx.whole(past))))
-    sources = [output if isinstance(output, dict) else {}, given]
+            inputs = to_plain(rollback.arguments.resolve(scope_of(await ctx.whole(past))))
+    sources = [output if isinstance(output, dict) else {}, inputs]
     return {
         name: source[name]
         for name in rollback.parameters
-        for source in [next((one for one in sources if name in one), None)]
+        for source in [next((candidate for candidate in sources if name in candidate), None)]
         if source is not None
     }

@@ -1,6 +1,6 @@
-"""Shows a workflow as it runs: a line for every step, indented where it stands inside another.
+"""Prints a workflow as it runs: a line for every step, nested steps indented.
 
-Long loops are shown by how far they have come; what fails is always shown, with its whole path.
+Long loops are shown by their progress; failures are always shown, with their whole path.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ if TYPE_CHECKING:
     from detent.kernel.run import Run
 
 MOST_ITERATIONS = 20
-"""Iterations of one loop that are shown one by one; of more, how far it has come, and what failed."""
+"""Most iterations of a loop that are shown one by one; of a longer loop, only progress and failures."""
 MOST_UNDONE = 20
-"""Rollbacks that are shown one by one, where they go well."""
+"""Most successful rollbacks that are shown one by one."""
 MOST_REMARKS = 20
-"""Remarks of the iterations of a long loop that are shown."""
+"""Most warnings and errors shown from the iterations of a long loop."""
 TELL_EVERY = 10
-"""How often a long loop says how far it has come."""
+"""How many times a long loop shows its progress."""
 MOST_WAITS = 5
-"""Questions that are shown where a run waits for several answers."""
+"""Most questions that are shown if a run waits for several answers."""
 WIDEST = 40
 CONTAINERS = ("loop", "subworkflow", "branch", "validate")
 COLOURS = {"warning": "yellow", "error": "red", "success": "green"}
 
 
 class WorkflowLines:
-    """Prints what a listener is told of one run."""
+    """Listener that prints the events of one run."""
 
     def __init__(self, spec: WorkflowSpec) -> None:
         self._column = min(WIDEST, max(_widths(spec.steps), default=8)) + 4
         self._loops: dict[str, _Loop] = {}
         self._checks = {step.name for step in spec.every_step() if step.type.value == "validate"}
-        """Steps whose helpers are run before each further run."""
+        """Validate steps: their `on_failure` runs before each retry."""
         self._apart = {step.name for step in spec.every_step() if isinstance(step, LoopStep) and step.apart}
-        """Loops whose steps run side by side, each once."""
+        """Loops whose steps run in parallel, each once."""
         self._headed: set[str] = set()
-        """Paths of containers that have a line of their own."""
+        """Paths of containers whose own line has been printed."""
         self._saved: dict[str, str] = {}
         """Ids of checkpoints by the paths of their steps."""
         self._undone = 0
 
     def __call__(self, event: events.Event) -> None:
-        """Show one event, if people want to see it."""
+        """Print one event, if there is a line for it."""
         method = getattr(self, f"_{type(event).__name__}", None)
         if method is not None:
             method(event)
@@ -60,31 +60,31 @@ class WorkflowLines:
     # -- steps --------------------------------------------------------------------------------------------
 
     def _StepStarted(self, event: events.StepStarted) -> None:
-        if event.step_type in CONTAINERS and self._wanted(event.step_path):
+        if event.step_type in CONTAINERS and self._is_shown(event.step_path):
             self._heading(event.step_path, event.step_name, event.step_type)
 
     def _StepCompleted(self, event: events.StepCompleted) -> None:
-        wanted = self._wanted(event.step_path)
-        if event.success and not wanted:
+        shown = self._is_shown(event.step_path)
+        if event.success and not shown:
             return
-        name = event.step_name if wanted else event.step_path
-        path = event.step_path if wanted else event.step_path.partition("/[")[0] + "/"
+        name = event.step_name if shown else event.step_path
+        path = event.step_path if shown else event.step_path.partition("/[")[0] + "/"
         if event.skipped:
             self._line(path, paint("–", dim=True), name, "skipped")
         elif event.success:
             saved = self._saved.pop(event.step_path, None)
-            said = f"saved as '{clean(saved)}'" if saved is not None else span(event.duration_ms / 1000)
-            self._line(path, paint("✓", "green"), name, said)
+            note = f"saved as '{clean(saved)}'" if saved is not None else span(event.duration_ms / 1000)
+            self._line(path, paint("✓", "green"), name, note)
         elif event.error == HALTED:
-            if wanted:
+            if shown:
                 self._line(path, paint("–", dim=True), name, "not begun: another one failed")
         else:
             self._line(path, paint("✗", "red"), name, clean(event.error or ""))
 
     def _StepOutput(self, event: events.StepOutput) -> None:
         path = event.step_path
-        if not self._wanted(path):
-            loop = self._long(path)
+        if not self._is_shown(path):
+            loop = self._long_loop(path)
             if loop is None or event.level not in ("warning", "error") or loop.remarks >= MOST_REMARKS:
                 return
             loop.remarks += 1
@@ -99,11 +99,11 @@ class WorkflowLines:
     def _LoopIterationStarted(self, event: events.LoopIterationStarted) -> None:
         path = event.step_path.rpartition("/")[0]
         loop = self._loops.setdefault(path, _Loop(event.total_iterations))
-        if loop.total is None:  # an iteration that was resumed was heard of first
+        if loop.total is None:  # the first event was that of a resumed iteration
             loop.total = event.total_iterations
         loop.begun += 1
         loop.come_under_way(event.iteration_index)
-        if self._wanted(event.step_path):
+        if self._is_shown(event.step_path):
             label = f"pass {event.iteration_index + 1}" if loop.total is None else clean(event.item_label)
             self._heading(event.step_path, f"[{event.iteration_index}]", label)
 
@@ -112,11 +112,11 @@ class WorkflowLines:
         loop = self._loops.setdefault(path, _Loop(None))
         loop.under_way.discard(event.iteration_index)
         come = loop.come_to(event.iteration_index + 1)
-        if come is not None and self._wanted(path):
+        if come is not None and self._is_shown(path):
             self._line(f"{path}/", paint("·", dim=True), come, "")
 
     def _LoopConditionChecked(self, event: events.LoopConditionChecked) -> None:
-        if self._wanted(f"{event.step_path}/[]"):
+        if self._is_shown(f"{event.step_path}/[]"):
             met = "holds" if event.condition_met else "does not hold yet"
             self._line(f"{event.step_path}/[]", paint("·", dim=True), "until", met)
 
@@ -138,8 +138,8 @@ class WorkflowLines:
 
     # -- lines --------------------------------------------------------------------------------------------
 
-    def _long(self, path: str) -> _Loop | None:
-        """The long loop that a path stands in, if it does."""
+    def _long_loop(self, path: str) -> _Loop | None:
+        """The long loop around a path, if any."""
         parts = path.split("/")
         for depth, part in enumerate(parts):
             if part.startswith("["):
@@ -148,44 +148,44 @@ class WorkflowLines:
                     return loop
         return None
 
-    def _wanted(self, path: str) -> bool:
-        """Whether a path is shown: those inside a long loop are not."""
-        return self._long(path) is None
+    def _is_shown(self, path: str) -> bool:
+        """Whether a path is shown; paths inside a long loop are not."""
+        return self._long_loop(path) is None
 
-    def _heading(self, path: str, name: str, said: str) -> None:
-        """A container's own line; those around it that have none, since it was resumed, get theirs first."""
-        self._line(path, paint("▸", "cyan"), name, said)
+    def _heading(self, path: str, name: str, note: str) -> None:
+        """Print a container's own line; containers around it get theirs first if the run was resumed."""
+        self._line(path, paint("▸", "cyan"), name, note)
         self._headed.add(path)
 
-    def _line(self, path: str, sign: str, name: str, said: str) -> None:
+    def _line(self, path: str, sign: str, name: str, note: str) -> None:
         parts = path.split("/")
-        around = parts[:-1] if parts[-1] else parts[:-2]  # what a step says stands below the step itself
+        around = parts[:-1] if parts[-1] else parts[:-2]  # a step's output is printed under the step
         for depth in range(1, len(around) + 1):
             above = "/".join(parts[:depth])
             if above and above not in self._headed:
                 self._headed.add(above)
-                self._heading(above, parts[depth - 1], self._again(parts[:depth]))
-        shown = f"{self._which(parts)}{name}"
+                self._heading(above, parts[depth - 1], self._resumed_label(parts[:depth]))
+        title = f"{self._iteration_prefix(parts)}{name}"
         indent = "  " * len(parts)
-        text = f"{indent}{sign} {shown}"
-        if said:
-            gap = self._column - width(f"{indent}{shown}") + 2
-            text += f"{' ' * max(2, gap)}{said}"
+        text = f"{indent}{sign} {title}"
+        if note:
+            gap = self._column - width(f"{indent}{title}") + 2
+            text += f"{' ' * max(2, gap)}{note}"
         room = columns()
         say(text if room is None else cut(text, room + len(sign) - 1))
 
-    def _again(self, parts: Sequence[str]) -> str:
-        """What is said of a container whose beginning was not heard of."""
+    def _resumed_label(self, parts: Sequence[str]) -> str:
+        """Note beside a container whose start event was not seen."""
         number = parts[-1].strip("[]")
         if len(parts) < 2 or not parts[-1].startswith("[") or not number.isdigit():
             return "goes on"
-        if parts[-2] in self._checks:  # what mends has no beginning of its own
+        if parts[-2] in self._checks:  # `on_failure` has no start event
             return f"before run {int(number) + 2}"
         self._loops.setdefault("/".join(parts[:-1]), _Loop(None)).come_under_way(int(number))
         return "side by side" if parts[-2] in self._apart else "goes on"
 
-    def _which(self, parts: Sequence[str]) -> str:
-        """The iteration a line is about, where several are under way side by side."""
+    def _iteration_prefix(self, parts: Sequence[str]) -> str:
+        """The iteration of a line, if several run in parallel."""
         for depth in range(len(parts) - 2, 0, -1):
             if parts[depth].startswith("["):
                 loop = self._loops.get("/".join(parts[:depth]))
@@ -194,7 +194,7 @@ class WorkflowLines:
 
 
 class _Loop:
-    """How far a loop has come."""
+    """Progress of a loop."""
 
     def __init__(self, total: int | None) -> None:
         self.total = total
@@ -202,21 +202,21 @@ class _Loop:
         self.remarks = 0
         self.under_way: set[int] = set()
         self.crowded = False
-        """Several of its iterations were under way side by side."""
+        """Whether several of its iterations ran in parallel."""
         self._told = 0
 
     def come_under_way(self, number: int) -> None:
-        """An iteration has begun, or goes on."""
+        """Note that an iteration began or was resumed."""
         self.under_way.add(number)
         self.crowded = self.crowded or len(self.under_way) > 1
 
     @property
     def long(self) -> bool:
-        """Too long to be shown one by one."""
+        """Whether it is too long to show its iterations one by one."""
         return (self.total or self.begun) > MOST_ITERATIONS
 
     def come_to(self, number: int) -> str | None:
-        """What to say of a long loop that has come to an iteration; None where that was said just now."""
+        """Progress of a long loop at an iteration; None if it was shown just before."""
         if not self.long:
             return None
         step = max(1, (self.total or MOST_ITERATIONS * TELL_EVERY) // TELL_EVERY)
@@ -227,7 +227,7 @@ class _Loop:
 
 
 def _widths(steps: Sequence[StepSpec], depth: int = 1) -> Iterator[int]:
-    """Columns that the names of steps take, as far in as they stand."""
+    """Columns that the names of steps take, indentation included."""
     for step in steps:
         yield 2 * depth + len(step.name)
         inside = 2 if step.type.value == "loop" else 1
@@ -235,14 +235,14 @@ def _widths(steps: Sequence[StepSpec], depth: int = 1) -> Iterator[int]:
 
 
 async def tell_ending(workspace: Workspace, engine: Engine, run: Run) -> None:
-    """Print how a run stands, what it gave or waits for, and what can be done about it."""
+    """Print the status of a run, its result or what it waits for, and the commands to continue."""
     from detent.cli import run_status
     from detent.cli.output import status
     from detent.flows.workflow.scope import RESULT
     from detent.kernel.status import Status
 
     if run.status is Status.WAITING:
-        await _tell_waits(workspace, engine, run)
+        await _print_waits(workspace, engine, run)
         return
     facts = [status(run.status.value, run.status.value.replace("_", " "))]
     if run.status.is_end:
@@ -260,26 +260,28 @@ async def tell_ending(workspace: Workspace, engine: Engine, run: Run) -> None:
         say(f"  {command}")
 
 
-async def _tell_waits(workspace: Workspace, engine: Engine, run: Run) -> None:
-    """Print what a run, or a run below it, waits for, and how to answer."""
+async def _print_waits(workspace: Workspace, engine: Engine, run: Run) -> None:
+    """Print what a run or its child runs wait for, and how to answer."""
     from detent.cli import run_status
     from detent.cli.output import local
 
     waits = [run]
     shown = 0
     while waits:
-        one = waits.pop(0)
-        below = [held for held in one.holds.values() if held.why == "children"]
+        waiting = waits.pop(0)
+        below = [held for held in waiting.holds.values() if held.why == "children"]
         waits += [await engine.get(child) for held in below for child in held.about.get("runs", ())]
-        own = {name: held for name, held in one.holds.items() if held.why != "children"}
-        shown += len(own)
-        if not own or shown > MOST_WAITS:
+        holds = {name: held for name, held in waiting.holds.items() if held.why != "children"}
+        shown += len(holds)
+        if not holds or shown > MOST_WAITS:
             continue
-        for name, held in own.items():
+        for name, held in holds.items():
             until = f" until {local(held.wake_at)}" if held.wake_at is not None else ""
-            said = f": {clean(held.question)}" if held.question else f" for {held.why} '{clean(name)}'{until}"
-            say(f"{paint('waiting', 'yellow')}{said}")
-        for command in run_status.next_commands(workspace, one, reopen=False):
+            subject = (
+                f": {clean(held.question)}" if held.question else f" for {held.why} '{clean(name)}'{until}"
+            )
+            say(f"{paint('waiting', 'yellow')}{subject}")
+        for command in run_status.next_commands(workspace, waiting, reopen=False):
             say(f"  {command}")
     if shown > MOST_WAITS:
         say(f"  … and more: {workspace.command('runs', '--status', 'waiting')}")
@@ -288,18 +290,18 @@ async def _tell_waits(workspace: Workspace, engine: Engine, run: Run) -> None:
 
 
 def result_lines(output: Any) -> list[str]:
-    """What a finished workflow gave, for people."""
+    """Return the lines that show the result of a finished workflow."""
     from detent.kernel.plain import encode
 
     if output is None:
         return []
     if isinstance(output, dict):
         widest = max((len(key) for key in output), default=0)
-        return [f"  {clean(key.ljust(widest))}  {_said(value)}" for key, value in output.items()]
-    return [f"  {_said(output)}" if isinstance(output, str) else f"  {cut(clean(encode(output)), 400)}"]
+        return [f"  {clean(key.ljust(widest))}  {_format(value)}" for key, value in output.items()]
+    return [f"  {_format(output)}" if isinstance(output, str) else f"  {cut(clean(encode(output)), 400)}"]
 
 
-def _said(value: Any) -> str:
+def _format(value: Any) -> str:
     from detent.kernel.plain import encode
 
     return cut(clean(value if isinstance(value, str) else encode(value)), 200)

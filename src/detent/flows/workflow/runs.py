@@ -1,4 +1,4 @@
-"""Runs of workflows: found again by their inputs, begun anew, forked from a checkpoint, or of one step."""
+"""Runs of a workflow: found by their inputs, started, forked from a checkpoint, or limited to one step."""
 
 from __future__ import annotations
 
@@ -43,62 +43,62 @@ if TYPE_CHECKING:
 
 OPEN = (Status.RUNNING, Status.WAITING)
 TAG = "inputs:"
-"""Begins the tag by which runs of the same inputs are found."""
+"""Prefix of the tag by which runs with the same inputs are found."""
 BEGUN = "workflow/begun/"
-"""Begins the marks by which only one of two processes begins a run of the same inputs.
+"""Prefix of the marks that let only one of two processes begin a run with the same inputs.
 
-A mark names the latest run of the inputs, which may not be there yet, and since when. `shown` says where and
-when a command has shown how that run stands; it is null while a command sees the run through.
+A mark names the latest run with these inputs, which may not exist yet, and the time of the mark. `shown`
+holds host and time at which a command has shown the status of that run; it is null while a command drives it.
 """
 SHOWN = "shown"
 MOST_NAMED = 20
-"""Checkpoints that an error names."""
+"""Most checkpoints that an error names."""
 PATIENCE = 5.0
-"""Seconds that a process which has announced a run has for beginning it; then another one begins it."""
+"""Seconds a process has to begin a run it has announced, before another process begins it."""
 
 
 class Prepared(NamedTuple):
-    """Inputs that fit, and what tells their runs apart."""
+    """Inputs that fit the declaration, and the hash that identifies their runs."""
 
     inputs: Mapping[str, Any]
-    """Secrets stand as `{"$secret": name}`."""
+    """A secret is written as `{"$secret": name}`."""
     hash: str
     forced: bool = False
-    """Agents are kept out of the run."""
+    """Whether agents are switched off for the run."""
 
 
 class Standing(NamedTuple):
-    """What there is of runs of the same inputs."""
+    """State of the runs with the same inputs."""
 
     row: RunRow | None
-    """The latest one that has not ended."""
+    """The latest run that has not ended."""
     version: int
-    """Of the mark that whoever begins another one sets."""
+    """Version of the mark; a process that begins another run sets the mark under this version."""
     announced: str | None = None
-    """The id of one that a process meant to begin and has not: begin that one, and no other."""
+    """Id of a run that a process announced but did not begin: the next run must take this id."""
     unseen: RunRow | None = None
-    """The latest one, if it has ended and the command that ran it could not show how."""
+    """The latest run, if it has ended and its command could not show the result."""
 
 
 class Forked(NamedTuple):
-    """A run that begins where another one saved a checkpoint."""
+    """A run forked from a checkpoint of another run."""
 
     id: str
     of: str
     """The run it was forked from."""
     undone: tuple[str, ...]
-    """Paths of steps that it has done, and that the other run has undone since."""
+    """Paths of steps done in the new run that the other run has rolled back since."""
 
 
 def mark_of(flow: str, hash: str) -> str:
-    """The mark of the runs of a workflow with the same inputs."""
+    """Return the key of the mark for runs of a workflow with the same inputs."""
     return f"{BEGUN}{flow}/{hash}"
 
 
 async def set_shown(engine: Engine, run: Run, shown: bool) -> None:
-    """Keep whether a command has shown how a run stands, or is about to see it through and then will.
+    """Record whether a command has shown the status of a run; `shown` is false while a command drives it.
 
-    A run that ended unseen, for its command was killed, is shown by the same command instead of done again.
+    A run that ended unseen because its command was killed is shown by the next such command, not run again.
     """
     hash = run.data.get(HASH)
     if run.parent is not None or not isinstance(hash, str):
@@ -109,16 +109,16 @@ async def set_shown(engine: Engine, run: Run, shown: bool) -> None:
         if mark is None or mark["run"] != run.id or mark.get(SHOWN, True) is not None:
             await engine.store.set_mark(key, {"run": run.id, "at": engine.clock.now(), SHOWN: None}, version)
     elif mark is not None and mark["run"] == run.id:
-        seen = {"host": engine.active.leases.me.host, "at": engine.clock.now()}
-        await engine.store.set_mark(key, {**mark, SHOWN: seen}, version)
+        receipt = {"host": engine.active.leases.me.host, "at": engine.clock.now()}
+        await engine.store.set_mark(key, {**mark, SHOWN: receipt}, version)
 
 
 def _unseen(mark: Mapping[str, Any], engine: Engine, asked_at: float | None) -> bool:
-    shown = mark.get(SHOWN, {})  # absent in marks of earlier versions
-    if shown is None:
+    receipt = mark.get(SHOWN, {})  # absent in marks of earlier versions
+    if receipt is None:
         return True
-    same_host = shown.get("host") == engine.active.leases.me.host
-    return asked_at is not None and same_host and bool(shown["at"] >= asked_at)
+    same_host = receipt.get("host") == engine.active.leases.me.host
+    return asked_at is not None and same_host and bool(receipt["at"] >= asked_at)
 
 
 class WorkflowRuns:
@@ -135,49 +135,54 @@ class WorkflowRuns:
         self._listener = listener
 
     def tell(self, kind: type[events.Event], **facts: Any) -> None:
-        """Tell the listener something that happened before there is a run."""
+        """Send the listener an event from before the run exists."""
         if self._listener is not None:
             self._listener(kind(timestamp=time.time(), **facts))
 
     # -- before a run ---------------------------------------------------------------------------------------
 
     def prepare(self, given: Mapping[str, Any], *, from_text: bool = False) -> Prepared:
-        """Inputs made to fit; `InputsError` with all that do not."""
-        own = {FORCED: given[FORCED]} if FORCED in given and FORCED not in self.spec.inputs else {}
+        """Coerce inputs to their declared types.
+
+        Raises:
+            InputsError: some inputs do not fit; it lists all of them.
+        """
+        run_options = {FORCED: given[FORCED]} if FORCED in given and FORCED not in self.spec.inputs else {}
         inputs = coerce(
-            self.spec.inputs, {name: value for name, value in given.items() if name not in own},
+            self.spec.inputs, {name: value for name, value in given.items() if name not in run_options},
             from_text=from_text,
         )  # fmt: skip
-        return Prepared(inputs, hash_of(self.spec.inputs, inputs), switched_off(own or inputs))
+        return Prepared(inputs, hash_of(self.spec.inputs, inputs), switched_off(run_options or inputs))
 
     async def preflight(
         self, steps: Iterable[str] | None = None, inputs: Mapping[str, Any] | None = None
     ) -> list[Checked]:
-        """Check what the steps need; `PrerequisitesMissing` with all that is not there.
+        """Check the prerequisites of the steps; if `inputs` are given, without the steps they skip.
 
-        Where the `inputs` are known, steps that they have passed over need nothing.
+        Raises:
+            PrerequisitesMissing: some prerequisites are missing; it lists all of them.
         """
         workflows, spec = self.workflows, self.spec
         find = workflows.shelf.finder(workflows.base(spec))
-        wanted = None if steps is None else list(steps)
+        names = None if steps is None else list(steps)
         without = passed_over(spec, inputs) if inputs is not None else set()
-        names = tuple(required_by(spec, wanted, find=find, without=without))
-        self.tell(events.PreflightStarted, prerequisites=names)
+        required = tuple(required_by(spec, names, find=find, without=without))
+        self.tell(events.PreflightStarted, prerequisites=required)
         began = time.perf_counter()
-        checked = await check_prerequisites(spec, workflows.registry, wanted, find=find, without=without)
-        for one in checked:
+        checked = await check_prerequisites(spec, workflows.registry, names, find=find, without=without)
+        for check in checked:
             facts: dict[str, Any] = {
-                "name": one.name, "display_name": one.display_name, "duration_ms": one.duration_ms,
-                "message": one.message,
+                "name": check.name, "display_name": check.display_name, "duration_ms": check.duration_ms,
+                "message": check.message,
             }  # fmt: skip
-            if one.ok:
+            if check.ok:
                 self.tell(events.PreflightCheckPassed, **facts)
             else:
                 self.tell(
-                    events.PreflightCheckFailed, **facts, remediation=one.remediation,
-                    affected_steps=one.affected_steps,
+                    events.PreflightCheckFailed, **facts, remediation=check.remediation,
+                    affected_steps=check.affected_steps,
                 )  # fmt: skip
-        failed = [one for one in checked if not one.ok]
+        failed = [check for check in checked if not check.ok]
         self.tell(
             events.PreflightCompleted, success=not failed, passed_count=len(checked) - len(failed),
             failed_count=len(failed), total_duration_ms=(time.perf_counter() - began) * 1000,
@@ -189,14 +194,14 @@ class WorkflowRuns:
     # -- finding --------------------------------------------------------------------------------------------
 
     async def look(self, engine: Engine, prepared: Prepared, asked_at: float | None = None) -> Standing:
-        """What there is of runs of the same inputs; one that is just being begun elsewhere is waited for.
+        """Return the state of the runs with the same inputs; wait for one that another process is beginning.
 
-        With `asked_at`, the time at which a command was given: a run that another command on this host has
-        shown since then counts as unseen, for both were given at once.
+        `asked_at` is the time at which the command was given: a run that another command on this host has
+        shown since then counts as unseen, because both commands were given at once.
         """
         deadline = time.monotonic() + PATIENCE
         while True:
-            # The mark first: whoever begins a run after it was read finds its version moved.
+            # Read the mark first: its version changes if a run begins after this read.
             mark, version = await engine.store.mark(self._mark(prepared))
             row = await self.unfinished(engine, prepared)
             if row is not None or mark is None:
@@ -209,27 +214,31 @@ class WorkflowRuns:
                 await asyncio.sleep(0.05)
                 continue
             if latest.flow != self.spec.name or f"{TAG}{prepared.hash}" not in latest.tags:
-                return Standing(None, version)  # announced under an id that another run has
+                return Standing(None, version)  # announced under the id of another run
             if not latest.now.status.is_end:
-                return Standing(latest, version)  # begun since it was looked for
+                return Standing(latest, version)  # begun since the query above
             return Standing(None, version, unseen=latest if _unseen(mark, engine, asked_at) else None)
 
     def _mark(self, prepared: Prepared) -> str:
         return mark_of(self.spec.name, prepared.hash)
 
     async def unchanged(self, engine: Engine, row: RunRow) -> None:
-        """Raise `DefinitionChanged` when a run was begun under another file, and nothing carries it over."""
+        """Check that a run can continue under the current file.
+
+        Raises:
+            DefinitionChanged: the run was begun under another file, and there is no migration for it.
+        """
         await claims.migration(engine.active, await engine.get(row.id), engine.flow(row.flow))
 
     async def unfinished(self, engine: Engine, prepared: Prepared) -> RunRow | None:
-        """The latest run of the same workflow and inputs that has not ended."""
+        """Return the latest run of the same workflow and inputs that has not ended."""
         page = await engine.store.rows(
             RunQuery(flow=self.spec.name, status=OPEN, tag=f"{TAG}{prepared.hash}", roots_only=True, limit=1)
         )
         return page.rows[0] if page.rows else None
 
     def still_to_run(self, state: str) -> list[str]:
-        """The steps that a run in a state has yet to do."""
+        """Return the names of the steps that a run in this state has yet to do."""
         names = [step.name for step in self.spec.steps]
         if state == START:
             return names
@@ -252,9 +261,12 @@ class WorkflowRuns:
     ) -> str:
         """Begin a run.
 
-        With the `version` of a standing only if nobody has begun one of these inputs since; else `RunBusy`.
-        The run is announced before it is begun. Should this process be slow, another one begins the same run:
-        then it is `RunExists` here.
+        With the `version` of a `Standing`, the run is announced before it begins, and only if no other run
+        with these inputs has been announced since. If this process is slow, another one begins the same run.
+
+        Raises:
+            RunBusy: another process has announced a run with these inputs.
+            RunExists: another process has begun this run.
         """
         run_id = os.urandom(8).hex() if run_id is None else check_run_id(run_id)
         if version is not None:
@@ -272,24 +284,34 @@ class WorkflowRuns:
         data: dict[str, Any] = {INPUTS: marked(prepared.inputs, marks), HASH: prepared.hash}
         return {**data, SECRETS: marks} if marks else data
 
-    def shadowing(self, said: str) -> dict[str, Any]:
-        """The run's own configuration that has steps shadowed: their names with commas, or `all`."""
+    def shadowing(self, selection: str) -> dict[str, Any]:
+        """Return the run configuration that shadows steps: comma-separated names, or `all`.
+
+        Raises:
+            ConfigurationError: the workflow has no step of a name.
+        """
         from detent.flows.workflow.child_flows import every
 
         known = [step.name for step in every(self.spec.steps)]
-        wanted = known if said == "all" else [one.strip() for one in said.split(",") if one.strip()]
-        for name in wanted:
+        names = (
+            known if selection == "all" else [name.strip() for name in selection.split(",") if name.strip()]
+        )
+        for name in names:
             if name not in known:
                 raise ConfigurationError(
                     f"Workflow '{self.spec.name}' has no step '{name}' to shadow.{nearest(name, known)}"
                 )
         kinds = {step.name: step.type.value for step in every(self.spec.steps)}
-        return {"steps": {name: {"shadow": True} for name in wanted if kinds[name] == "python"}}
+        return {"steps": {name: {"shadow": True} for name in names if kinds[name] == "python"}}
 
     async def fork_from(
         self, engine: Engine, checkpoint_id: str, prepared: Prepared, *, new_id: str | None = None
     ) -> Forked:
-        """A new run from where the latest one of the same inputs saved a checkpoint."""
+        """Fork a new run from a checkpoint of the latest run with the same inputs.
+
+        Raises:
+            ConfigurationError: there is no such checkpoint, or it was saved with other inputs.
+        """
         other_inputs = False
         documents = self.workflows.checkpoints.all()
         for document in documents:
@@ -304,34 +326,34 @@ class WorkflowRuns:
                 continue
             seq = await self._saved_at(engine, run_id, checkpoint_id)
             if seq is not None:
-                return await self._forked(engine, root, (run_id, seq), new_id)
+                return await self._fork(engine, root, (run_id, seq), new_id)
         if other_inputs:
             raise ConfigurationError(
                 f"Checkpoint '{checkpoint_id}' of '{self.spec.name}' was saved with other inputs. "
                 f"Give the inputs of that run, or start without --from."
             )
-        seen: dict[str, None] = {}
+        saved: dict[str, None] = {}
         for document in documents:
             root = await self._root(engine, str(document.get("run_id")))
             if root is not None and root.flow == self.spec.name:
-                seen[str(document.get("checkpoint_id"))] = None
-        there = (
-            f" Saved: {', '.join(list(seen)[:MOST_NAMED])}{', …' if len(seen) > MOST_NAMED else ''}."
-            if seen
+                saved[str(document.get("checkpoint_id"))] = None
+        listing = (
+            f" Saved: {', '.join(list(saved)[:MOST_NAMED])}{', …' if len(saved) > MOST_NAMED else ''}."
+            if saved
             else " None was saved yet."
         )
-        meant = nearest(checkpoint_id, seen)
+        meant = nearest(checkpoint_id, saved)
         raise ConfigurationError(
-            f"Workflow '{self.spec.name}' has no checkpoint '{checkpoint_id}'.{meant}{there}"
+            f"Workflow '{self.spec.name}' has no checkpoint '{checkpoint_id}'.{meant}{listing}"
         )
 
-    async def _forked(self, engine: Engine, root: Run, at: tuple[str, int], new_id: str | None) -> Forked:
-        """Fork a family; what the old run undid of what the new one has done is known to that."""
-        made = await engine.fork_family(root.id, at, new_id=new_id, drive=False)
-        return Forked(made, root.id, tuple((await engine.get(made)).data.get(UNDONE) or ()))
+    async def _fork(self, engine: Engine, root: Run, at: tuple[str, int], new_id: str | None) -> Forked:
+        """Fork a run and its child runs; the new run knows which of its steps the old one rolled back."""
+        new_run = await engine.fork_family(root.id, at, new_id=new_id, drive=False)
+        return Forked(new_run, root.id, tuple((await engine.get(new_run)).data.get(UNDONE) or ()))
 
     async def _root(self, engine: Engine, run_id: str) -> Run | None:
-        """The run at the top of a run's family."""
+        """The topmost ancestor of a run; None if a run of the family is gone."""
         try:
             run = await engine.get(run_id)
             while run.parent is not None:
@@ -341,13 +363,13 @@ class WorkflowRuns:
         return run
 
     async def _saved_at(self, engine: Engine, run_id: str, checkpoint_id: str) -> int | None:
-        """The entry with which a run left a checkpoint's step."""
+        """Sequence number of the entry with which a run left a checkpoint's step."""
         try:
             async for entry in read(engine.store, run_id):
                 body = entry.body
                 if isinstance(body, Moved) and body.frm != ROLLING_BACK:
-                    said = body.set.get(key_of(body.frm))
-                    output = said.get("output") if said else None
+                    result = body.set.get(key_of(body.frm))
+                    output = result.get("output") if result else None
                     if isinstance(output, dict) and output.get("checkpoint_id") == checkpoint_id:
                         return entry.seq
         except RunNotFound:
@@ -356,14 +378,17 @@ class WorkflowRuns:
 
     # -- one step -------------------------------------------------------------------------------------------
 
-    def alone(self, said: str) -> WorkflowSpec:
-        """The workflow of one step of this one."""
-        return only(self.spec, step_named(self.spec, said))
+    def alone(self, step: str) -> WorkflowSpec:
+        """Return the workflow that consists of one step of this one."""
+        return only(self.spec, step_named(self.spec, step))
 
     async def data_for(self, engine: Engine, prepared: Prepared, from_run: str | None) -> dict[str, Any]:
-        """What one step is run on: the inputs, and what steps of another run gave.
+        """Return the data of a single-step run: the inputs, and the results of the steps of another run.
 
-        Where that is an iteration of a loop, such as `RUN.each[0]`, also its item.
+        If that run is an iteration of a loop, such as `RUN.each[0]`, its item is included.
+
+        Raises:
+            ConfigurationError: the other run is not one of this workflow.
         """
         data = self._data(prepared)
         if from_run is None:
@@ -373,6 +398,6 @@ class WorkflowRuns:
             raise ConfigurationError(
                 f"Run {from_run} is one of '{other.flow}', not of workflow '{self.spec.name}'."
             )
-        there = {**other.data, **await looked_beside(BESIDE, other, engine.store.blob)}
-        found = {name: there[name] for name in (ITEM, INDEX) if name in there}
-        return {**data, **found, OUTER: results_in(there)}
+        values = {**other.data, **await looked_beside(BESIDE, other, engine.store.blob)}
+        iteration = {name: values[name] for name in (ITEM, INDEX) if name in values}
+        return {**data, **iteration, OUTER: results_in(values)}

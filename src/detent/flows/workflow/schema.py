@@ -1,7 +1,7 @@
-"""The JSON Schema of workflow files, for editors: drawn from the models in `spec`.
+"""The JSON Schema of workflow files, for editors: built from the models in `spec`.
 
-It says as much as a schema can: keys, types, names and which of them go together. What needs the registry,
-other files or expressions, `checking` finds. Keys without a value count as left out, here as when reading.
+It covers keys, types, names and which of them go together; `checks` does the checks that need the registry,
+other files or expressions. Keys without a value count as left out, as in reading.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Schema = dict[str, Any]
 
 
 def json_schema() -> Schema:
-    """The schema of a whole file, draft 2020-12; a new one each time."""
+    """Return the schema of a whole file, draft 2020-12; a new object each time."""
     not_both = {"required": ["required", "default"], "properties": {"required": {"const": True}}}
     return {
         "$schema": DIALECT,
@@ -61,8 +61,8 @@ def _step(kind: str, spec: Any) -> Schema:
 
 def _config() -> Schema:
     properties: Schema = {
-        "mode": _choice([one.value for one in StepMode], "Who performs the step."),
-        "autonomy": _choice([one.value for one in AutonomyLevel], "How far an agent's answer is trusted."),
+        "mode": _choice([mode.value for mode in StepMode], "Who performs the step."),
+        "autonomy": _choice([item.value for item in AutonomyLevel], "How far an agent's answer is trusted."),
         "provider": _name("The configured executor."),
         "model_id": _name("The model the executor uses."),
         "temperature": _or_null({
@@ -125,7 +125,7 @@ def _config() -> Schema:
 
 
 def _or_null(schema: Schema) -> Schema:
-    """The same, or nothing: a key without a value is left out."""
+    """The schema extended by null: a key without a value is left out."""
     kind = schema["type"]
     return {**schema, "type": [*([kind] if isinstance(kind, str) else kind), "null"]}
 

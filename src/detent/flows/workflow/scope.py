@@ -1,6 +1,6 @@
-"""Where a run of a workflow keeps what its expressions read: inputs, finished steps, the item at hand.
+"""The run data that expressions read: inputs, results of finished steps, the current item.
 
-Each step's result is a key of its own, so that a step writes only what is its own.
+Each step's result has a key of its own, so that a step writes only its own result.
 """
 
 from __future__ import annotations
@@ -13,44 +13,44 @@ from detent.flows.workflow.expressions import UNBOUND, Prepared, Scope
 
 INPUTS, SECRETS, OUTER, ITEM, INDEX = "inputs", "secrets", "outer", "item", "index"
 BESIDE = "beside"
-"""Says which inputs and results that were handed down lie beside the journal."""
+"""Key that lists which inputs and results from the parent run are offloaded values."""
 HASH = "inputs_hash"
-"""Hash of the inputs the root was started with."""
+"""Hash of the inputs of the root run."""
 TOTAL = "total"
-"""How many iterations there are, where that is known."""
+"""Number of iterations, if it is known."""
 RESULT, FAILURE = "result", "failure"
 ROLLED_BACK, ROLLBACK_ERRORS = "rolled_back", "rollback_errors"
 STEP = "steps/"
-"""Begins the key of a step's result."""
+"""Prefix of the key of a step's result."""
 OK, SKIPPED = "ok", "skipped"
 OUTPUT = "output"
-"""In a step's result: what it gave."""
+"""In a step's result: its output."""
 GIVEN = "given"
-"""In a step's result: what it worked on, where its rollback may ask for that and nothing else tells."""
+"""In a step's result: its inputs, if its rollback may need them and they are recorded nowhere else."""
 PASSED_OVER = "passed_over"
-"""In a branch's result: the step it chose was passed over."""
+"""In a branch's result: the step it chose was skipped."""
 
 
 def key_of(step: str) -> str:
-    """The key of the data that takes a step's result."""
+    """Return the key of a step's result in the run data."""
     return f"{STEP}{step}"
 
 
 def finished(output: Any, ran: str | None = None) -> dict[str, Any]:
-    """A step's result. `ran` names the step that a branch chose."""
+    """Return the result of a finished step. `ran` names the step that a branch chose."""
     result = {OUTPUT: output, "status": OK}
     return result if ran is None else {**result, "ran": ran}
 
 
 def skipped(ran: str | None = None) -> dict[str, Any]:
-    """The result of a step that was passed over; a branch that chose it (`ran`) is not passed over itself."""
+    """Return the result of a skipped step; a branch that chose it (`ran`) is not skipped itself."""
     if ran is not None:
         return {**finished(None, ran), PASSED_OVER: True}
     return {"output": None, "status": SKIPPED}
 
 
 class Results(Mapping[str, Mapping[str, Any]]):
-    """Results of finished steps by name: this run's own, then those of the runs around it."""
+    """Results of finished steps by name: those of this run, then those of its parent runs."""
 
     __slots__ = ("_data", "_outer")
 
@@ -59,31 +59,31 @@ class Results(Mapping[str, Mapping[str, Any]]):
         self._outer: Mapping[str, Any] = data.get(OUTER) or {}
 
     def __getitem__(self, name: str) -> Mapping[str, Any]:
-        found = self._data.get(f"{STEP}{name}")
-        if found is None:
-            found = self._outer[name]
-        return found  # type: ignore[no-any-return]
+        result = self._data.get(f"{STEP}{name}")
+        if result is None:
+            result = self._outer[name]
+        return result  # type: ignore[no-any-return]
 
     def __iter__(self) -> Iterator[str]:
-        own = [key[len(STEP) :] for key in self._data if key.startswith(STEP)]
-        return iter(dict.fromkeys([*own, *self._outer]))
+        names = [key[len(STEP) :] for key in self._data if key.startswith(STEP)]
+        return iter(dict.fromkeys([*names, *self._outer]))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
 def scope_of(data: Mapping[str, Any]) -> Scope:
-    """What expressions see of a run's data."""
+    """Return the scope in which expressions of a run are evaluated."""
     return Scope(data.get(INPUTS) or {}, Results(data), data.get(ITEM, UNBOUND), data.get(INDEX, UNBOUND))
 
 
 def handed_down(
     data: Mapping[str, Any], inputs: Iterable[str], steps: Iterable[str]
 ) -> tuple[dict[str, Any], Beside]:
-    """What a child run of the same file needs of its parent's data, and no more; long values apart."""
-    given = data.get(INPUTS) or {}
+    """Return the part of a run's data that a child run of the same file needs; long values offloaded."""
+    values = data.get(INPUTS) or {}
     results = Results(data)
-    down: dict[str, Any] = {INPUTS: {name: given[name] for name in inputs if name in given}}
+    down: dict[str, Any] = {INPUTS: {name: values[name] for name in inputs if name in values}}
     outer = {name: results[name] for name in steps if name in results}
     if outer:
         down[OUTER] = outer
@@ -94,7 +94,7 @@ def handed_down(
 
 
 def used(parts: Iterable[Prepared]) -> tuple[set[str], set[str]]:
-    """Names of the inputs and of the steps that expressions read."""
+    """Return the names of the inputs and of the steps that expressions read."""
     inputs: set[str] = set()
     steps: set[str] = set()
     for part in parts:

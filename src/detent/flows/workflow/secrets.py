@@ -1,6 +1,6 @@
-"""Secret inputs: a mark stands for the value everywhere, and only a tool at work gets the value itself.
+"""Secret inputs: a mark replaces the value everywhere, and only a running tool receives the value itself.
 
-The mark carries a number drawn for the run, so that a text from outside cannot have a secret put into it.
+The mark contains a random number of the run, so that a text from outside cannot have a secret inserted.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from detent.flows.workflow.spec import InputSpec
 from detent.kernel.plain import encode, to_plain
 
 ARGUMENT = "detent_secrets"
-"""The argument by which a run tells a tool which marks are its own."""
+"""Argument that passes the marks of a run to a tool."""
 
 
 def marks_for(declared: Mapping[str, InputSpec]) -> dict[str, str]:
-    """A mark for every secret input, for one run."""
+    """Return a new mark for every secret input, for one run."""
     return {name: f"***{name}:{secrets.token_hex(6)}***" for name, spec in declared.items() if spec.secret}
 
 
 def marked(inputs: Mapping[str, Any], marks: Mapping[str, str]) -> dict[str, Any]:
-    """Inputs with marks in the places of secrets."""
+    """Return the inputs with marks in place of secrets."""
     return {
         name: marks[name] if name in marks and _is_secret(value) else value for name, value in inputs.items()
     }
@@ -41,7 +41,7 @@ def _is_secret(value: Any) -> bool:
 
 
 def hash_of(declared: Mapping[str, InputSpec], inputs: Mapping[str, Any]) -> str:
-    """What tells runs of one workflow apart; secrets are the same whatever stands for them."""
+    """Return the hash that identifies runs by their inputs; the values of secrets do not count."""
     return inputs_hash(
         {
             name: {SECRET: name} if name in declared and declared[name].secret else value
@@ -51,28 +51,28 @@ def hash_of(declared: Mapping[str, InputSpec], inputs: Mapping[str, Any]) -> str
 
 
 def revealing(tools: Iterable[Tool], environ: Mapping[str, str] | None = None) -> list[Tool]:
-    """The same tools, which get the values where marks stand and give marks back."""
+    """Wrap tools so that marks in their arguments become values, and values in their results become marks."""
     environment = os.environ if environ is None else environ
     return [_revealing(tool, environment) for tool in tools]
 
 
 def _revealing(tool: Tool, environ: Mapping[str, str]) -> Tool:
     def given(ctx: StepContext) -> dict[str, Any]:
-        own = dict(tool.given(ctx)) if tool.given is not None else {}
+        arguments = dict(tool.given(ctx)) if tool.given is not None else {}
         marks = ctx.data.get(SECRETS)
-        return {**own, ARGUMENT: dict(marks)} if marks else own
+        return {**arguments, ARGUMENT: dict(marks)} if marks else arguments
 
     def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
         async def perform(*first: Any, detent_secrets: Mapping[str, str] | None = None, **args: Any) -> Any:
             if not detent_secrets:
                 return await call(function, tool.off_loop, *first, **args)
-            values = _values(detent_secrets, args, environ)
+            values = _secret_values(detent_secrets, args, environ)
             try:
                 answer = await call(function, tool.off_loop, *first, **_replaced(args, values))
             except Exception as error:
-                if (told := _without(error, detent_secrets, environ)) is error:
+                if (redacted := _redacted(error, detent_secrets, environ)) is error:
                     raise
-                raise told from None
+                raise redacted from None
             if answer is NOT_DONE or answer is UNKNOWN:
                 return answer
             return hidden(to_plain(answer), detent_secrets, environ)
@@ -90,16 +90,20 @@ def _revealing(tool: Tool, environ: Mapping[str, str]) -> Tool:
 
 
 def hidden(value: Any, marks: Mapping[str, str], environ: Mapping[str, str]) -> Any:
-    """A plain value with marks where the values of secrets stood."""
-    found: dict[str, str] = {}
+    """Return a plain value with marks in place of the values of secrets."""
+    replacements: dict[str, str] = {}
     for name, mark in marks.items():
         if secret := environ.get(variable(name)):
-            found |= {secret: mark, encode(secret)[1:-1]: mark}  # also as it stands inside JSON
-    return _replaced(value, dict(sorted(found.items(), key=lambda one: -len(one[0])))) if found else value
+            replacements |= {secret: mark, encode(secret)[1:-1]: mark}  # also as escaped inside JSON
+    return (
+        _replaced(value, dict(sorted(replacements.items(), key=lambda pair: -len(pair[0]))))
+        if replacements
+        else value
+    )
 
 
-def _values(marks: Mapping[str, str], args: Any, environ: Mapping[str, str]) -> dict[str, str]:
-    """What stands behind the marks that arguments hold."""
+def _secret_values(marks: Mapping[str, str], args: Any, environ: Mapping[str, str]) -> dict[str, str]:
+    """The values of the secrets whose marks the arguments contain."""
     values: dict[str, str] = {}
     for name, mark in marks.items():
         if not _holds(args, mark):
@@ -114,27 +118,27 @@ def _values(marks: Mapping[str, str], args: Any, environ: Mapping[str, str]) -> 
     return values
 
 
-def _without(error: Exception, marks: Mapping[str, str], environ: Mapping[str, str]) -> Exception:
-    """An error that says the same without the values of secrets; itself where it says none."""
-    said = str(error)
-    told: str = hidden(said, marks, environ)
-    if told == said:
+def _redacted(error: Exception, marks: Mapping[str, str], environ: Mapping[str, str]) -> Exception:
+    """The error with marks in place of secrets; the same object if it contains none."""
+    message = str(error)
+    redacted: str = hidden(message, marks, environ)
+    if redacted == message:
         return error
     if isinstance(error, ToolError):
         return ToolError(error.code, hidden(error.message, marks, environ), transient=error.transient)
     for kind in TRANSIENT:
         if isinstance(error, kind):
-            return kind(told)  # type: ignore[return-value]
-    return RuntimeError(f"{type(error).__name__}: {told}")
+            return kind(redacted)  # type: ignore[return-value]
+    return RuntimeError(f"{type(error).__name__}: {redacted}")
 
 
 def _holds(value: Any, text: str) -> bool:
-    """Whether a text stands anywhere in a nested value."""
+    """Whether a nested value contains a text."""
     if isinstance(value, str):
         return text in value
     if isinstance(value, Mapping):
-        return any(_holds(key, text) or _holds(one, text) for key, one in value.items())
-    return isinstance(value, list | tuple) and any(_holds(one, text) for one in value)
+        return any(_holds(key, text) or _holds(item, text) for key, item in value.items())
+    return isinstance(value, list | tuple) and any(_holds(item, text) for item in value)
 
 
 def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
@@ -145,7 +149,7 @@ def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
                 value = value.replace(old, new)
         return value
     if isinstance(value, Mapping):
-        return {_replaced(key, texts): _replaced(one, texts) for key, one in value.items()}
+        return {_replaced(key, texts): _replaced(item, texts) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_replaced(one, texts) for one in value]
+        return [_replaced(item, texts) for item in value]
     return value

@@ -1,6 +1,6 @@
-"""The headings of the project file that workflows have: `workflow`, `validation`, `notify`.
+"""The headings of the project file for workflows: `workflow`, `validation`, `notify`.
 
-Their keys are known here and their values read, every problem with where it stands.
+This module declares their keys and reads their values; every problem names its place.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ validation: Keys = {"stages": {"*": dict.fromkeys(("command", "fix_command", "ti
 notify: Keys = dict.fromkeys(("folder", "webhook_env"))
 
 STAGES = ("format", "lint", "typecheck", "test")
-"""Stages that every project has, though perhaps no command for them."""
+"""Stages that every project has, with or without a command."""
 MAX_PARALLEL = 8
 SHORTEST, LONGEST = 30.0, 600.0
-"""Seconds a stage may be given."""
+"""Limits of a stage's timeout, in seconds."""
 FOLDER = "workflows"
-"""Where workflow files are: in `.detent` of the project, and beside the user's own settings."""
+"""Folder of workflow files, in `.detent` of the project and beside the user's own settings."""
 
 _STAGE = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _HOST = re.compile(r"\[?[\w.:-]+\]?(?:/[0-9]{1,3})?")
@@ -34,7 +34,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class StageSettings:
-    """What the settings say about one stage; None where they say nothing."""
+    """Settings of one stage; None if a key is not set."""
 
     place: str = ""
     command: tuple[str, ...] | None = None
@@ -44,51 +44,55 @@ class StageSettings:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowSettings:
-    """What the settings say about workflows."""
+    """Settings of workflows."""
 
     max_parallel: int = MAX_PARALLEL
-    """Iterations and steps side by side, where a loop has no bound of its own."""
+    """Most parallel iterations and steps of a loop without a bound of its own."""
     allow_private: bool | tuple[str, ...] | None = None
-    """Hosts, addresses and networks that may be fetched from though they are not public; true: all.
+    """Hosts, addresses and networks that may be fetched from although they are not public; true: all.
 
-    None: this machine, where a step itself asks for it.
+    None: only this machine, and only if a step itself asks for it.
     """
     stages: Mapping[str, StageSettings] = field(default_factory=dict)
     notify_folder: Path | None = None
-    """Where notices are written; None: wherever the tool keeps them."""
+    """Folder for notices; None: the default of the tool."""
     notify_webhook_env: str | None = None
-    """The variable that holds the address notices are posted to."""
+    """Environment variable that holds the address to which notices are posted."""
 
     @classmethod
     def read(cls, settings: Settings) -> WorkflowSettings:
-        """The headings, checked; `SettingsError` with all problems."""
+        """Read and check the headings.
+
+        Raises:
+            SettingsError: some values are wrong; it lists all of them.
+        """
         reading = _Reading(settings)
-        found = cls(
+        workflow_settings = cls(
             reading.max_parallel(), reading.allow_private(), reading.stages(), reading.notify_folder(),
             reading.webhook_env(),
         )  # fmt: skip
         if reading.problems:
             raise SettingsError("The settings", reading.problems)
-        return found
+        return workflow_settings
 
 
 def user_workflows(settings: Settings, environ: Mapping[str, str] | None = None) -> Path | None:
-    """The folder of the user's own workflows, beside the user's own settings; None for a user without one."""
+    """Return the folder of the user's own workflows, beside the user's settings; None if there is none."""
     environ = os.environ if environ is None else environ
-    said = environ.get("DETENT_USER_CONFIG")
-    if said:
-        return (settings.folder / Path(said).expanduser()).parent / FOLDER
+    config_file = environ.get("DETENT_USER_CONFIG")
+    if config_file:
+        return (settings.folder / Path(config_file).expanduser()).parent / FOLDER
     home = config_home(environ)
     return home / FOLDER if home is not None else None
 
 
 def project_workflows(settings: Settings) -> Path:
-    """The folder of the project's own workflows."""
+    """Return the folder of the project's own workflows."""
     return settings.folder / ".detent" / FOLDER
 
 
 class _Reading:
-    """Reads value by value and gathers what is wrong with them."""
+    """Reads the values one by one and collects their problems."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -98,21 +102,21 @@ class _Reading:
         )
 
     def max_parallel(self) -> int:
-        said = self.workflow.get("max_parallel")
-        if said is None:
+        value = self.workflow.get("max_parallel")
+        if value is None:
             return MAX_PARALLEL
-        if type(said) is not int or said < 1:
+        if type(value) is not int or value < 1:
             self._wrong(("workflow", "max_parallel"), "takes a whole number of 1 or more")
             return MAX_PARALLEL
-        return said
+        return value
 
     def allow_private(self) -> bool | tuple[str, ...] | None:
-        said = self.workflow.get("allow_private")
-        if said is None or isinstance(said, bool):
-            return said
-        listed = [said] if isinstance(said, str) else said
+        value = self.workflow.get("allow_private")
+        if value is None or isinstance(value, bool):
+            return value
+        listed = [value] if isinstance(value, str) else value
         if not isinstance(listed, list) or not all(
-            isinstance(one, str) and _HOST.fullmatch(one) for one in listed
+            isinstance(host, str) and _HOST.fullmatch(host) for host in listed
         ):
             self._wrong(
                 ("workflow", "allow_private"),
@@ -123,81 +127,83 @@ class _Reading:
         return tuple(listed)
 
     def stages(self) -> dict[str, StageSettings]:
-        said = self._mapping(("validation", "stages"))
-        return {str(name): self._stage(str(name), one) for name, one in said.items() if one is not None}
+        stages = self._mapping(("validation", "stages"))
+        return {
+            str(name): self._stage(str(name), stage) for name, stage in stages.items() if stage is not None
+        }
 
-    def _stage(self, name: str, said: Any) -> StageSettings:
-        way = ("validation", "stages", name)
+    def _stage(self, name: str, value: Any) -> StageSettings:
+        keys = ("validation", "stages", name)
         if not _STAGE.fullmatch(name):
-            what = "a stage's name is up to 64 small letters, digits, - and _, a letter first"
-            self.problems.append(f"{self.settings.place(*way)}: 'validation.stages.{name}': {what}.")
-        if not isinstance(said, Mapping):
-            self._wrong(way, "takes named values, such as `command: [pytest, -q]`")
+            rule = "a stage's name is up to 64 small letters, digits, - and _, a letter first"
+            self.problems.append(f"{self.settings.place(*keys)}: 'validation.stages.{name}': {rule}.")
+        if not isinstance(value, Mapping):
+            self._wrong(keys, "takes named values, such as `command: [pytest, -q]`")
             return StageSettings()
         return StageSettings(
-            self.settings.place(*way),
-            self._command((*way, "command"), said.get("command")),
-            self._command((*way, "fix_command"), said.get("fix_command")),
-            self._timeout((*way, "timeout"), said.get("timeout")),
+            self.settings.place(*keys),
+            self._command((*keys, "command"), value.get("command")),
+            self._command((*keys, "fix_command"), value.get("fix_command")),
+            self._timeout((*keys, "timeout"), value.get("timeout")),
         )
 
-    def _command(self, way: tuple[str, ...], said: Any) -> tuple[str, ...] | None:
-        """A command as its words; a text is split as a shell would."""
-        if said is None:
+    def _command(self, keys: tuple[str, ...], value: Any) -> tuple[str, ...] | None:
+        """A command as a list of words; a text is split like in a shell."""
+        if value is None:
             return None
-        if isinstance(said, str):
+        if isinstance(value, str):
             try:
-                words = shlex.split(said)
+                words = shlex.split(value)
             except ValueError as error:
-                self._wrong(way, f"cannot be split into words ({error}); write it as a list")
+                self._wrong(keys, f"cannot be split into words ({error}); write it as a list")
                 return None
-        elif isinstance(said, list) and all(isinstance(word, str) for word in said):
-            words = said
+        elif isinstance(value, list) and all(isinstance(word, str) for word in value):
+            words = value
         else:
-            self._wrong(way, "takes a program and its arguments: a list of texts, or one text")
+            self._wrong(keys, "takes a program and its arguments: a list of texts, or one text")
             return None
         if not words or not words[0].strip():
-            self._wrong(way, "takes a program and its arguments; it is empty")
+            self._wrong(keys, "takes a program and its arguments; it is empty")
             return None
         return tuple(words)
 
-    def _timeout(self, way: tuple[str, ...], said: Any) -> float | None:
-        if said is None:
+    def _timeout(self, keys: tuple[str, ...], value: Any) -> float | None:
+        if value is None:
             return None
-        number = isinstance(said, int | float) and not isinstance(said, bool)
-        if not number or not SHORTEST <= said <= LONGEST:
-            self._wrong(way, f"takes seconds from {SHORTEST:g} to {LONGEST:g}")
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not SHORTEST <= value <= LONGEST:
+            self._wrong(keys, f"takes seconds from {SHORTEST:g} to {LONGEST:g}")
             return None
-        return float(said)
+        return float(value)
 
     def notify_folder(self) -> Path | None:
-        said = self.notify.get("folder")
-        if said is None:
+        value = self.notify.get("folder")
+        if value is None:
             return None
-        if not isinstance(said, str) or not said.strip():
+        if not isinstance(value, str) or not value.strip():
             self._wrong(("notify", "folder"), "takes the path of a folder")
             return None
-        return self.settings.base("notify", "folder") / Path(said).expanduser()
+        return self.settings.base("notify", "folder") / Path(value).expanduser()
 
     def webhook_env(self) -> str | None:
-        said = self.notify.get("webhook_env")
-        if said is None:
+        value = self.notify.get("webhook_env")
+        if value is None:
             return None
-        if not isinstance(said, str) or not _VARIABLE.fullmatch(said):
-            # What stands there may be the address itself, which is a secret: it is not repeated.
+        if not isinstance(value, str) or not _VARIABLE.fullmatch(value):
+            # The value may be the address itself, which is a secret: do not repeat it.
             self._wrong(
                 ("notify", "webhook_env"),
                 "takes the name of the variable that holds the address, not the address",
             )
             return None
-        return said
+        return value
 
-    def _mapping(self, way: tuple[str, ...]) -> Mapping[str, Any]:
-        value = self.settings.get(*way, default={})
+    def _mapping(self, keys: tuple[str, ...]) -> Mapping[str, Any]:
+        value = self.settings.get(*keys, default={})
         if isinstance(value, Mapping):
             return value
-        self._wrong(way, "takes named values")
+        self._wrong(keys, "takes named values")
         return {}
 
-    def _wrong(self, way: tuple[str, ...], what: str) -> None:
-        self.problems.append(f"{self.settings.place(*way)}: '{'.'.join(way)}' {what}.")
+    def _wrong(self, keys: tuple[str, ...], problem: str) -> None:
+        self.problems.append(f"{self.settings.place(*keys)}: '{'.'.join(keys)}' {problem}.")

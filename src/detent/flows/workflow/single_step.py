@@ -1,4 +1,4 @@
-"""One step of a workflow by itself: its `when` ignored, what other steps gave taken from another run."""
+"""Single-step runs: one step of a workflow, without its `when`, on the results of another run."""
 
 from __future__ import annotations
 
@@ -12,29 +12,33 @@ from detent.flows.workflow.spec import StepSpec, WorkflowSpec
 from detent.kernel.errors import ConfigurationError, nearest
 
 ONLY = "only-"
-"""Begins the last part of the name of a flow that performs one step of a file."""
+"""Prefix of the last part of the name of a single-step flow."""
 
 
-def step_named(spec: WorkflowSpec, said: str) -> StepSpec:
-    """The step a person means: by name, or by its number among those of the file."""
+def step_named(spec: WorkflowSpec, key: str) -> StepSpec:
+    """Return the step of a name, or of a number among the top-level steps.
+
+    Raises:
+        ConfigurationError: there is no such step.
+    """
     steps = list(every(spec.steps))
     for step in steps:
-        if step.name == said:
+        if step.name == key:
             return step
-    if said.isdigit():
-        if 1 <= int(said) <= len(spec.steps):
-            return spec.steps[int(said) - 1]
+    if key.isdigit():
+        if 1 <= int(key) <= len(spec.steps):
+            return spec.steps[int(key) - 1]
         raise ConfigurationError(
-            f"Workflow '{spec.name}' has steps 1 to {len(spec.steps)}; there is no step {said}."
+            f"Workflow '{spec.name}' has steps 1 to {len(spec.steps)}; there is no step {key}."
         )
     names = [step.name for step in steps]
     raise ConfigurationError(
-        f"Workflow '{spec.name}' has no step '{said}'.{nearest(said, names)} Steps: {', '.join(names)}."
+        f"Workflow '{spec.name}' has no step '{key}'.{nearest(key, names)} Steps: {', '.join(names)}."
     )
 
 
 def only(spec: WorkflowSpec, step: StepSpec) -> WorkflowSpec:
-    """A workflow of that step alone."""
+    """Return a workflow that consists of one step."""
     return replace(
         spec, name=f"{spec.name}.{ONLY}{step.name}", steps=(replace(step, when=None),), outputs=None,
         source={"step": step.name, "file": dict(spec.source)},
@@ -42,6 +46,6 @@ def only(spec: WorkflowSpec, step: StepSpec) -> WorkflowSpec:
 
 
 def results_in(data: Mapping[str, Any]) -> dict[str, Any]:
-    """What the steps of a run gave, for a step of another run to read."""
-    found = dict(data.get(OUTER) or {})
-    return found | {key[len(STEP) :]: value for key, value in data.items() if key.startswith(STEP)}
+    """Return the results of the steps in a run's data, for a step of another run to read."""
+    results = dict(data.get(OUTER) or {})
+    return results | {key[len(STEP) :]: value for key, value in data.items() if key.startswith(STEP)}

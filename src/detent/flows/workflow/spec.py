@@ -1,6 +1,6 @@
-"""A workflow as its file says it: the format of workflow files, and the values a file is read into.
+"""The format of workflow files, and the values a file is read into.
 
-Each field that people write is declared once, with its type, its words in messages and what editors show.
+Each key of a file is declared once, with its type, its wording in messages and its description for editors.
 Nothing is resolved or looked up; texts that may hold expressions are kept as written.
 """
 
@@ -18,7 +18,7 @@ from detent.dispatch.config import UNSAID, StepConfig
 InputType = Literal["string", "integer", "boolean", "float", "object", "array"]
 
 VERSION = "1.0"
-"""The one version of the format."""
+"""The only version of the format."""
 START = "ready"
 ROLLING_BACK = "rolling_back"
 SUCCEEDED = "succeeded"
@@ -82,7 +82,7 @@ class StepSpec:
         schema={"not": {"enum": list(RESERVED)}})]
     place: Place
     path: str
-    """Its place among the keys of the file, such as `steps[2]` or `steps[2].steps[0]`."""
+    """Its path in the file, such as `steps[2]` or `steps[2].steps[0]`."""
     description: _Description = ""
     when: Annotated[Any, Written(_CONDITION,
         "An expression, with or without `${{ }}`; the step is skipped when it does not hold.",
@@ -92,15 +92,15 @@ class StepSpec:
     config: StepConfig = UNSAID
     metadata: _Metadata = field(default_factory=dict)
     places: Mapping[str, Place] = field(default_factory=dict)
-    """Where its parts stand: `action`, `kwargs.path`, `options[0].when` and so on."""
+    """Places of its parts: `action`, `kwargs.path`, `options[0].when` and so on."""
 
     @property
     def inner(self) -> tuple[StepSpec, ...]:
-        """Steps that stand inside this one."""
+        """Steps nested in this one."""
         return ()
 
     def at(self, part: str) -> Place:
-        """Where a part of it stands, or the step itself."""
+        """Place of a part of the step; of the step itself if the part has none."""
         return self.places.get(part, self.place)
 
 
@@ -180,7 +180,7 @@ class Option:
     step: Annotated[StepSpec, Written("the step that runs if it holds", "What is done.", Any, required=True,
         schema=_A_STEP)]
     when: Annotated[Any, Written(_CONDITION, "When it is chosen; left out: always.", str | bool)] = None
-    """None only for the last: else."""
+    """None only for the last option: else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,17 +223,17 @@ class LoopStep(StepSpec):
 
     @property
     def has_for_each(self) -> bool:
-        """It goes over items."""
+        """Whether it iterates over items."""
         return self.for_each is not None
 
     @property
     def apart(self) -> bool:
-        """It goes over nothing: its steps run once, side by side."""
+        """Whether it has no iterations: its steps run once, in parallel."""
         return self.for_each is None and self.until is None
 
     @property
     def bounded_by_settings(self) -> bool:
-        """As many side by side as the settings allow."""
+        """Whether the settings bound its concurrency."""
         return self.parallel or self.max_concurrency == 0 or self.apart
 
 
@@ -284,12 +284,12 @@ class WorkflowSpec:
         dict)] = None
     metadata: _Metadata = field(default_factory=dict)
     places: Mapping[str, Place] = field(default_factory=dict)
-    """Where parts outside of steps stand: `outputs.sha`, `inputs.push.default` and so on."""
+    """Places of parts outside of steps: `outputs.sha`, `inputs.push.default` and so on."""
     source: Mapping[str, Any] = field(default_factory=dict)
-    """The file as plain values: what its fingerprint is made of."""
+    """The file as plain values, from which its fingerprint is computed."""
 
     def every_step(self) -> Iterator[StepSpec]:
-        """All steps, bodies included, in the order of the file."""
+        """Yield all steps, nested ones included, in the order of the file."""
         waiting = list(reversed(self.steps))
         while waiting:
             step = waiting.pop()

@@ -1,7 +1,7 @@
-"""What is known of a value before anything runs, and whether that fits where it is given.
+"""Values that are known before a run, and whether they fit their types.
 
-Only what is certainly wrong is told: what a lone expression gives is not known, and annotations beyond plain
-types, literals, unions and containers of these are not judged.
+Only certain mistakes are reported: the value of a lone expression is unknown, and annotations beyond plain
+types, literals, unions and containers of these are not checked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from detent.flows.workflow.spec import BranchStep, PythonStep, WorkflowSpec
 
 
 class Unknown:
-    """A value that only a run can tell; as a text where some of it is written out."""
+    """A value known only at run time; `text` if it is certainly a text."""
 
     def __init__(self, text: bool) -> None:
         self.text = text
@@ -40,7 +40,7 @@ SOME_TEXT = Unknown(text=True)
 
 
 def known(value: Any) -> Any:
-    """A value as far as it is written out."""
+    """Return the literal part of a value, with `Unknown` in place of expressions."""
     if isinstance(value, str):
         if "${{" not in value:
             return value
@@ -59,7 +59,7 @@ def known(value: Any) -> Any:
 
 
 def wholly_known(value: Any) -> bool:
-    """Whether nothing in what `known` gave is left to a run."""
+    """Return whether a value from `known` holds no `Unknown`."""
     if isinstance(value, Unknown):
         return False
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -67,7 +67,7 @@ def wholly_known(value: Any) -> bool:
 
 
 def always(read: Prepared | None) -> Any:
-    """What an expression gives in every run; `ANYTHING` when that depends on something."""
+    """Return the constant value of an expression; `ANYTHING` if it depends on the run."""
     if read is None or read.references:
         return ANYTHING
     try:
@@ -77,11 +77,11 @@ def always(read: Prepared | None) -> Any:
 
 
 class _Later(Exception):
-    """Only a run can tell."""
+    """The value is known only at run time."""
 
 
 class _Unrun(Mapping[str, Any]):
-    """The steps of a workflow of which none has run."""
+    """Results of steps before any has run."""
 
     def __getitem__(self, name: str) -> Any:
         raise _Later
@@ -94,17 +94,19 @@ class _Unrun(Mapping[str, Any]):
 
 
 def passed_over(spec: WorkflowSpec, inputs: Mapping[str, Any]) -> set[str]:
-    """Names of the steps that a run with these inputs passes over, whatever its other steps give."""
+    """Return the names of the steps that a run with these inputs certainly skips."""
     scope = Scope(inputs, _Unrun())
-    found: set[str] = set()
+    names: set[str] = set()
     for step in spec.every_step():
         if step.when is not None and _never(step.when, scope):
-            found.add(step.name)
+            names.add(step.name)
         if isinstance(step, BranchStep):
-            found |= {
-                one.step.name for one in step.options if one.when is not None and _never(one.when, scope)
+            names |= {
+                option.step.name
+                for option in step.options
+                if option.when is not None and _never(option.when, scope)
             }
-    return found
+    return names
 
 
 def _never(when: Any, scope: Scope) -> bool:
@@ -115,14 +117,14 @@ def _never(when: Any, scope: Scope) -> bool:
 
 
 def keys_given(step: PythonStep, action: Action | None) -> frozenset[str] | None:
-    """The keys of what a step gives, where its action's class says them all; None when nobody knows."""
+    """Return the keys of a step's output if its action declares all of them; None if they are unknown."""
     if action is None or step.output_schema is not None:
         return None
     declared = action.output_schema
     if declared is None:
         declared = hints_of(action.handler).get("return")
     if isinstance(declared, type) and dataclasses.is_dataclass(declared):
-        return frozenset(one.name for one in dataclasses.fields(declared))
+        return frozenset(member.name for member in dataclasses.fields(declared))
     if typing.is_typeddict(declared):
         return frozenset(typing.get_type_hints(declared))
     return frozenset() if declared in (str, int, float, bool, list, type(None)) else None
@@ -135,67 +137,71 @@ _NAMES: Mapping[Any, str] = {
 
 
 def kind(value: Any) -> str:
-    """What a value is, without the value."""
+    """Return the kind of a value, without the value."""
     return _NAMES.get(type(value), "something else")
 
 
 def misfit(hint: Any, value: Any) -> str | None:
-    """What an annotation wants, when a value is certainly not that; None too where there is no annotation."""
+    """Return the expected type if a value certainly does not fit an annotation; None if it may."""
     if hint is None or (isinstance(value, Unknown) and not value.text):
         return None
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return misfit(args[0], value)
     if origin in (typing.Union, types.UnionType):
-        told = [wanted for wanted in (misfit(one, value) for one in args) if wanted is not None]
-        return " or ".join(dict.fromkeys(told)) if len(told) == len(args) else None
+        expected = [text for text in (misfit(alternative, value) for alternative in args) if text is not None]
+        return " or ".join(dict.fromkeys(expected)) if len(expected) == len(args) else None
     if origin is Literal:
-        return None if _chosen(args, value) else _choices(args)
+        return None if _is_choice(args, value) else _join_choices(args)
     plain = hint if origin is None else origin
     if not isinstance(plain, type) or plain not in _NAMES:
         return None
-    if not _is(plain, value):
+    if not _is_instance(plain, value):
         return _NAMES[plain]
     if plain is list and len(args) == 1:
-        inner = _first(args[0], value)
+        inner = _first_misfit(args[0], value)
         return None if inner is None else f"a list of which each item is {inner}"
     if plain is dict and len(args) == 2:
-        inner = _first(args[1], value.values())
+        inner = _first_misfit(args[1], value.values())
         return None if inner is None else f"a mapping of which each value is {inner}"
     return None
 
 
-def _first(hint: Any, values: Iterable[Any]) -> str | None:
-    return next((wanted for wanted in (misfit(hint, value) for value in values) if wanted is not None), None)
+def _first_misfit(hint: Any, values: Iterable[Any]) -> str | None:
+    return next(
+        (expected for expected in (misfit(hint, value) for value in values) if expected is not None), None
+    )
 
 
-def _chosen(options: tuple[Any, ...], value: Any) -> bool:
+def _is_choice(options: tuple[Any, ...], value: Any) -> bool:
     if isinstance(value, Unknown):
-        return any(isinstance(one, str) for one in options)
-    return any(type(one) is type(value) and one == value for one in options)
+        return any(isinstance(option, str) for option in options)
+    return any(type(option) is type(value) and option == value for option in options)
 
 
-def _choices(options: Iterable[Any]) -> str:
-    return " or ".join(f"'{one}'" if isinstance(one, str) else str(one).lower() for one in options)
+def _join_choices(options: Iterable[Any]) -> str:
+    return " or ".join(
+        f"'{option}'" if isinstance(option, str) else str(option).lower() for option in options
+    )
 
 
-def _is(wanted: Any, value: Any) -> bool:
+def _is_instance(expected: Any, value: Any) -> bool:
     if isinstance(value, Unknown):
-        return wanted is str
-    if wanted is float:
+        return expected is str
+    if expected is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
-    if wanted is int:
+    if expected is int:
         return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, wanted)
+    return isinstance(value, expected)
 
 
 @dataclass(slots=True)
 class Signature:
-    """What an action takes."""
+    """The parameters of an action."""
 
     positional: list[inspect.Parameter] = field(default_factory=list)
     named: dict[str, inspect.Parameter] = field(default_factory=dict)
-    """Everything that can be said by name."""
+    """Parameters that can be passed by name."""
     required: list[str] = field(default_factory=list)
     more_args: bool = False
     more_kwargs: bool = False
@@ -203,19 +209,19 @@ class Signature:
 
     @classmethod
     def of(cls, action: Action) -> Signature:
-        """Read it from the handler."""
-        found = cls(hints=hints_of(action.handler))
+        """Return the signature of an action's handler."""
+        signature = cls(hints=hints_of(action.handler))
         for name, parameter in action.parameters.items():
             if parameter.kind is parameter.VAR_POSITIONAL:
-                found.more_args = True
+                signature.more_args = True
                 continue
             if parameter.kind is parameter.VAR_KEYWORD:
-                found.more_kwargs = True
+                signature.more_kwargs = True
                 continue
             if parameter.kind is not parameter.KEYWORD_ONLY:
-                found.positional.append(parameter)
+                signature.positional.append(parameter)
             if parameter.kind is not parameter.POSITIONAL_ONLY:
-                found.named[name] = parameter
+                signature.named[name] = parameter
             if parameter.default is parameter.empty:
-                found.required.append(name)
-        return found
+                signature.required.append(name)
+        return signature

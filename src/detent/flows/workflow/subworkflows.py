@@ -1,4 +1,4 @@
-"""The workflows that a workflow runs, and those they run in turn: each looked up once."""
+"""The workflows that a workflow runs, directly or indirectly; each is looked up once."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from detent.flows.workflow.spec import SubworkflowStep, WorkflowSpec
 from detent.kernel.errors import ConfigurationError
 
 Find = Callable[[str], WorkflowSpec | None]
-"""Gives the workflow of a name or path; None or `WorkflowNotFound` when there is none."""
+"""Finds the workflow of a name or path; None or `WorkflowNotFound` if there is none."""
 
 DEEPEST = 8
-"""Subworkflows below a workflow, inside each other."""
+"""Most levels of nested subworkflows."""
 
 
 class Family:
-    """A workflow and what it runs."""
+    """A workflow and its subworkflows."""
 
     def __init__(
         self, spec: WorkflowSpec, find: Find, findings: Findings, workflows: tuple[str, ...]
@@ -31,40 +31,40 @@ class Family:
         """Names to suggest."""
         self.children: dict[tuple[str, str], WorkflowSpec | Problem] = {}
         self.clean: set[tuple[tuple[str, str], int]] = set()
-        """Workflows below which nothing is wrong, and how deep they stood."""
+        """Workflows whose subworkflows have no problem, with their depth."""
 
     def trouble(self, child: WorkflowSpec) -> str | None:
-        """What is wrong with a subworkflow and those below it: a circle, or too many inside each other."""
+        """Return the problem of a subworkflow and its descendants: a circle, or too many levels."""
         return self.descend(child, (self.spec,))
 
     def child(self, of: WorkflowSpec, name: str) -> WorkflowSpec | Problem:
-        """The workflow that `of` means by a name or path, or why there is none."""
-        asked = name
+        """Return the workflow that `of` names by a name or path, or the problem with it."""
+        reference = name
         if of is not self.spec and is_path(name):
-            asked = str(Path(of.place.file).absolute().parent / name)
+            reference = str(Path(of.place.file).absolute().parent / name)
         key = (of.place.file if is_path(name) else "", name)
         if key in self.children:
             return self.children[key]
-        found: WorkflowSpec | Problem
+        result: WorkflowSpec | Problem
         suggestions: tuple[str, ...] = ()
         try:
-            there = self.find(asked)
+            spec = self.find(reference)
             message = f"there is no workflow '{cut(name)}'."
         except WorkflowNotFound as error:
-            there, message, suggestions = None, f"there is no workflow '{cut(name)}'.", error.suggestions
+            spec, message, suggestions = None, f"there is no workflow '{cut(name)}'.", error.suggestions
         except ConfigurationError as error:
             first = str(error).split("\n")[0].rstrip(":.")
-            there, message = None, f"workflow '{cut(name)}' cannot be used: {first}."
-        if there is not None:
-            found = there
+            spec, message = None, f"workflow '{cut(name)}' cannot be used: {first}."
+        if spec is not None:
+            result = spec
         else:
             suggestions = suggestions or self.findings.nearest.of(name, self.workflows)
-            found = Problem("E005", message, self.spec.place, "", suggestions)
-        self.children[key] = found
-        return found
+            result = Problem("E005", message, self.spec.place, "", suggestions)
+        self.children[key] = result
+        return result
 
     def runs(self, spec: WorkflowSpec) -> Iterator[WorkflowSpec]:
-        """The workflows a workflow runs, as far as they are there."""
+        """Yield the workflows that a workflow runs, as far as they exist."""
         names = dict.fromkeys(
             step.workflow for step in spec.every_step() if isinstance(step, SubworkflowStep) and step.workflow
         )
@@ -74,14 +74,14 @@ class Family:
                 yield child
 
     def descend(self, spec: WorkflowSpec, above: tuple[WorkflowSpec, ...]) -> str | None:
-        """What was found clean at a depth is so under every chain of that length: a way back into the chain
-        would be a circle of its own."""
-        keys = [_key(one) for one in above]
+        """Return the problem below a workflow. If it is clean at a depth, it is so under every chain of that
+        length: a reference back into the chain would be a circle of its own."""
+        keys = [_key(ancestor) for ancestor in above]
         if _key(spec) in keys:
-            circle = [one.name for one in above[keys.index(_key(spec)) :]]
+            circle = [ancestor.name for ancestor in above[keys.index(_key(spec)) :]]
             return f"subworkflows run in a circle: {' → '.join([*circle, spec.name])}."
         if len(above) > DEEPEST:
-            chain = " → ".join(one.name for one in (*above, spec))
+            chain = " → ".join(ancestor.name for ancestor in (*above, spec))
             return f"subworkflows stand inside each other {DEEPEST} deep at most: {chain}."
         if (_key(spec), len(above)) in self.clean:
             return None
@@ -93,17 +93,17 @@ class Family:
         return None
 
     def below(self, spec: WorkflowSpec) -> Iterator[WorkflowSpec]:
-        """A workflow and all it runs, each once."""
+        """Yield a workflow and all its descendants, each once."""
         seen = {_key(self.spec)}
         waiting = [spec]
         while waiting:
-            one = waiting.pop()
-            if _key(one) not in seen:
-                seen.add(_key(one))
-                yield one
-                waiting.extend(self.runs(one))
+            child = waiting.pop()
+            if _key(child) not in seen:
+                seen.add(_key(child))
+                yield child
+                waiting.extend(self.runs(child))
 
 
 def _key(spec: WorkflowSpec) -> tuple[str, str]:
-    """What tells workflows apart."""
+    """Identity of a workflow."""
     return (spec.place.file, spec.name)

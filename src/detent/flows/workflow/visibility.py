@@ -1,8 +1,8 @@
-"""Which steps an expression can see from where it stands, and why not the others.
+"""Which steps an expression can refer to from its position, and why it cannot see the others.
 
-A step sees those that have finished before it in the same body, and what the body's owner sees. So it sees no
-later step, no neighbour of a loop whose steps run side by side, no step of another option, and nothing inside
-a loop, branch or `on_failure` it does not stand in; outside, those go by their owner's name.
+A step sees the steps that finished before it in the same body, and those that the body's owner sees. So it
+sees no later step, no step that runs in parallel with it, no step of another option, and no step inside a
+loop, branch or `on_failure` that it is not part of; from outside, their owner's name refers to them.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ from typing import Literal, NamedTuple
 from detent.flows.workflow.spec import BranchStep, LoopStep, StepSpec, ValidateStep
 
 Kind = Literal["body", "apart", "option", "on_failure"]
-"""What a step stands in: steps that follow one another, or run side by side; one of several; a helper."""
+"""Kind of container: steps in sequence, parallel steps, options of a branch, or an `on_failure`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where an expression stands: how far into which body, and what that body is in."""
+    """Position of an expression: the body, the number of steps before it, and the enclosing positions."""
 
     container: str
     """Path of the step whose body it is; '' for the workflow."""
     number: int
-    """So many steps of the container are finished."""
+    """Number of finished steps in the container."""
     item: bool = False
-    """`item` is bound."""
+    """Whether `item` is bound."""
     bound: bool = False
-    """`index` is bound."""
+    """Whether `index` is bound."""
     up: Site | None = None
     itself: StepSpec | None = None
     """The step the expression belongs to."""
 
     def around(self) -> Iterator[Site]:
-        """This one and those around it."""
-        here: Site | None = self
-        while here is not None:
-            yield here
-            here = here.up
+        """This position and the enclosing ones, innermost first."""
+        site: Site | None = self
+        while site is not None:
+            yield site
+            site = site.up
 
 
 class Hidden(NamedTuple):
-    """Why a step cannot be seen."""
+    """Reason why a step cannot be seen."""
 
     why: str
     instead: tuple[str, ...] = ()
-    """The step to refer to in its place."""
+    """The step to refer to instead."""
 
 
 class _Home(NamedTuple):
@@ -57,11 +57,11 @@ class _Home(NamedTuple):
 
 
 class Visibility:
-    """The steps of a workflow, and who sees whom."""
+    """The steps of a workflow, and which of them see each other."""
 
     def __init__(self, steps: tuple[StepSpec, ...]) -> None:
         self.steps: dict[str, StepSpec] = {}
-        """By name, bodies included."""
+        """Steps by name, those in bodies included."""
         self._homes: dict[str, _Home] = {}
         self._place(steps, "", "body", None)
 
@@ -71,20 +71,20 @@ class Visibility:
             if step.name:
                 self.steps.setdefault(step.name, step)
             if step.inner:
-                self._place(step.inner, step.path, _inside(step), step)
+                self._place(step.inner, step.path, _kind_inside(step), step)
 
     def hidden(self, step: StepSpec, site: Site) -> Hidden | None:
-        """Why a step cannot be seen from a place; None when it can."""
+        """Return why a step cannot be seen from a position; None if it can."""
         name = step.name
         home = self._homes[step.path]
         if site.itself is not None and site.itself.path == step.path:
             return Hidden(f"step '{name}' refers to itself, which has given nothing yet.")
-        for here in site.around():
-            if here.itself is not None and here.itself.path == step.path:
+        for enclosing in site.around():
+            if enclosing.itself is not None and enclosing.itself.path == step.path:
                 return Hidden(f"step '{name}' is what this stands in; it has given nothing yet.")
-            if here.container != home.container:
+            if enclosing.container != home.container:
                 continue
-            if home.kind == "body" and home.number < here.number:
+            if home.kind == "body" and home.number < enclosing.number:
                 return None
             if home.kind == "apart":
                 return Hidden(f"step '{name}' runs side by side with this one, so neither sees the other.")
@@ -92,21 +92,21 @@ class Visibility:
                 return Hidden(f"step '{name}' is another option of the same branch; only one of them runs.")
             return Hidden(f"step '{name}' comes later. Refer to steps before this one.")
         owner = home.owner
-        if owner is None:  # cannot be: the workflow's own steps are around everything
+        if owner is None:  # impossible: the top level encloses every position
             return Hidden(f"step '{name}' cannot be seen from here.")
-        what = {
+        position = {
             "body": f"is inside the loop '{owner.name}', once per iteration",
             "apart": f"is inside the loop '{owner.name}'",
             "option": f"is an option of the branch '{owner.name}' and may not run",
             "on_failure": f"is the 'on_failure' of '{owner.name}' and may not run",
         }[home.kind]
         if self.hidden(owner, site) is not None:
-            return Hidden(f"step '{name}' {what}, and cannot be seen from here.")
-        return Hidden(f"step '{name}' {what}. Use the output of '{owner.name}'.", (owner.name,))
+            return Hidden(f"step '{name}' {position}, and cannot be seen from here.")
+        return Hidden(f"step '{name}' {position}. Use the output of '{owner.name}'.", (owner.name,))
 
 
-def _inside(step: StepSpec) -> Kind:
-    """How the steps inside a step stand to each other."""
+def _kind_inside(step: StepSpec) -> Kind:
+    """The kind of container that a step is."""
     if isinstance(step, BranchStep):
         return "option"
     if isinstance(step, ValidateStep):

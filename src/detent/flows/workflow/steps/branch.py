@@ -1,4 +1,4 @@
-"""Branches: the first option that holds is performed in the branch's own state."""
+"""Branch steps: the first option whose condition holds is performed in the branch's own state."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 KEPT = "branch/"
-"""Begins the key under which a visit keeps which option a branch chose."""
+"""Prefix of the key under which a visit records the option that a branch chose."""
 
 
 def chosen(spec: StepSpec | None, records: Mapping[str, Any]) -> str | None:
-    """The step performed in a branch's place, by what was kept of its choice; None outside of branches."""
+    """Return the step that a branch chose, from the recorded choice; None for other steps."""
     name: str | None = None
     while isinstance(spec, BranchStep) and (index := records.get(f"{KEPT}{spec.name}")) is not None:
         spec = spec.options[index].step
@@ -35,11 +35,11 @@ def chosen(spec: StepSpec | None, records: Mapping[str, Any]) -> str | None:
 def branch_step(
     position: Position, home: CompileContext, make: Callable[[Position, CompileContext], Step]
 ) -> Step:
-    """The flow's step for a branch; `make` makes those of its options."""
+    """Return the flow's step for a branch; `make` makes the steps of its options."""
     spec = position.spec
     assert isinstance(spec, BranchStep)
-    conditions = [None if one.when is None else condition(one.when) for one in spec.options]
-    options = tuple(make(position.below(one.step), home) for one in spec.options)
+    conditions = [None if option.when is None else condition(option.when) for option in spec.options]
+    options = tuple(make(position.below(option.step), home) for option in spec.options)
     passed_over = gate(position)
 
     def choose(ctx: StepContext) -> int | None:
@@ -52,7 +52,7 @@ def branch_step(
     async def before(ctx: StepContext) -> Any:
         if passed_over is not None and (outcome := passed_over(ctx)) is not None:
             return outcome
-        # Kept, so that the same option is used after a crash.
+        # Recorded, so that the same option is used after a crash.
         index = await ctx.once(f"{KEPT}{spec.name}", lambda: choose(ctx))
         if index is None:
             return Outcome(

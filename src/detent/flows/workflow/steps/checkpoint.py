@@ -1,4 +1,4 @@
-"""Checkpoint steps: a name to return to, and a file that says what had been done by then."""
+"""Checkpoint steps: name a point to fork from, and save a file with the results so far."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ LONGEST_ID = 200
 
 
 def checkpoint_step(position: Position, home: CompileContext) -> Step:
-    """The flow's step for a checkpoint. Writing the file twice is the same as once."""
+    """Return the flow's step for a checkpoint. Writing the file twice has the same effect as once."""
     spec = position.spec
     assert isinstance(spec, CheckpointStep)
     named = prepared(spec.checkpoint_id if spec.checkpoint_id is not None else spec.name)
 
     def inputs(ctx: StepContext) -> dict[str, Any]:
-        said = resolved(named, ctx)
-        if isinstance(said, bool) or not isinstance(said, str | int | float):
+        value = resolved(named, ctx)
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise WorkflowError(f"Checkpoint '{spec.name}': its id must be a text or a number.")
-        checkpoint_id = said if isinstance(said, str) else encode(said)
+        checkpoint_id = value if isinstance(value, str) else encode(value)
         if not checkpoint_id.strip() or len(checkpoint_id) > LONGEST_ID:
             raise WorkflowError(f"Checkpoint '{spec.name}': its id must have 1 to {LONGEST_ID} characters.")
         return {"checkpoint_id": checkpoint_id}

@@ -1,4 +1,4 @@
-"""Loops: every iteration is a child run, so that a killed loop goes on in its middle."""
+"""Loop steps: every iteration is a child run, so that an interrupted loop resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ MOST_ITEMS = 10_000
 
 
 def loop_step(position: Position, home: CompileContext, bodies: Sequence[Body]) -> Step:
-    """The flow's step for a loop. `bodies`: one for all its steps, or one for each side by side."""
+    """Return the flow's step for a loop. `bodies`: one for all its steps, or one for each parallel step."""
     spec = position.spec
     assert isinstance(spec, LoopStep)
-    said = spec.max_concurrency > 1 and not spec.parallel
-    limit = home.ports.max_parallel if spec.bounded_by_settings and not said else spec.max_concurrency
+    limit_given = spec.max_concurrency > 1 and not spec.parallel
+    limit = home.ports.max_parallel if spec.bounded_by_settings and not limit_given else spec.max_concurrency
     if spec.has_for_each:
         handler = _each(spec, bodies[0], condition(spec.for_each), limit)
     elif spec.until is not None:
         handler = _until(spec, bodies[0], condition(spec.until))
     else:
-        handler = _side_by_side(spec, bodies, limit)
+        handler = _parallel(spec, bodies, limit)
     return control(position, home, StepType.LOOP, handler)
 
 
 def _each(spec: LoopStep, body: Body, items_of: Prepared, limit: int) -> Callable[[StepContext], Any]:
     async def handler(ctx: StepContext) -> list[list[Any]]:
-        # Kept, so that a resumed loop sees the same items.
+        # Recorded, so that a resumed loop sees the same items.
         items = await ctx.once(f"items/{spec.name}", lambda: _items(spec, resolved(items_of, ctx)))
         down, beside = _down(ctx, body)
         children = await ctx.children(
@@ -52,7 +52,8 @@ def _each(spec: LoopStep, body: Body, items_of: Prepared, limit: int) -> Callabl
                 (f"{spec.name}[{index}]", {**down, ITEM: item, INDEX: index, TOTAL: len(items)})
                 for index, item in enumerate(items)
             ],
-            flow=body.flow, limit=limit, stop_on_failure=True, config=_told(ctx, spec, body), beside=beside,
+            flow=body.flow, limit=limit, stop_on_failure=True, config=_child_config(ctx, spec, body),
+            beside=beside,
         )  # fmt: skip
         _check(spec, children, len(items))
         return [outputs(child, body.steps) for child in children]
@@ -67,11 +68,11 @@ def _until(spec: LoopStep, body: Body, until: Prepared) -> Callable[[StepContext
         for index in range(spec.max_iterations):
             (child,) = await ctx.children(
                 [(f"{spec.name}[{index}]", {**down, INDEX: index})],
-                flow=body.flow, config=_told(ctx, spec, body), beside=beside,
+                flow=body.flow, config=_child_config(ctx, spec, body), beside=beside,
             )  # fmt: skip
             _check(spec, [child], index + 1, first=index)
             results.append(outputs(child, body.steps))
-            met, _ = await ctx.once(f"until/{spec.name}/{index}", partial(_met, until, ctx, child))
+            met, _ = await ctx.once(f"until/{spec.name}/{index}", partial(_until_met, until, ctx, child))
             if met:
                 return results
         if spec.on_exhausted == "fail":
@@ -81,14 +82,14 @@ def _until(spec: LoopStep, body: Body, until: Prepared) -> Callable[[StepContext
     return handler
 
 
-def _side_by_side(spec: LoopStep, bodies: Sequence[Body], limit: int) -> Callable[[StepContext], Any]:
+def _parallel(spec: LoopStep, bodies: Sequence[Body], limit: int) -> Callable[[StepContext], Any]:
     names = frozenset(name for body in bodies for name in body.names)
 
     async def handler(ctx: StepContext) -> list[list[Any]]:
         down = {f"{spec.name}[{index}]": _down(ctx, body) for index, body in enumerate(bodies)}
         children = await ctx.children(
             [(key, down[key][0], body.flow) for key, body in zip(down, bodies, strict=True)],
-            limit=limit, stop_on_failure=True, config=_told(ctx, spec, *bodies, names=names),
+            limit=limit, stop_on_failure=True, config=_child_config(ctx, spec, *bodies, names=names),
             beside={key: beside for key, (_, beside) in down.items()},
         )  # fmt: skip
         _check(spec, children, len(bodies))
@@ -116,10 +117,12 @@ def _kind(value: Any) -> str:
     return names.get(type(value).__name__, type(value).__name__)
 
 
-def _met(until: Prepared, ctx: StepContext, child: Child) -> list[Any]:
-    """What `until` sees: what the loop sees, and what this pass gave."""
-    own = {key: value for key, value in to_plain(child.data).items() if key.startswith(STEP) or key == INDEX}
-    value = until.resolve(scope_of({**ctx.values, **own}))
+def _until_met(until: Prepared, ctx: StepContext, child: Child) -> list[Any]:
+    """Evaluate `until`, which sees the scope of the loop and the results of this pass."""
+    pass_results = {
+        key: value for key, value in to_plain(child.data).items() if key.startswith(STEP) or key == INDEX
+    }
+    value = until.resolve(scope_of({**ctx.values, **pass_results}))
     return [bool(value), to_plain(value)]
 
 
@@ -127,36 +130,38 @@ def _down(ctx: StepContext, body: Body) -> tuple[dict[str, Any], Beside]:
     return handed_down(ctx.values, body.inputs, body.outer)
 
 
-def _told(
+def _child_config(
     ctx: StepContext, spec: LoopStep, *bodies: Body, names: frozenset[str] | None = None
 ) -> Callable[[str], Mapping[str, Any]]:
-    """The configuration of a child: where it stands, and what the run says about its steps."""
-    own = own_steps(ctx, names if names is not None else bodies[0].names)
+    """The configuration of a child run: its path, and the run's settings for its steps."""
+    settings = own_steps(ctx, names if names is not None else bodies[0].names)
     path = ctx.step_path
 
     def config(key: str) -> Mapping[str, Any]:
-        told: dict[str, Any] = {PATH: f"{path}/{key[len(spec.name) :]}"}
-        here = own
-        if names is not None and own:
+        values: dict[str, Any] = {PATH: f"{path}/{key[len(spec.name) :]}"}
+        step_settings = settings
+        if names is not None and settings:
             body = bodies[int(key[len(spec.name) + 1 : -1])]
-            here = {name: value for name, value in own.items() if name in body.names}
-        return {**told, STEPS: here} if here else told
+            step_settings = {name: value for name, value in settings.items() if name in body.names}
+        return {**values, STEPS: step_settings} if step_settings else values
 
     return config
 
 
 def _check(spec: LoopStep, children: Sequence[Child], total: int, first: int = 0) -> None:
-    """Raise when iterations failed, or never came to be because another had."""
+    """Raise if iterations failed, or never began because another one failed."""
     bad = [child for child in children if not child.ok]
     if not bad:
         return
     failed = [child for child in bad if child.status is not Status.CANCELLED] or bad
-    said = failed[0].data.get(FAILURE)
-    error = str(said["error"]) if said else failed[0].error or failed[0].reason or failed[0].status.value
+    failure = failed[0].data.get(FAILURE)
+    error = (
+        str(failure["error"]) if failure else failed[0].error or failed[0].reason or failed[0].status.value
+    )
     indices = [int(child.key[len(spec.name) + 1 : -1]) for child in failed]
     raise LoopStepExecutionError(spec.name, indices, total, error)
 
 
 def outputs(child: Child, steps: Sequence[str]) -> list[Any]:
-    """What the steps of one iteration gave, in the order of the file."""
+    """Return the outputs of the steps of one iteration, in the order of the file."""
     return [to_plain(child.data[key_of(step)]["output"]) for step in steps]

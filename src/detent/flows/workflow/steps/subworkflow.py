@@ -1,4 +1,4 @@
-"""Subworkflows: another file, run as a child run."""
+"""Subworkflow steps: another workflow file, run as a child run."""
 
 from __future__ import annotations
 
@@ -21,31 +21,37 @@ from detent.kernel.run_config import FORCE, PATH, STEPS
 
 
 def subworkflow_step(position: Position, home: CompileContext, names: frozenset[str]) -> Step:
-    """The flow's step for a subworkflow; `names` are those its steps go by."""
+    """Return the flow's step for a subworkflow; `names` are the names of the child's steps."""
     spec = position.spec
     assert isinstance(spec, SubworkflowStep)
     child_home = home.find(spec.workflow)
     child_spec = child_home.spec
-    given = prepared(dict(spec.inputs))
+    inputs_of = prepared(dict(spec.inputs))
 
     async def handler(ctx: StepContext) -> Any:
         marks = dict(ctx.values.get(SECRETS) or {})
-        said = to_plain(resolved(given, ctx))
-        # A secret handed on stays what it is; what the child itself declares secret has its own mark.
-        handed = {name: said.pop(name) for name in list(said) if _is_mark(said[name], marks)}
-        declared = {name: one for name, one in child_spec.inputs.items() if name not in handed}
-        own_secrets = {name: one for name, one in declared.items() if one.secret and name not in marks}
+        values = to_plain(resolved(inputs_of, ctx))
+        # A secret that is passed on keeps its mark; a secret that the child declares gets a new one.
+        handed = {name: values.pop(name) for name in list(values) if _is_mark(values[name], marks)}
+        declared = {
+            name: declaration for name, declaration in child_spec.inputs.items() if name not in handed
+        }
+        own_secrets = {
+            name: declaration
+            for name, declaration in declared.items()
+            if declaration.secret and name not in marks
+        }
         if own_secrets:
             marks |= await ctx.once(f"marks/{spec.name}", lambda: marks_for(own_secrets))
-        inputs = marked(coerce(declared, said, environ=home.environ), marks)
+        inputs = marked(coerce(declared, values, environ=home.environ), marks)
         data, beside = set_aside(
             {INPUTS: {**inputs, **handed}, **({SECRETS: marks} if marks else {})}, INPUTS
         )
-        own = own_steps(ctx, names)
+        step_settings = own_steps(ctx, names)
         child = await ctx.child(
             child_spec.name, data, key=spec.name, beside=beside,
             config={
-                PATH: ctx.step_path, **({STEPS: own} if own else {}),
+                PATH: ctx.step_path, **({STEPS: step_settings} if step_settings else {}),
                 **({FORCE: True} if switched_off(inputs) else {}),
             },
         )  # fmt: skip

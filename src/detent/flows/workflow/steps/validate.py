@@ -1,4 +1,4 @@
-"""Validate steps: the project's checks in order, mended and run again while they fail."""
+"""Validate steps: run the project's checks in order; fix and retry while they fail."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from detent.flows.workflow.registry import ValidationStage
 
 USUAL_RETRIES = 3
-"""Runs after the first where something mends in between and the file does not say."""
+"""Default number of retries if the step has an `on_failure`."""
 WAITS = RetryPolicy(max_attempts=1000, wait_min=1.0, wait_max=60.0)
 MOST_LINES, LONGEST_LINE = 20, 300
-"""Of what the command of a stage that failed said, these are told at once; the rest is in the journal."""
+"""Part of a failed stage's output that is emitted at once; the rest is in the journal."""
 PASSED, FAILED, SKIPPED, NOT_RUN = "passed", "failed", "skipped", "not_run"
 
 
 def validate_step(position: Position, home: CompileContext, mending: Body | None) -> Step:
-    """The flow's step for a validate step; `mending` is its `on_failure`."""
+    """Return the flow's step for a validate step; `mending` is its `on_failure`."""
     spec = position.spec
     assert isinstance(spec, ValidateStep)
     stages_of, retry_of = condition(spec.stages), condition(spec.retry)
@@ -44,23 +44,25 @@ def validate_step(position: Position, home: CompileContext, mending: Body | None
         attempt = 0
         for attempt in range(retries + 1):
             results = await _run(ctx, home, stages, attempt)
-            if not any(one["status"] == FAILED for one in results) or attempt == retries:
+            if not any(result["status"] == FAILED for result in results) or attempt == retries:
                 break
             if mending is not None:
                 await _mend(ctx, spec, mending, attempt)
             elif not ctx.answered(hold := f"again/{spec.name}/{attempt}"):
                 return Hold(hold, "timer", wake_at=ctx.now() + WAITS.backoff(attempt + 2))
-        ran = [one for one in results if one["status"] in (PASSED, FAILED)]
-        failed = [one["name"] for one in results if one["status"] == FAILED]
+        ran = [result for result in results if result["status"] in (PASSED, FAILED)]
+        failed = [result["name"] for result in results if result["status"] == FAILED]
         success = bool(ran) and not failed
         output = {
             "success": success, "stages": stages, "stage_results": results, "attempts": attempt + 1
         }  # fmt: skip
         if not success and spec.must_pass:
-            why = f"{', '.join(failed)} failed" if failed else "nothing was validated: no stage has a command"
+            reason = (
+                f"{', '.join(failed)} failed" if failed else "nothing was validated: no stage has a command"
+            )
             runs = f" after {attempt + 1} runs" if attempt else ""
-            raise ValidationFailed(spec.name, f"{why}{runs}." if failed else f"{why}.")
-        # An outcome, since a mapping that says it did not succeed would fail the step.
+            raise ValidationFailed(spec.name, f"{reason}{runs}." if failed else f"{reason}.")
+        # An outcome, because a mapping with `success: false` would fail the step.
         return Outcome(set={key_of(position.owner): finished(output, position.ran)})
 
     return control(position, home, StepType.VALIDATE, handler)
@@ -69,7 +71,7 @@ def validate_step(position: Position, home: CompileContext, mending: Body | None
 async def _run(
     ctx: StepContext, home: CompileContext, stages: Sequence[str], attempt: int
 ) -> list[dict[str, Any]]:
-    """One run of the stages: after a failure the rest are left alone."""
+    """Run the stages once; after a failure the rest are not run."""
     results: list[dict[str, Any]] = []
     failed = False
     marks = ctx.values.get(SECRETS) or {}
@@ -83,48 +85,48 @@ async def _run(
             if attempt == 0:
                 ctx.emit(f"Stage '{name}' has no command and is skipped.", "warning")
             continue
-        # Kept once it is through; one under way in a crash is run again.
+        # Recorded when it is done; a stage interrupted by a crash is run again.
         ask = _Asked(stage, marks, home)
         got: Mapping[str, Any] = await ctx.once(f"stage/{attempt}/{number}/{name}", ask)
         failed = got["exit_code"] != 0
         if failed and ask.asked:
-            ctx.emit(_told(name, attempt, got), "error")
+            ctx.emit(_failure_message(name, attempt, got), "error")
         results.append({"name": name, "status": FAILED if failed else PASSED, **got})
     return results
 
 
 class _Asked:
-    """Runs a stage's command, and remembers that it was run here and now, not in an earlier life."""
+    """Runs a stage's command, and remembers that this process ran it, not an earlier one."""
 
     def __init__(self, stage: ValidationStage, marks: Mapping[str, str], home: CompileContext) -> None:
         self.stage, self.marks, self.home = stage, marks, home
         self.asked = False
 
     async def __call__(self) -> Mapping[str, Any]:
-        """What the command gave; it sees the environment, and so the values of secrets."""
+        """Return the command's result without secrets: the command sees the environment, which holds them."""
         self.asked = True
-        got = dict(await self.home.ports.run_stage(self.stage))
-        said: Mapping[str, Any] = hidden(got, self.marks, self.home.environ)
-        return said
+        result = dict(await self.home.ports.run_stage(self.stage))
+        redacted: Mapping[str, Any] = hidden(result, self.marks, self.home.environ)
+        return redacted
 
 
-def _told(name: str, attempt: int, got: Mapping[str, Any]) -> str:
-    """That a stage failed, and the last lines of what its command said, which is where checks sum up."""
+def _failure_message(name: str, attempt: int, result: Mapping[str, Any]) -> str:
+    """The message about a failed stage, with the last lines of its output, where checks sum up."""
     again = f" in run {attempt + 1}" if attempt else ""
-    said = f"Stage '{name}' failed{again} (exit code {got['exit_code']})"
-    lines = [line.rstrip()[:LONGEST_LINE] for line in str(got["output"]).strip("\n").split("\n")]
-    left = len(lines) - MOST_LINES
-    lines = [f"… {left} more before", *lines[-MOST_LINES:]] if left > 0 else lines
-    return "\n".join([f"{said}:", *lines]) if any(lines) else f"{said}."
+    heading = f"Stage '{name}' failed{again} (exit code {result['exit_code']})"
+    lines = [line.rstrip()[:LONGEST_LINE] for line in str(result["output"]).strip("\n").split("\n")]
+    omitted = len(lines) - MOST_LINES
+    lines = [f"… {omitted} more before", *lines[-MOST_LINES:]] if omitted > 0 else lines
+    return "\n".join([f"{heading}:", *lines]) if any(lines) else f"{heading}."
 
 
 async def _mend(ctx: StepContext, spec: ValidateStep, mending: Body, attempt: int) -> None:
     """Run `on_failure` as a child run of this attempt."""
-    own = own_steps(ctx, mending.names)
+    step_settings = own_steps(ctx, mending.names)
     data, beside = handed_down(ctx.values, mending.inputs, mending.outer)
     child = await ctx.child(
         mending.flow, data, key=f"{spec.name}[{attempt}]", beside=beside,
-        config={PATH: f"{ctx.step_path}/[{attempt}]", **({STEPS: own} if own else {})},
+        config={PATH: f"{ctx.step_path}/[{attempt}]", **({STEPS: step_settings} if step_settings else {})},
     )  # fmt: skip
     if not child.ok:
         failure = child.data.get(FAILURE)
@@ -133,7 +135,7 @@ async def _mend(ctx: StepContext, spec: ValidateStep, mending: Body, attempt: in
 
 
 def _stages(spec: ValidateStep, home: CompileContext, value: Any) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise WorkflowError(f"Validation '{spec.name}': `stages` must give a list of names.")
     for name in value:
         home.registry.stages.get(name)

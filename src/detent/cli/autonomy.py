@@ -47,20 +47,20 @@ def demote(
     run_async(_demote(Workspace(store, config, plugin), step, level, reason, by, json))
 
 
-def _level(said: str) -> AutonomyLevel:
+def _level(name: str) -> AutonomyLevel:
     from detent.dispatch.autonomy import AutonomyLevel
     from detent.kernel.errors import ConfigurationError, nearest
 
     names = [level.value for level in AutonomyLevel]
-    if said not in names:
+    if name not in names:
         raise ConfigurationError(
-            f"There is no level '{said}'.{nearest(said, names)} Levels: {', '.join(names)}."
+            f"There is no level '{name}'.{nearest(name, names)} Levels: {', '.join(names)}."
         )
-    return AutonomyLevel(said)
+    return AutonomyLevel(name)
 
 
 async def _demote(
-    workspace: Workspace, said: str, to: AutonomyLevel | None, reason: str, by: str, json: bool
+    workspace: Workspace, step: str, to: AutonomyLevel | None, reason: str, by: str, json: bool
 ) -> None:
     import time
 
@@ -71,12 +71,12 @@ async def _demote(
     async with workspace.store() as store:
         held = await demotions(store)
         places = places_of(await workspace.known(store))
-        name = known_step(said, [*places, *held])
-        there = held.get(name)
+        name = known_step(step, [*places, *held])
+        current = held.get(name)
         configured = resolved(workspace, *places[name]).config.autonomy if name in places else None
-        if configured is None and there is not None:
-            configured = there.was
-        now = min((level for level in (configured, there and there.level) if level), default=None)
+        if configured is None and current is not None:
+            configured = current.was
+        now = min((level for level in (configured, current and current.level) if level), default=None)
         level = to if to is not None else now.below if now is not None else None
         if level is None:
             raise ConfigurationError(
@@ -89,10 +89,10 @@ async def _demote(
                 f"Step '{name}' is configured as {configured.value}; a demotion holds it below that. "
                 f"To trust it further, change its configuration."
             )
-        made = Demotion(level, configured, reason, time.time(), by)
-        await _set(store, DEMOTIONS + name, made.to_plain())
+        demotion = Demotion(level, configured, reason, time.time(), by)
+        await _set(store, DEMOTIONS + name, demotion.to_plain())
     if json:
-        say_json({"step": name, **plain_of(made)})
+        say_json({"step": name, **plain_of(demotion)})
         return
     was = f" (configured: {configured.value})" if configured is not None else ""
     say(clean(f"{name} is held at {level.value} from now on{was}."))
@@ -112,28 +112,32 @@ def restore(
     run_async(_restore(Workspace(store, config, plugin), step, json))
 
 
-async def _restore(workspace: Workspace, said: str, json: bool) -> None:
+async def _restore(workspace: Workspace, step_name: str, json: bool) -> None:
     from detent.cli.output import clean, say, say_json
     from detent.dispatch.evidence import DEMOTIONS
 
     async with workspace.store() as store:
         held = await demotions(store)
-        if any(means(said, step) for step in held):
-            name = known_step(said, held)
+        if any(means(step_name, step) for step in held):
+            name = known_step(step_name, held)
         else:
-            name = known_step(said, places_of(await workspace.known(store)))
-        there = held.get(name)
-        if there is not None:
+            name = known_step(step_name, places_of(await workspace.known(store)))
+        demotion = held.get(name)
+        if demotion is not None:
             await _set(store, DEMOTIONS + name, None)
     if json:
         say_json(
-            {"step": name, "restored": there is not None, "demotion": plain_of(there) if there else None}
+            {
+                "step": name,
+                "restored": demotion is not None,
+                "demotion": plain_of(demotion) if demotion else None,
+            }
         )
-    elif there is None:
+    elif demotion is None:
         say(clean(f"{name} is not held below its configured level; there is nothing to restore."))
     else:
         say(clean(f"{name} has its configured level again."))
-        say(told(name, there))
+        say(told(name, demotion))
 
 
 def list_(
@@ -153,15 +157,22 @@ async def _list(workspace: Workspace, json: bool) -> None:
     async with workspace.store() as store:
         held = await demotions(store)
     if json:
-        say_json([{"step": step, **plain_of(one)} for step, one in held.items()])
+        say_json([{"step": step, **plain_of(demotion)} for step, demotion in held.items()])
     elif not held:
         say("No step is held below its configured level.")
     else:
         table(
             ("STEP", "LEVEL", "WAS", "BY", "SINCE", "WHY"),
             [
-                (step, one.level.value, one.was.value if one.was else "–", one.by, brief(one.at), one.why)
-                for step, one in held.items()
+                (
+                    step,
+                    demotion.level.value,
+                    demotion.was.value if demotion.was else "–",
+                    demotion.by,
+                    brief(demotion.at),
+                    demotion.why,
+                )
+                for step, demotion in held.items()
             ],
         )
 
@@ -171,17 +182,17 @@ async def demotions(store: Store) -> dict[str, Demotion]:
     from detent.cli.output import warn
     from detent.dispatch.evidence import DEMOTIONS, Demotion
 
-    found: dict[str, Demotion] = {}
+    held: dict[str, Demotion] = {}
     for key, value in (await store.marks(DEMOTIONS)).items():
         step = key.removeprefix(DEMOTIONS)
         try:
-            made = Demotion.from_plain(value)
+            demotion = Demotion.from_plain(value)
         except ValueError as error:
             warn(f"The demotion of {step} cannot be read: {error}")
             continue
-        if made is not None:
-            found[step] = made
-    return found
+        if demotion is not None:
+            held[step] = demotion
+    return held
 
 
 async def _set(store: Store, key: str, value: Any) -> None:
@@ -215,28 +226,28 @@ def places_of(flows: Mapping[str, Flow]) -> dict[str, tuple[Flow, Step]]:
     return {flow.qualified(step): (flow, step) for flow in flows.values() for step in flow.every_step()}
 
 
-def known_step(said: str, known: Iterable[str]) -> str:
+def known_step(step: str, known: Iterable[str]) -> str:
     """The qualified name a text means."""
     from detent.kernel.errors import ConfigurationError, nearest
 
     names = sorted(set(known))
-    found = [said] if said in names else [name for name in names if means(said, name)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise ConfigurationError(f"Several steps are named '{said}': {', '.join(found)}. Say which.")
+    matches = [step] if step in names else [name for name in names if means(step, name)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise ConfigurationError(f"Several steps are named '{step}': {', '.join(matches)}. Say which.")
     if not names:
         raise ConfigurationError(
-            f"There is no step '{said}': no flow is known here. Name the file or module with --plugin."
+            f"There is no step '{step}': no flow is known here. Name the file or module with --plugin."
         )
-    near = nearest(said, [*names, *(name.rpartition("/")[2] for name in names)])
+    near = nearest(step, [*names, *(name.rpartition("/")[2] for name in names)])
     shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
-    raise ConfigurationError(f"There is no step '{said}'.{near} Steps: {shown}.")
+    raise ConfigurationError(f"There is no step '{step}'.{near} Steps: {shown}.")
 
 
-def means(said: str, step: str) -> bool:
+def means(name: str, step: str) -> bool:
     """Whether a text names this step: in full, or by its own name."""
-    return said == step or said == step.rpartition("/")[2]
+    return name == step or name == step.rpartition("/")[2]
 
 
 def resolved(workspace: Workspace, flow: Flow, step: Step) -> Resolved:

@@ -56,9 +56,9 @@ def doctor(
     try:
         workspace = Workspace(store, config, plugin, looks=True)
         report["settings"] = str(workspace.settings.file) if workspace.settings.file else None
-        report["flows"] = {name: found.place for name, found in workspace.catalog.all().items()}
-        for name, found in workspace.catalog.all().items():
-            report["problems"] += [f"Flow '{name}': {problem}" for problem in found.flow.problems()]
+        report["flows"] = {name: source.place for name, source in workspace.catalog.all().items()}
+        for name, source in workspace.catalog.all().items():
+            report["problems"] += [f"Flow '{name}': {problem}" for problem in source.flow.problems()]
     except DetentError as error:
         report["problems"].append(str(error))
         code = error.exit_code
@@ -84,17 +84,17 @@ def _installed() -> dict[str, str]:
     import sys
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {
+    versions = {
         "detent": sys.modules["detent"].__version__,
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
     }
     for name in CORE:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "missing"
-    return found
+            versions[name] = "missing"
+    return versions
 
 
 def _extras() -> dict[str, dict[str, Any]]:

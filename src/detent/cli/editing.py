@@ -27,8 +27,8 @@ class CannotEdit(ConfigurationError):
 
 def changed(text: str, changes: Iterable[Change]) -> str:
     """The text with these values set, or `CannotEdit`."""
-    for way, value in changes:
-        text = _checked(text, _put(text, way, value), way, value)
+    for path, value in changes:
+        text = _checked(text, _put(text, path, value), path, value)
     return text
 
 
@@ -56,23 +56,23 @@ def write(file: Path, old: bytes | None, new: str) -> None:
 # -- one change ---------------------------------------------------------------------------------------------
 
 
-def _put(text: str, way: tuple[str, ...], value: str) -> str:
+def _put(text: str, path: tuple[str, ...], value: str) -> str:
     node = _compose(text)
     if node is None:
-        return _after(text, len(text), _block(way, value, 0))
-    for depth, key in enumerate(way):
+        return _after(text, len(text), _block(path, value, 0))
+    for depth, key in enumerate(path):
         if node.id != "mapping":
-            raise CannotEdit(f"'{'.'.join(way[:depth])}' holds no named values")
-        found = next((pair for pair in node.value if pair[0].value == key), None)
-        if found is None:
-            return _inserted(text, node, way[depth:], value)
-        name, below = found
+            raise CannotEdit(f"'{'.'.join(path[:depth])}' holds no named values")
+        match = next((pair for pair in node.value if pair[0].value == key), None)
+        if match is None:
+            return _inserted(text, node, path[depth:], value)
+        name, below = match
         if below.start_mark.index < name.end_mark.index:
-            raise CannotEdit(f"'{'.'.join(way[: depth + 1])}' is an alias of another place")
-        if depth == len(way) - 1:
+            raise CannotEdit(f"'{'.'.join(path[: depth + 1])}' is an alias of another place")
+        if depth == len(path) - 1:
             return _replaced(text, below, value)
         if below.id == "scalar" and below.start_mark.index == below.end_mark.index and not node.flow_style:
-            lines = _block(way[depth + 1 :], value, name.start_mark.column + 2)
+            lines = _block(path[depth + 1 :], value, name.start_mark.column + 2)
             return _after(text, name.end_mark.index, lines)
         node = below
     raise CannotEdit("no key was named")
@@ -86,16 +86,16 @@ def _replaced(text: str, node: Any, value: str) -> str:
     return text[: start.index] + (" " if start.index == end.index else "") + value + text[end.index :]
 
 
-def _inserted(text: str, node: Any, way: tuple[str, ...], value: str) -> str:
+def _inserted(text: str, node: Any, path: tuple[str, ...], value: str) -> str:
     """A new entry at the end of a mapping, in the style it has."""
     if node.flow_style:
         if not node.value:
             at, comma = node.end_mark.index - 1, ""
         else:
             at, comma = _last(node)[-1].end_mark.index, ", "
-        return text[:at] + comma + _inline(way, value) + text[at:]
+        return text[:at] + comma + _inline(path, value) + text[at:]
     column = node.value[0][0].start_mark.column
-    return _after(text, _end(node), _block(way, value, column))
+    return _after(text, _end(node), _block(path, value, column))
 
 
 def _last(node: Any) -> Any:
@@ -129,17 +129,17 @@ def _after(text: str, index: int, added: list[str]) -> str:
     return before + "".join(line + newline for line in added) + rest
 
 
-def _block(way: tuple[str, ...], value: str, column: int) -> list[str]:
-    lines = [f"{' ' * (column + 2 * depth)}{_key(key)}:" for depth, key in enumerate(way)]
+def _block(path: tuple[str, ...], value: str, column: int) -> list[str]:
+    lines = [f"{' ' * (column + 2 * depth)}{_key(key)}:" for depth, key in enumerate(path)]
     lines[-1] += f" {value}"
     return lines
 
 
-def _inline(way: tuple[str, ...], value: str) -> str:
-    said = value
-    for key in reversed(way[1:]):
-        said = f"{{{_key(key)}: {said}}}"
-    return f"{_key(way[0])}: {said}"
+def _inline(path: tuple[str, ...], value: str) -> str:
+    text = value
+    for key in reversed(path[1:]):
+        text = f"{{{_key(key)}: {text}}}"
+    return f"{_key(path[0])}: {text}"
 
 
 def _key(name: str) -> str:
@@ -155,16 +155,16 @@ def _key(name: str) -> str:
 # -- checking -----------------------------------------------------------------------------------------------
 
 
-def _checked(old: str, new: str, way: tuple[str, ...], value: str) -> str:
+def _checked(old: str, new: str, path: tuple[str, ...], value: str) -> str:
     """The new text, if it says what the old one said and the change, and nothing else."""
-    wanted = copy.deepcopy(_load(old) or {})
-    inner = wanted
-    for key in way[:-1]:
+    expected = copy.deepcopy(_load(old) or {})
+    inner = expected
+    for key in path[:-1]:
         if inner.get(key) is None:
             inner[key] = {}
         inner = inner[key]
-    inner[way[-1]] = value
-    if repr(_load(new)) != repr(wanted):
+    inner[path[-1]] = value
+    if repr(_load(new)) != repr(expected):
         raise CannotEdit("its layout leaves no safe place for the change")
     return new
 

@@ -116,9 +116,9 @@ def evaluate(
         raise ConfigurationError(f"There is no folder {replay} (--replay).")
     workspace = Workspace(None, config, plugin)
     workspace.log(0, log_level)
-    wanted = Filter(scenario or None, tuple(category or ()), tuple(tag or ()), tuple(step or ()))
+    case_filter = Filter(scenario or None, tuple(category or ()), tuple(tag or ()), tuple(step or ()))
     call = _Call(
-        workspace, wanted, failed, orchestrator, _threshold(workspace, threshold), repeat, deterministic,
+        workspace, case_filter, failed, orchestrator, _threshold(workspace, threshold), repeat, deterministic,
         PlayOptions(record, replay), tuple(arm or ()), _jobs(workspace, jobs), json, junit, keep_going,
         {"verbose": verbose, "failures_only": failures_only, "detailed": detailed},
     )  # fmt: skip
@@ -160,9 +160,9 @@ class _Call:
             warn("There is no eval suite here. Name one, or give its file: detent eval file.py")
             return NOT_ENOUGH
         if len(suites) > 1 and (self.json is not None or self.junit is not None):
-            names = ", ".join(one.suite.name for one in suites)
+            names = ", ".join(chosen.suite.name for chosen in suites)
             raise ConfigurationError(f"--json and --junit are for one suite; name it: {names}.")
-        codes = [await self._suite(one) for one in suites]
+        codes = [await self._suite(chosen) for chosen in suites]
         return max(codes)
 
     async def _suite(self, chosen: Chosen) -> int:
@@ -222,15 +222,15 @@ class _Call:
         from detent.kernel.errors import ConfigurationError, nearest
 
         known = (*orchestrators_of(player), "both")
-        said = self.orchestrator
-        if said is None:
+        mode = self.orchestrator
+        if mode is None:
             steps = self.workspace.settings.get("orchestration", "use_step_orchestrator", default=True)
             return "legacy" if steps is False and "legacy" in known else known[0]
-        if said not in known:
+        if mode not in known:
             raise ConfigurationError(
-                f"There is no orchestrator '{said}' here.{nearest(said, known)} It takes: {', '.join(known)}."
+                f"There is no orchestrator '{mode}' here.{nearest(mode, known)} It takes: {', '.join(known)}."
             )
-        return said
+        return mode
 
     def _select(
         self, suite: str, player: Player, mode: str, cases: list[EvalTestCase], broken: list[BrokenFile]
@@ -242,23 +242,23 @@ class _Call:
 
         modes = orchestrators_of(player) if mode == "both" else (mode,)
         cases = [case for case in cases if any(case.holds_for(mode) for mode in modes)]
-        wanted = self.wanted
+        case_filter = self.wanted
         if self.failed:
             last = self._last(suite)
-            wanted = replace(wanted, failed=failed_ids(last) if last is not None else frozenset())
-        if not wanted:
+            case_filter = replace(case_filter, failed=failed_ids(last) if last is not None else frozenset())
+        if not case_filter:
             return cases, broken
         # A broken file says nothing about itself but its name.
-        text = (wanted.scenario or "").casefold()
-        only_name = not (wanted.categories or wanted.tags or wanted.steps)
+        text = (case_filter.scenario or "").casefold()
+        only_name = not (case_filter.categories or case_filter.tags or case_filter.steps)
         left = [
             file
             for file in broken
             if only_name
             and text in file.scenario_id.casefold()
-            and (wanted.failed is None or file.scenario_id in wanted.failed)
+            and (case_filter.failed is None or file.scenario_id in case_filter.failed)
         ]
-        return wanted.pick(cases, player), left
+        return case_filter.pick(cases, player), left
 
     def _nothing(self, chosen: Chosen, any_case: bool, mode: str) -> str:
         shown = chosen.folder
@@ -279,8 +279,8 @@ class _Call:
         known = arms_of(player) or ()
         for arm in self.arms:
             if arm not in known:
-                there = f" Arms: {', '.join(known)}." if known else " This suite has no arms."
-                raise ConfigurationError(f"There is no arm '{arm}'.{nearest(arm, known)}{there}")
+                hint = f" Arms: {', '.join(known)}." if known else " This suite has no arms."
+                raise ConfigurationError(f"There is no arm '{arm}'.{nearest(arm, known)}{hint}")
 
     def _terminal(self, cases: list[EvalTestCase], broken: list[BrokenFile], mode: str) -> Any:
         from detent.cli.output import paint
@@ -359,31 +359,33 @@ def _compare(before: Path, after: Path) -> int:
     from detent.evals.compare import compare, render
     from detent.evals.report import read_report
 
-    found = compare(read_report(_text(before), str(before)), read_report(_text(after), str(after)))
-    for line in render(found):
+    comparison = compare(read_report(_text(before), str(before)), read_report(_text(after), str(after)))
+    for line in render(comparison):
         say(clean(line) if not line.startswith(" ") else f"  {clean(line.strip())}")
-    return NOT_ENOUGH if found.worse else 0
+    return NOT_ENOUGH if comparison.worse else 0
 
 
-def _threshold(workspace: Workspace, said: float | None) -> float:
+def _threshold(workspace: Workspace, option: float | None) -> float:
     from detent.evals.report import THRESHOLD
 
-    value = said if said is not None else workspace.settings.get("eval", "pass_threshold", default=THRESHOLD)
+    value = (
+        option if option is not None else workspace.settings.get("eval", "pass_threshold", default=THRESHOLD)
+    )
     fits = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 100
     return float(_fitting(workspace, fits, value, "pass_threshold", "a number above 0 and at most 100"))
 
 
-def _jobs(workspace: Workspace, said: int | None) -> int:
-    value = said if said is not None else workspace.settings.get("eval", "jobs", default=4)
+def _jobs(workspace: Workspace, option: int | None) -> int:
+    value = option if option is not None else workspace.settings.get("eval", "jobs", default=4)
     fits = type(value) is int and value >= 1
     return int(_fitting(workspace, fits, value, "jobs", "a whole number of 1 or more"))
 
 
-def _fitting(workspace: Workspace, fits: bool, value: Any, key: str, wanted: str) -> Any:
+def _fitting(workspace: Workspace, fits: bool, value: Any, key: str, expected: str) -> Any:
     from detent.kernel.errors import ConfigurationError
 
     if not fits:
         option = {"pass_threshold": "--threshold"}.get(key, f"--{key}")
         place = workspace.settings.places.get(("eval", key), option)
-        raise ConfigurationError(f"{place}: eval.{key} takes {wanted}, not {value}.")
+        raise ConfigurationError(f"{place}: eval.{key} takes {expected}, not {value}.")
     return value

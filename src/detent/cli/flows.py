@@ -32,7 +32,7 @@ def flows(
     from detent.cli.output import say, say_json, table
     from detent.cli.workspace import Workspace
 
-    found = Workspace(None, config, plugin, looks=True).catalog.all().values()
+    sources = Workspace(None, config, plugin, looks=True).catalog.all().values()
     if json:
         say_json(
             [
@@ -44,17 +44,17 @@ def flows(
                     "states": [flow.machine.named(state) for state in flow.machine.states],
                     "place": place,
                 }
-                for flow, place in found
+                for flow, place in sources
             ]
         )
-    elif not found:
+    elif not sources:
         say("No flows are known here. Run one from a file (detent run file.py), or list it under `plugins:`.")
     else:
         table(
             ("FLOW", "VERSION", "STATES", "FROM", "DESCRIPTION"),
             [
                 (flow.name, str(flow.machine.version), str(len(flow.machine.states)), place, flow.description)
-                for flow, place in found
+                for flow, place in sources
             ],
             right=(1, 2),
         )
@@ -120,11 +120,11 @@ def _checked(workspace: Workspace, target: str) -> list[dict[str, Any]]:
     from detent.runtime.catalog import is_path
 
     if is_path(target) and ":" not in target:
-        found = list(workspace.catalog.add_file(target).values())
-        if not found:
+        sources = list(workspace.catalog.add_file(target).values())
+        if not sources:
             raise ConfigurationError(f"{target} defines no flow: no module-level value in it is a Flow.")
     else:
-        found = [workspace.catalog.pick(target)]
+        sources = [workspace.catalog.pick(target)]
     return [
         {
             "target": target,
@@ -134,7 +134,7 @@ def _checked(workspace: Workspace, target: str) -> list[dict[str, Any]]:
             "states": len(flow.machine.states),
             "steps": len(flow.steps),
         }
-        for flow, place in found
+        for flow, place in sources
     ]
 
 
@@ -177,9 +177,9 @@ def diagram(
     if is_path(target.partition(":")[0]):
         description = workspace.catalog.pick(target).flow.machine.describe()
     else:
-        found = workspace.catalog.look(target)
-        if found is not None:
-            description = found.flow.machine.describe()
+        source = workspace.catalog.look(target)
+        if source is not None:
+            description = source.flow.machine.describe()
         else:
             description, path = run_async(_drawn_run(workspace, target))
     draw = drawing.svg if format is Drawing.svg else drawing.mermaid

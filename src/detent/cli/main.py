@@ -78,8 +78,8 @@ for group in GROUPS:
     group.add(app)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"detent {sys.modules['detent'].__version__}")
         raise typer.Exit
 
@@ -98,8 +98,8 @@ def program(called: str = "") -> Any:
     """The program with nothing but the command that is called: to make them all takes longer than most take
     to run. It has them all when help is asked for, or a command that is none."""
     part = copy(app)
-    part.registered_commands = [one for one in app.registered_commands if _name(one) == called]
-    part.registered_groups = [one for one in app.registered_groups if one.name == called]
+    part.registered_commands = [item for item in app.registered_commands if _name(item) == called]
+    part.registered_groups = [item for item in app.registered_groups if item.name == called]
     if not part.registered_commands and not part.registered_groups:
         part = copy(app)
         part.registered_groups = list(app.registered_groups)
@@ -156,13 +156,13 @@ def _failed(error: Exception, debug: bool) -> int:
 
         traceback.print_exception(error)
     if isinstance(error, DetentError):
-        _tell(str(error))
+        _warn(str(error))
         return error.exit_code
-    said = " ".join(str(error).split())
+    message = " ".join(str(error).split())
     where = "see above" if debug else "set DETENT_DEBUG=1 to see where it happened"
-    _tell(
-        f"Unexpected {type(error).__name__}: {said} ({where})."
-        if said
+    _warn(
+        f"Unexpected {type(error).__name__}: {message} ({where})."
+        if message
         else f"Unexpected {type(error).__name__}."
     )
     return 1
@@ -175,11 +175,11 @@ def _misused(error: Any, message: str) -> int:
         return 2
     message = message.strip()
     command = getattr(getattr(error, "ctx", None), "command_path", "detent")
-    _tell(f"{message}{'' if message.endswith(('.', '?', '!')) else '.'} See: {command} --help")
+    _warn(f"{message}{'' if message.endswith(('.', '?', '!')) else '.'} See: {command} --help")
     return 2
 
 
-def _tell(message: str) -> None:
+def _warn(message: str) -> None:
     from detent.cli.output import clean, warn
 
     warn("\n".join(clean(line) for line in message.splitlines()))

@@ -32,12 +32,12 @@ def list_models(
     from detent.adapters.models.model_files import KNOWN, ModelFileMissing, models_folder, path
     from detent.cli.output import say, say_json, size, table
 
-    found: dict[str, tuple[str, str | None]] = {}
+    states: dict[str, tuple[str, str | None]] = {}
     for name in KNOWN:
         try:
-            found[name] = "here", str(path(name))
+            states[name] = "here", str(path(name))
         except ModelFileMissing as missing:
-            found[name] = ("damaged" if missing.file.exists() else "not here"), None
+            states[name] = ("damaged" if missing.file.exists() else "not here"), None
     if json:
         say_json(
             [
@@ -47,8 +47,8 @@ def list_models(
                     "bytes": model.bytes,
                     "sha256": model.sha256,
                     "licence": model.licence,
-                    "here": found[model.name][0] == "here",
-                    "path": found[model.name][1],
+                    "here": states[model.name][0] == "here",
+                    "path": states[model.name][1],
                     "good_for": model.good_for,
                 }
                 for model in KNOWN.values()
@@ -58,12 +58,12 @@ def list_models(
     table(
         ("MODEL", "SIZE", "LICENCE", "HERE", "GOOD FOR"),
         [
-            (model.name, size(model.bytes), model.licence, found[model.name][0], model.good_for)
+            (model.name, size(model.bytes), model.licence, states[model.name][0], model.good_for)
             for model in KNOWN.values()
         ],
         right=(1,),
     )
-    if not any(state == "here" for state, _ in found.values()):
+    if not any(state == "here" for state, _ in states.values()):
         say(f"None is in {models_folder()} yet: detent models pull NAME")
 
 

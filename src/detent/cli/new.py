@@ -48,17 +48,17 @@ def begin(kind: Kind, name: str, template: str | None = None, config: str | None
         )
     settings = Workspace(None, config, looks=True).settings
     try:
-        made = kind.begin(name, template or known[0], settings)
+        beginning = kind.begin(name, template or known[0], settings)
         with trusted_as_made(settings.folder, config):
-            for file, text in made.files.items():
+            for file, text in beginning.files.items():
                 file.parent.mkdir(parents=True, exist_ok=True)
                 with file.open("x", encoding="utf-8") as out:
                     out.write(text)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is no usable path"
         raise ConfigurationError(f"{clean(name)} cannot be written: {why}.") from None
-    say(f"{clean(made.said)} Try:")
-    for command in made.commands:
+    say(f"{clean(beginning.said)} Try:")
+    for command in beginning.commands:
         say(f"  {command}")
-    if made.note:
-        say(made.note)
+    if beginning.note:
+        say(beginning.note)

@@ -92,11 +92,11 @@ def status(value: str, text: str | None = None) -> str:
 
 def clean(text: Any) -> str:
     """Text from anywhere made harmless for a terminal: one line, control characters shown, not obeyed."""
-    said = str(text)
-    if said.isprintable():
-        return said
-    said = " ".join(said.split())
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in said)
+    plain = str(text)
+    if plain.isprintable():
+        return plain
+    plain = " ".join(plain.split())
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in plain)
 
 
 def width(text: str) -> int:

@@ -87,27 +87,27 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
             widest,
         )
     if kind == "noted" and body.topic == "autonomy.demoted":
-        said = f"{body.body['step']} goes down to {body.body['level']}: {body.body['why']}"
-        return _line("", "↓", "", 0, "", said, widest)
+        message = f"{body.body['step']} goes down to {body.body['level']}: {body.body['why']}"
+        return _line("", "↓", "", 0, "", message, widest)
     if kind == "attempt_failed":
         again = "" if body.retry_at is None else f"; again in {span(max(0.0, body.retry_at - entry.at))}"
-        said = f"attempt {body.attempt}: {failure_text(body)}{again}"
-        return _line(body.step, "✗", "", 0, span(body.duration), said, widest)
+        message = f"attempt {body.attempt}: {failure_text(body)}{again}"
+        return _line(body.step, "✗", "", 0, span(body.duration), message, widest)
     if kind == "effect_failed" and body.retry_at is not None:
-        said = (
+        message = (
             f"{body.tool}: {body.message or body.code}; again in {span(max(0.0, body.retry_at - entry.at))}"
         )
-        return _line("", "✗", "", 0, "", said, widest)
+        return _line("", "✗", "", 0, "", message, widest)
     if kind == "held" and body.why not in ("children",):
-        said = body.question or f"waits for {body.why} '{body.name}'"
-        return _line("", "…", "", 0, "", said, widest)
+        message = body.question or f"waits for {body.why} '{body.name}'"
+        return _line("", "…", "", 0, "", message, widest)
     if kind == "called_off":
         return _line("", "·", "", 0, "", f"{body.by} called it off; its step is settled first", widest)
     if kind == "released" and body.name.startswith("effect:"):
         return _line("", "·", "", 0, "", f"{body.by} settled the effect in doubt: {body.answer}", widest)
     if kind == "released" and body.name != "children":
-        said = f"{body.by} answered '{body.name}'" + ("" if body.answer is None else f": {body.answer}")
-        return _line("", "·", "", 0, "", said, widest)
+        message = f"{body.by} answered '{body.name}'" + ("" if body.answer is None else f": {body.answer}")
+        return _line("", "·", "", 0, "", message, widest)
     if kind == "claimed":
         return _line("", "·", "", 0, "", "taken over from a worker that died", widest)
     if kind == "ended":
@@ -134,12 +134,12 @@ def performed_by(body: Any) -> str:
     return f"agent ({level}, {tokens:,} tokens)" if tokens else f"agent ({level})"
 
 
-def _line(frm: str, sign: str, to: str, to_width: int, took: str, said: str, widest: int) -> str:
+def _line(frm: str, sign: str, to: str, to_width: int, took: str, message: str, widest: int) -> str:
     start = clean(frm)
     start += " " * (widest - width(start))
     mark = paint(sign, {"✗": "red", "…": "yellow", "↓": "yellow"}.get(sign), dim=sign in "→·")
     gap = " " * (widest - to_width)
-    return f"  {start} {mark} {to}{gap}  {took:>9}  {paint(clean(said), dim=True)}".rstrip()
+    return f"  {start} {mark} {to}{gap}  {took:>9}  {paint(clean(message), dim=True)}".rstrip()
 
 
 class BatchProgress:

@@ -22,26 +22,27 @@ def tape(record: str | None, replay: str | None, *, json: bool = False) -> Itera
         return
     from detent.adapters.cassette import Player, Recorder
 
-    made = Recorder(record) if record is not None else Player(str(replay))
+    cassette = Recorder(record) if record is not None else Player(str(replay))
     try:
-        yield made
+        yield cassette
     finally:
-        made.close()
+        cassette.close()
         if not json:
-            _tell(made)
+            _report(cassette)
 
 
-def _tell(made: Recorder | Player) -> None:
+def _report(cassette: Recorder | Player) -> None:
     from detent.adapters.cassette import Recorder
     from detent.cli.output import say, warn
 
-    if isinstance(made, Recorder):
-        say(f"Recorded {made.recorded:,} answers in {made.path}. Play them back with --replay {made.path}")
+    if isinstance(cassette, Recorder):
+        path = cassette.path
+        say(f"Recorded {cassette.recorded:,} answers in {path}. Play them back with --replay {path}")
         return
-    for mismatch in made.mismatches[:1]:
+    for mismatch in cassette.mismatches[:1]:
         warn(str(mismatch))
-    left = made.unplayed()
-    if left and not made.mismatches:
+    left = cassette.unplayed()
+    if left and not cassette.mismatches:
         first = left[0]
         step = f" for step '{first.step}'" if first.step else ""
         warn(

@@ -49,14 +49,14 @@ def replay(
         return run_async(_replay(workspace, run, player, json))  # type: ignore[arg-type]
 
 
-async def _replay(workspace: Workspace, said: str, player: Player, json: bool) -> int:
+async def _replay(workspace: Workspace, run: str, player: Player, json: bool) -> int:
     from detent.cli.output import fit, say, say_json
     from detent.cli.runs import journal
     from detent.insight import compare as comparing
     from detent.runtime.wiring import make_store
 
     async with workspace.store() as kept:
-        run_id = await workspace.run_id(kept, said)
+        run_id = await workspace.run_id(kept, run)
         original = await journal(kept, run_id)
         flows = await workspace.known(kept)
     async with workspace.engine(store=make_store("memory:"), tape=player) as engine:
@@ -106,7 +106,9 @@ async def _repeat(engine: Engine, run_id: str, original: Sequence[Entry]) -> Non
     )  # fmt: skip
     run = await engine.finish(run_id, patience=PATIENCE)
     while not run.status.is_end:
-        given = next((one for one in answers if one.by != "clock" and one.name in run.holds), None)
+        given = next(
+            (release for release in answers if release.by != "clock" and release.name in run.holds), None
+        )
         if given is None:
             return  # it waits, as the original may have done: the comparison says
         answers.remove(given)

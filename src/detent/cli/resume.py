@@ -27,7 +27,7 @@ Act = Callable[["Engine", str], Awaitable[object]]
 
 async def see_through(
     workspace: Workspace,
-    said: str,
+    run: str,
     act: Act,
     *,
     drive: bool,
@@ -42,7 +42,7 @@ async def see_through(
     from detent.cli.output import paint, say
 
     async with workspace.engine(deterministic=deterministic) as engine:
-        run_id = await workspace.run_id(engine.store, said)
+        run_id = await workspace.run_id(engine.store, run)
         flow = (await engine.store.row(run_id)).flow
         for name in reversed([row.flow for row in await _upwards(engine, run_id)]):
             await workspace.know(engine, name)
@@ -61,10 +61,10 @@ async def see_through(
 
 async def _upwards(engine: Engine, run_id: str) -> list[RunRow]:
     """A run, and those it is part of, up to the root."""
-    found = [await engine.store.row(run_id)]
-    while found[-1].parent is not None:
-        found.append(await engine.store.row(found[-1].parent))
-    return found
+    rows = [await engine.store.row(run_id)]
+    while rows[-1].parent is not None:
+        rows.append(await engine.store.row(rows[-1].parent))
+    return rows
 
 
 # -- going on -----------------------------------------------------------------------------------------------
@@ -128,10 +128,10 @@ async def _resume_all(
         missing = await _recall_open(workspace, engine)
 
         async def resumed() -> AsyncIterator[str]:
-            found = await engine.resume_all()
+            run_ids = await engine.resume_all()
             if progress is not None:
-                progress.total = len(found)
-            for run_id in found:
+                progress.total = len(run_ids)
+            for run_id in run_ids:
                 yield run_id
 
         results, stopped = await drive_many(engine, resumed(), taken, again=again, progress=progress)

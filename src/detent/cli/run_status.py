@@ -42,30 +42,30 @@ def next_commands(workspace: Workspace, run: Run, *, reopen: bool = True) -> lis
     """Exactly what to type to send an open or reopenable run on."""
     from detent.kernel.placeholders import uses_receipt
 
-    found: list[str] = []
+    commands: list[str] = []
     for name, hold in run.holds.items():
         if name.startswith("effect:"):
             settle = workspace.command("resolve", run.id, "happened", "--hold", run.token(name))
             receipt = " --receipt JSON" if uses_receipt(run.proposal, hold.about["effect"]) else ""
-            found.append(f"{settle}{receipt}   (or: again to perform it, skip to go on without it)")
+            commands.append(f"{settle}{receipt}   (or: again to perform it, skip to go on without it)")
         elif hold.why == "children":
-            found += [workspace.command("show", child) for child in hold.about.get("runs", [])[:5]]
+            commands += [workspace.command("show", child) for child in hold.about.get("runs", [])[:5]]
         elif hold.why in ("timer", "breaker") and hold.wake_at is not None:
-            found.append(workspace.command("resume", run.id) + f"   (from {local(hold.wake_at)} on)")
+            commands.append(workspace.command("resume", run.id) + f"   (from {local(hold.wake_at)} on)")
         else:
             answer = hold.choices[0] if hold.choices else "ANSWER"
             others = f"   (or: {', '.join(hold.choices[1:])})" if len(hold.choices) > 1 else ""
-            found.append(workspace.command("release", run.id, answer, "--hold", run.token(name)) + others)
+            commands.append(workspace.command("release", run.id, answer, "--hold", run.token(name)) + others)
     if run.status is Status.RUNNING:
-        found.append(workspace.command("resume", run.id))
+        commands.append(workspace.command("resume", run.id))
     elif run.status in REOPENABLE and run.status is not Status.CANCELLED:
-        found.append(workspace.command("why", run.id))
+        commands.append(workspace.command("why", run.id))
         if not reopen:
-            return found
+            return commands
         limit = run.budget.exceeded(run.used()) if run.budget is not None else None
         more = {"tokens": "--budget-tokens", "cost_usd": "--budget-usd"}.get(limit or "", f"--budget-{limit}")
-        found.append(workspace.command("reopen", run.id) + (f" {more} MORE" if limit else ""))
-    return found
+        commands.append(workspace.command("reopen", run.id) + (f" {more} MORE" if limit else ""))
+    return commands
 
 
 def tell(workspace: Workspace, run: Run, *, shown: str | None = None) -> None:

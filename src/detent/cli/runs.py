@@ -74,24 +74,24 @@ def runs(
     words = ["runs"]
     for option, given in (("--flow", flow), ("--tag", tag), ("--since", since), ("--until", until)):
         words += [option, given] if given is not None else []
-    for wanted in status or ():
-        words += ["--status", wanted]
+    for name in status or ():
+        words += ["--status", name]
     words += ["--limit", str(limit), *(["--roots"] if roots else [])]
     run_async(_runs(Workspace(store, config, looks=True), query, json, words))
 
 
-def _statuses(said: list[str] | None) -> list[Any]:
+def _statuses(values: list[str] | None) -> list[Any]:
     from detent.kernel.errors import ConfigurationError, nearest
     from detent.kernel.status import Status
 
     known = [status.value for status in Status]
-    wanted = [part.strip() for item in said or () for part in item.split(",") if part.strip()]
-    for name in wanted:
+    names = [part.strip() for item in values or () for part in item.split(",") if part.strip()]
+    for name in names:
         if name not in known:
             raise ConfigurationError(
                 f"There is no status '{name}'.{nearest(name, known)} Known: {', '.join(known)}."
             )
-    return [Status(name) for name in wanted]
+    return [Status(name) for name in names]
 
 
 async def _runs(workspace: Workspace, query: RunQuery, json: bool, words: list[str]) -> None:
@@ -150,10 +150,10 @@ async def definition(store: Store, run_id: str) -> dict[str, Any]:
     from detent.kernel.errors import ConfigurationError
 
     row = await store.row(run_id)
-    found = await store.definition(row.now.fingerprint)
-    if found is None:
+    described = await store.definition(row.now.fingerprint)
+    if described is None:
         raise ConfigurationError(f"The definition of run {run_id} is not in the store.")
-    return found
+    return described
 
 
 def show(
@@ -175,14 +175,14 @@ def show(
     run_async(_show(Workspace(store, config, looks=True), run, follow, all_, json))
 
 
-async def _show(workspace: Workspace, said: str, follow: bool, whole: bool, json: bool) -> None:
+async def _show(workspace: Workspace, run_prefix: str, follow: bool, whole: bool, json: bool) -> None:
     from detent.cli import run_status
     from detent.cli.output import iso, say_json
     from detent.engine.journal_reader import load
     from detent.insight.timeline import timeline
 
     async with workspace.store() as store:
-        run_id = await workspace.run_id(store, said)
+        run_id = await workspace.run_id(store, run_prefix)
         run = await load(store, run_id)
         entries = await _some(store, run, whole or json)
         ledger = await store.effects(run_id)

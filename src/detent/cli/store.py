@@ -41,16 +41,16 @@ def check(json: options.Json = False, store: options.Store = None, config: optio
     closed = workspace.closed_store()
     require_store(closed)
     place = shown_url(store_url(workspace.settings))
-    found = [need.what for need in run_async(deep_check(closed))]
+    problems = [need.what for need in run_async(deep_check(closed))]
     if json:
-        say_json({"place": place, "whole": not found, "problems": found})
-    elif not found:
+        say_json({"place": place, "whole": not problems, "problems": problems})
+    elif not problems:
         say(f"{clean(place)} is whole.")
     else:
-        for what in found:
-            say(clean(what))
+        for problem in problems:
+            say(clean(problem))
         say("What to do: restore a backup (detent store restore FILE); docs/stores.md says more.")
-    return 1 if found else 0
+    return 1 if problems else 0
 
 
 @store.command()

@@ -118,22 +118,22 @@ class Comparison:
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
-        found = self.divergence
+        divergence = self.divergence
         return {
             "equal": self.equal,
             "same": self.same,
             "divergence": None
-            if found is None
+            if divergence is None
             else {
-                "seq_a": found.seq_a,
-                "seq_b": found.seq_b,
-                "what_a": found.what_a,
-                "what_b": found.what_b,
+                "seq_a": divergence.seq_a,
+                "seq_b": divergence.seq_b,
+                "what_a": divergence.what_a,
+                "what_b": divergence.what_b,
                 "differences": [
                     {"aspect": item.aspect, "path": item.path, "a": item.a, "b": item.b}
-                    for item in found.differences
+                    for item in divergence.differences
                 ],
-                "left_out": found.left_out,
+                "left_out": divergence.left_out,
             },
             "a": _summary_plain(self.a),
             "b": _summary_plain(self.b),
@@ -364,14 +364,14 @@ def _divergence(
 ) -> Divergence:
     what_a = words_a[a.seq] if a is not None else "(nothing more)"
     what_b = words_b[b.seq] if b is not None else "(nothing more)"
-    found = list(_differences(a, b))
+    differences = list(_differences(a, b))
     return Divergence(
         a.seq if a else None,
         b.seq if b else None,
         what_a,
         what_b,
-        tuple(found[:MOST]),
-        max(0, len(found) - MOST),
+        tuple(differences[:MOST]),
+        max(0, len(differences) - MOST),
     )
 
 
@@ -456,23 +456,23 @@ def _summary_plain(summary: Summary) -> dict[str, Any]:
 
 def render(comparison: Comparison, a: str = "a", b: str = "b") -> str:
     """The comparison as text; `a` and `b` are what the runs are called."""
-    found = comparison.divergence
-    if found is None:
+    divergence = comparison.divergence
+    if divergence is None:
         lines = [f"{a} and {b} say the same; entries compared: {comparison.same}."]
     else:
         lines = [
-            f"{a} and {b} differ first at {_entry(found.seq_a, a)} and {_entry(found.seq_b, b)}.",
-            *(f"  {line}" for line in columns([(a, found.what_a), (b, found.what_b)])),
+            f"{a} and {b} differ first at {_entry(divergence.seq_a, a)} and {_entry(divergence.seq_b, b)}.",
+            *(f"  {line}" for line in columns([(a, divergence.what_a), (b, divergence.what_b)])),
         ]
         rows = [
-            (item.path, _shown(item.a), "|", _shown(item.b))
-            for item in found.differences
+            (item.path, _format(item.a), "|", _format(item.b))
+            for item in divergence.differences
             if item.aspect != "what"
         ]
         if rows:
             lines += ["", *(f"  {line}" for line in columns([("", a, "|", b), *rows]))]
-        if found.left_out:
-            lines.append(f"  … and {found.left_out} more")
+        if divergence.left_out:
+            lines.append(f"  … and {divergence.left_out} more")
     lines += ["", *columns([("", a, b), *_summary_rows(comparison.a, comparison.b)])]
     return "\n".join(lines)
 
@@ -481,8 +481,8 @@ def _entry(seq: int | None, name: str) -> str:
     return f"the end of {name}" if seq is None else f"entry {seq} of {name}"
 
 
-def _shown(found: Any) -> str:
-    return "(none)" if found is None else value(found, 50)
+def _format(item: Any) -> str:
+    return "(none)" if item is None else value(item, 50)
 
 
 def _summary_rows(a: Summary, b: Summary) -> Iterator[tuple[str, str, str]]:

@@ -116,7 +116,7 @@ def run_metrics(
     `title` stands at the head of the report in place of the machine's name.
     """
     journal = list(entries)
-    made: StateMachine[Any] = StateMachine.from_journal(
+    folded: StateMachine[Any] = StateMachine.from_journal(
         machine_of(machine), journal, max_iterations=max_iterations
     )
     run = Run.fold("", journal)
@@ -125,8 +125,8 @@ def run_metrics(
         if isinstance(entry.body, Moved):
             costs.setdefault(entry.body.frm, []).append(entry.body.spend.cost_usd)
     states = []
-    for state, metrics in made.get_all_state_metrics().items():
-        name = made.machine.named(state)
+    for state, metrics in folded.get_all_state_metrics().items():
+        name = folded.machine.named(state)
         visited = metrics.visit_count > 0
         states.append(
             StateFigures(
@@ -141,19 +141,19 @@ def run_metrics(
         )
     spent = run.total_spend
     return RunMetrics(
-        machine=made.machine.name,
+        machine=folded.machine.name,
         status=run.status.value,
         states=tuple(states),
-        totals=made.get_total_metrics(),
-        transitions=made.get_transition_metrics(),
-        bottlenecks=made.get_bottleneck_analysis(),
+        totals=folded.get_total_metrics(),
+        transitions=folded.get_transition_metrics(),
+        bottlenecks=folded.get_bottleneck_analysis(),
         tokens=spent.tokens,
         cost_usd=spent.cost_usd,
         elapsed_seconds=max(0.0, journal[-1].at - journal[0].at) if journal else 0.0,
         waited_seconds=_waited(journal),
         failed_attempts=sum(isinstance(entry.body, AttemptFailed) for entry in journal),
         effects=len({entry.body.key for entry in journal if isinstance(entry.body, EffectDone)}),
-        report=_titled(made.format_metrics_report(), title),
+        report=_titled(folded.format_metrics_report(), title),
     )
 
 
@@ -252,22 +252,22 @@ class FlowMetrics:
     @property
     def moves(self) -> int:
         """Moves made."""
-        return sum(made.count for made in self.transitions)
+        return sum(transition.count for transition in self.transitions)
 
     @property
     def seconds(self) -> float:
         """Time at work."""
-        return total(made.seconds for made in self.transitions)
+        return total(transition.seconds for transition in self.transitions)
 
     @property
     def tokens(self) -> int:
         """Tokens of the moves."""
-        return sum(made.tokens for made in self.transitions)
+        return sum(transition.tokens for transition in self.transitions)
 
     @property
     def cost_usd(self) -> float:
         """Money of the moves."""
-        return total(made.cost_usd for made in self.transitions)
+        return total(transition.cost_usd for transition in self.transitions)
 
     @property
     def slowest_state(self) -> StateFigures | None:
@@ -298,7 +298,7 @@ class FlowMetrics:
                 "total_cost_usd": self.cost_usd,
             },
             "states": [figures.to_plain() for figures in self.states],
-            "transitions": [made.to_plain() for made in self.transitions],
+            "transitions": [transition.to_plain() for transition in self.transitions],
             "bottlenecks": {
                 "slowest_state": slowest.to_plain() if slowest else None,
                 "highest_token_state": hungriest.to_plain() if hungriest else None,
@@ -338,7 +338,7 @@ def flow_metrics(edges: Iterable[CountedMove]) -> FlowMetrics:
         min((edge.day for edge in rows), default=None),
         max((edge.day for edge in rows), default=None),
         tuple(sorted(states, key=lambda figures: figures.state)),
-        tuple(sorted(transitions, key=lambda made: (-made.count, made.frm, made.to))),
+        tuple(sorted(transitions, key=lambda transition: (-transition.count, transition.frm, transition.to))),
     )
 
 
@@ -389,7 +389,8 @@ def _flow_report(metrics: FlowMetrics) -> str:
         *(
             f"  {line}"
             for line in columns(
-                ((made.name, f"{made.count:,}") for made in metrics.transitions), frozenset({1})
+                ((transition.name, f"{transition.count:,}") for transition in metrics.transitions),
+                frozenset({1}),
             )
         ),
     ]

@@ -25,8 +25,8 @@ class Spread:
         if self._exact and len(self._values) > EXACT:
             self._exact = False
             rounded: Counter[float] = Counter()
-            for one, often in self._values.items():
-                rounded[_rounded(one)] += often
+            for number, often in self._values.items():
+                rounded[_rounded(number)] += often
             self._values = rounded
 
     @property

@@ -120,15 +120,15 @@ def condition_text(name: str) -> str:
         return name
     if not isinstance(tests, dict) or not tests:
         return name
-    return ", ".join(_test_text(key, wanted) for key, wanted in tests.items())
+    return ", ".join(_test_text(key, expected) for key, expected in tests.items())
 
 
-def _test_text(key: str, wanted: Any) -> str:
-    if wanted in ("present", "absent"):
-        return f"{key} {wanted}"
-    if isinstance(wanted, list):
-        return f"{key} = {' or '.join(_literal(option) for option in wanted)}"
-    return f"{key} = {_literal(wanted)}"
+def _test_text(key: str, expected: Any) -> str:
+    if expected in ("present", "absent"):
+        return f"{key} {expected}"
+    if isinstance(expected, list):
+        return f"{key} = {' or '.join(_literal(option) for option in expected)}"
+    return f"{key} = {_literal(expected)}"
 
 
 def _literal(plain: Any) -> str:

@@ -70,13 +70,13 @@ class FunctionCall:
 
     def outline(self) -> dict[str, Any]:
         """What it amounts to, without times: equal for equal runs."""
-        said: dict[str, Any] = {"function_name": self.function_name, "arguments": self.arguments}
-        said["success"] = self.success
+        plain: dict[str, Any] = {"function_name": self.function_name, "arguments": self.arguments}
+        plain["success"] = self.success
         if self.result is not None:
-            said["result"] = self.result
+            plain["result"] = self.result
         if self.error_message is not None:
-            said["error_message"] = self.error_message
-        return said
+            plain["error_message"] = self.error_message
+        return plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +127,17 @@ def function_calls(entries: Iterable[Entry], *, blobs: Blobs | None = None) -> l
 
 async def blobs_of(store: BlobStore, entries: Iterable[Entry]) -> dict[str, bytes]:
     """What lies beside a journal about its functions and agents, by hash; what was purged is not there."""
-    wanted: set[str] = set()
+    hashes: set[str] = set()
     for entry in entries:
         body = entry.body
         if isinstance(body, Moved | Ended):
-            wanted |= _references(list(body.looked))
+            hashes |= _references(list(body.looked))
         elif isinstance(body, Proposed):
-            wanted |= _references(body.effects) | _references(list(body.looked))
+            hashes |= _references(body.effects) | _references(list(body.looked))
         elif isinstance(body, Recorded) and body.key.startswith(AGENT):
-            wanted |= _references(body.value)
-    found = {hash: await store.blob(hash) for hash in sorted(wanted)}
-    return {hash: raw for hash, raw in found.items() if raw is not None}
+            hashes |= _references(body.value)
+    blobs = {hash: await store.blob(hash) for hash in sorted(hashes)}
+    return {hash: raw for hash, raw in blobs.items() if raw is not None}
 
 
 def visits(
@@ -152,7 +152,7 @@ def visits(
     `input_data` of a step in `needs` holds those keys, of any other step all data. Keys in `hashed` are
     represented by their hash alone.
     """
-    found: list[StepVisit] = []
+    finished: list[StepVisit] = []
     run = Run("")
     here = _Visit(blobs or {})
     for entry in entries:
@@ -162,7 +162,7 @@ def visits(
                 before = run.data
                 inputs = _inputs(before, (needs or {}).get(body.frm), hashed)
                 run.apply(entry)
-                found.append(here.over(body, inputs, copied(run.data)))
+                finished.append(here.over(body, inputs, copied(run.data)))
             else:
                 run.apply(entry)
             here = _Visit(blobs or {})
@@ -173,12 +173,12 @@ def visits(
             inputs = _inputs(run.data, (needs or {}).get(run.state), hashed)
             state = run.state
             run.apply(entry)
-            found.append(here.ended(body, state, inputs, copied(run.data)))
+            finished.append(here.ended(body, state, inputs, copied(run.data)))
             here = _Visit(blobs or {})
             continue
         here.take(body)
         run.apply(entry)
-    return found
+    return finished
 
 
 @dataclass(slots=True)
@@ -212,8 +212,8 @@ class _Visit:
         elif isinstance(body, Recorded):
             if body.key.startswith(AGENT) and isinstance(body.value, Mapping):
                 record = {**body.value, **(_opened(body.value.get("kept") or {}, self.blobs))}
-                said = record.get("output")
-                self.reply = _words(said) or self.reply
+                output = record.get("output")
+                self.reply = _words(output) or self.reply
         elif isinstance(body, EffectDone):
             self.receipts[body.key] = body.receipt
             if body.how != "reused":
@@ -248,7 +248,7 @@ class _Visit:
     def _all(self, looked: Sequence[Mapping[str, Any]], step: str, attempt: int) -> tuple[FunctionCall, ...]:
         """Queries first, then effects: the order in which they came about."""
         queries = []
-        for line in (*(one for one in self.asked if one not in looked), *looked):
+        for line in (*(query for query in self.asked if query not in looked), *looked):
             answer, args = _opened(line.get("answer"), self.blobs), _opened(line["args"], self.blobs)
             error = answer.get("$error") if isinstance(answer, Mapping) else None
             result = None if error else copied(answer)
@@ -279,11 +279,11 @@ class _Visit:
         )  # fmt: skip
 
 
-def _words(said: Any) -> str | None:
+def _words(output: Any) -> str | None:
     """What an agent said, as a text; a form as it was filled in."""
-    if said is None or isinstance(said, str):
-        return said
-    return json.dumps(said, ensure_ascii=False)
+    if output is None or isinstance(output, str):
+        return output
+    return json.dumps(output, ensure_ascii=False)
 
 
 def _opened(value: Any, blobs: Blobs) -> Any:
@@ -303,11 +303,11 @@ def _references(value: Any) -> set[str]:
 
 
 def _inputs(data: Mapping[str, Any], needs: Sequence[str] | None, hashed: Collection[str]) -> dict[str, Any]:
-    wanted = list(data) if needs is None else needs
-    found: dict[str, Any] = {}
-    for key in wanted:
+    keys = list(data) if needs is None else needs
+    inputs: dict[str, Any] = {}
+    for key in keys:
         value = dig(data, key, _ABSENT)
         if value is _ABSENT or value is None:
             continue
-        found[key] = {"$hash": digest(value, 16)} if key in hashed else copied(value)
-    return found
+        inputs[key] = {"$hash": digest(value, 16)} if key in hashed else copied(value)
+    return inputs

@@ -132,20 +132,20 @@ class Decision:
         """As JSON values, what was not said left out."""
         plain: dict[str, Any] = {"seq": self.seq, "at": self.at, "kind": self.kind, "state": self.state}
         for item in fields(self):
-            found = getattr(self, item.name)
-            if item.name not in plain and found is not None and found != ():
-                plain[item.name] = _plain(found)
+            attribute = getattr(self, item.name)
+            if item.name not in plain and attribute is not None and attribute != ():
+                plain[item.name] = _plain(attribute)
         return plain
 
 
-def _plain(found: Any) -> Any:
-    if isinstance(found, Spend):
-        return found.to_plain()
-    if isinstance(found, tuple):
-        return [_plain(item) for item in found]
-    if is_dataclass(found) and not isinstance(found, type):
-        return {item.name: _plain(getattr(found, item.name)) for item in fields(found)}
-    return copied(dict(found)) if isinstance(found, Mapping) else found
+def _plain(part: Any) -> Any:
+    if isinstance(part, Spend):
+        return part.to_plain()
+    if isinstance(part, tuple):
+        return [_plain(item) for item in part]
+    if is_dataclass(part) and not isinstance(part, type):
+        return {item.name: _plain(getattr(part, item.name)) for item in fields(part)}
+    return copied(dict(part)) if isinstance(part, Mapping) else part
 
 
 def why(entries: Iterable[Entry], machine: Source | None = None) -> list[Decision]:
@@ -330,16 +330,16 @@ class _Reader:
 
     def _fallback(self, entry: Entry, detail: Mapping[str, Any], state: str) -> None:
         """A decision of its own when the agent's answer was not used."""
-        said = fallback_of(detail)
-        if said is None:
+        fallback = fallback_of(detail)
+        if fallback is None:
             return
-        error = said.get("agent_error") or said.get("error")
+        error = fallback.get("agent_error") or fallback.get("error")
         self._add(
             Decision(
                 entry.seq, entry.at, "fallback", state, "handler", "engine",
-                str(said.get("fallback_reason") or said.get("reason") or "fallback"),
+                str(fallback.get("fallback_reason") or fallback.get("reason") or "fallback"),
                 failures=(_error_text(error),) if error else (),
-                detail=said,
+                detail=fallback,
             )
         )  # fmt: skip
 
@@ -396,9 +396,11 @@ class _Reader:
 
 def fallback_of(detail: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """What a decision's detail says about a fallback, at its top or one level down."""
-    for said in (detail, *(inner for inner in detail.values() if isinstance(inner, Mapping))):
-        if said.get("fallback_used") is True or (said.get("fallback_reason") and "fallback_used" not in said):
-            return said
+    for record in (detail, *(inner for inner in detail.values() if isinstance(inner, Mapping))):
+        if record.get("fallback_used") is True or (
+            record.get("fallback_reason") and "fallback_used" not in record
+        ):
+            return record
     return None
 
 
@@ -421,7 +423,7 @@ def _line(kind: str, message: str) -> str:
 def render(decisions: Iterable[Decision]) -> str:
     """The decisions as text, one block each. An effect that a move tells of has no block of its own."""
     listed = list(decisions)
-    told = {
+    shown = {
         (effect.key, effect.how)
         for decision in listed
         if decision.kind in ("move", "end")
@@ -430,7 +432,7 @@ def render(decisions: Iterable[Decision]) -> str:
     blocks = [
         "\n".join(_block(decision))
         for decision in listed
-        if decision.kind != "effect" or (decision.effects[0].key, decision.effects[0].how) not in told
+        if decision.kind != "effect" or (decision.effects[0].key, decision.effects[0].how) not in shown
     ]
     return "\n\n".join(blocks)
 
@@ -490,7 +492,7 @@ def _block(decision: Decision) -> list[str]:
 
 def _disagreement(detail: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Where an agent's answer parted from the handler's, or what a validator had against it."""
-    places = [str(one.get("pointer") or "the whole") for one in detail.get("validation_details") or ()]
+    places = [str(at.get("pointer") or "the whole") for at in detail.get("validation_details") or ()]
     if places:
         more = detail.get("more_details", 0) + max(0, len(places) - 8)
         yield "differed at", ", ".join(places[:8]) + (f" and {more} more" if more else "")

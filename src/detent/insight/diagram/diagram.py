@@ -89,10 +89,10 @@ def _edge_text(edge: Edge, times: int) -> str:
     parts = [edge.event or "", f"[{edge.condition}]" if edge.condition else ""]
     if not any(parts) and edge.reason:
         parts.append(edge.reason)
-    said = _escaped(" ".join(part for part in parts if part))
+    text = _escaped(" ".join(part for part in parts if part))
     if times:
-        said = f"{said} ×{times}".strip() if times > 1 else f"{said} ✓".strip()
-    return said
+        text = f"{text} ×{times}".strip() if times > 1 else f"{text} ✓".strip()
+    return text
 
 
 def _escaped(text: str) -> str:

@@ -48,7 +48,7 @@ def release(
     verbose: options.Verbose = 0,
     log_level: options.LogLevel = None,
 ) -> int:
-    """Answer what a run waits for; it goes on.
+    """Answer the question a run waits on, and drive the run.
 
     On a terminal, without an answer and --hold, the open question is shown and the answer asked for.
     """
@@ -154,7 +154,7 @@ async def _asked(workspace: Workspace, run_prefix: str, *, doubt: bool) -> tuple
 
 
 async def _unsaid(workspace: Workspace, engine: Engine, run_id: str) -> DetentError:
-    """What to type to settle an effect in doubt."""
+    """The error for `resolve` without an answer, with the commands that settle the effect in doubt."""
     from detent.cli import run_status
     from detent.kernel.errors import ConfigurationError, RunStateError
 
@@ -167,7 +167,7 @@ async def _unsaid(workspace: Workspace, engine: Engine, run_id: str) -> DetentEr
 
 @asynccontextmanager
 async def _explained(workspace: Workspace, engine: Engine, run_id: str) -> AsyncIterator[None]:
-    """Say of an answer to a question that is not open what is, and exactly what to type."""
+    """Explain that the answered question is not open, and print the commands for the ones that are."""
     from detent.cli import run_status
     from detent.kernel.errors import HoldNotOpen, RunStateError
 
@@ -199,7 +199,7 @@ def reopen(
     verbose: options.Verbose = 0,
     log_level: options.LogLevel = None,
 ) -> int:
-    """Send a run on that failed or ran out of budget."""
+    """Reopen a run that failed or ran out of budget."""
     from detent.cli.resume import see_through
     from detent.cli.values import read_budget
     from detent.cli.workspace import Workspace, run_async
@@ -223,7 +223,7 @@ def cancel(
     ] = "cancelled",
     by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who cancels, for the record.")] = "person",
     rollback: Annotated[
-        bool, typer.Option("--rollback", help="Undo first what its steps did, last thing first.")
+        bool, typer.Option("--rollback", help="First undo what its steps did, in reverse order.")
     ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -317,7 +317,7 @@ def fork(
 
 
 async def _entry_at(engine: Engine, run_id: str, position: str) -> int:
-    """The entry a text means: a number, or the last time a state was entered."""
+    """Number of the entry to fork at: the number given, or the last entry into the named state."""
     from detent.engine.journal_reader import read
     from detent.kernel.errors import ConfigurationError, nearest
 
@@ -347,7 +347,8 @@ def purge(
         str | None, typer.Argument(metavar="[RUN]", help="The run whose values are dropped.")
     ] = None,
     older: Annotated[
-        str | None, typer.Option("--older", metavar="AGE", help="All ended runs unchanged for so long: 30d.")
+        str | None,
+        typer.Option("--older", metavar="AGE", help="All runs that ended at least this long ago: 30d."),
     ] = None,
     json: options.Json = False,
     store: options.Store = None,

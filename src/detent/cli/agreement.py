@@ -39,11 +39,11 @@ NOTHING_YET = (
 
 def add(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    group = typer.Typer(no_args_is_help=True, help="Say how far agents are trusted, and on what evidence.")
+    group = typer.Typer(no_args_is_help=True, help="Show and change how far agents are trusted.")
     for name, command in (("report", report), ("demote", demote), ("restore", restore), ("list", list_)):
         group.command(name)(command)
     app.add_typer(group, name="autonomy", rich_help_panel=SECTION)
-    stats = typer.Typer(no_args_is_help=True, help="Figures over many runs.")
+    stats = typer.Typer(no_args_is_help=True, help="Statistics over many runs.")
     stats.command("agreement")(report)
     app.add_typer(stats, name="stats", rich_help_panel=SECTION)
 
@@ -60,25 +60,26 @@ def report(
         str | None, typer.Option("--flow", "--workflow", metavar="NAME", help="Only steps of this flow.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="WHEN", help="What happened since: 30d, 2026-01-31.")
+        str | None, typer.Option("--since", metavar="WHEN", help="Only evidence since: 30d, 2026-01-31.")
     ] = None,
     differences: Annotated[
         bool, typer.Option("--differences", help="List the latest disagreements.")
     ] = False,
     all_: Annotated[
-        bool, typer.Option("--all", help="Show earlier series of a step too: other model, prompt or handler.")
+        bool, typer.Option("--all", help="Include earlier series of a step: other model, prompt or handler.")
     ] = False,
     format: options.Formats = options.Format.table,
     json: options.Json = False,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Write what is justified into the project file, after a yes.")
+        bool,
+        typer.Option("--apply", help="Write the justified levels into the project file, after confirmation."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     plugin: options.Plugins = None,
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
-    """Tell, step by step, how often agents agreed with the code.
+    """Report, step by step, how often agents agreed with the code.
 
     Nothing is raised by itself: the settings to change are printed, and --apply writes them.
     """
@@ -109,12 +110,12 @@ def report(
 
 
 class _Wanted:
-    """What a report is asked to cover."""
+    """The steps and the period a report covers."""
 
     def __init__(self, steps: list[str], flow: str | None, since: float | None) -> None:
         self.steps, self.flow, self.since = steps, flow, since
         self.by_runs = False
-        """The runs being read are of the flow that was named, so that every step in them is wanted."""
+        """Whether the runs being read belong to the named flow, so that every step in them is selected."""
 
     def __call__(self, step: str) -> bool:
         if self.flow is not None and not self.by_runs and self.flow not in step.split("/")[:-1]:
@@ -122,14 +123,14 @@ class _Wanted:
         return not self.steps or any(means(name, step) for name in self.steps)
 
     def of(self, names: list[str]) -> list[str | None]:
-        """Flows in a store whose runs must be read: the one asked for and its loops, or all (None)."""
+        """Flows whose runs must be read: the selected flow and its loops, or all flows (None)."""
         if self.flow is None or self.flow not in names:
             return [None]
         return [name for name in names if name == self.flow or name.startswith(f"{self.flow}.")]
 
     @property
     def nothing(self) -> str:
-        """What to say when there is nothing to report."""
+        """Message for an empty report."""
         if not self.steps and self.flow is None and self.since is None:
             return NOTHING_YET
         of = f" of {', '.join(self.steps)}" if self.steps else ""
@@ -139,13 +140,13 @@ class _Wanted:
 
 
 class _Advice:
-    """What follows from the figures of one step."""
+    """The level the figures of one step justify, and how to set it."""
 
     def __init__(self, step: str, level: AutonomyLevel) -> None:
         self.step, self.level = step, level
         self.changes: list[Change] = []
         self.instead: str | None = None
-        """What to do when no setting will."""
+        """Advice for a step whose level no project setting can raise."""
 
     @property
     def line(self) -> str:
@@ -215,7 +216,7 @@ async def _report(workspace: Workspace, selection: _Wanted) -> tuple[list[StepFi
 def _advise(
     workspace: Workspace, row: StepFigures, level: AutonomyLevel, places: Mapping[str, tuple[Flow, Step]]
 ) -> _Advice:
-    """How the step would be raised."""
+    """Work out how the step's level would be raised."""
     from detent.dispatch.autonomy import AutonomyLevel, StepMode
 
     advice = _Advice(row.step, level)
@@ -316,7 +317,7 @@ def _cells(row: StepFigures) -> list[str]:
 
 
 def _ms(value: float | None) -> str:
-    """Whole milliseconds; below one, as many digits as it takes to see something."""
+    """Whole milliseconds; below one millisecond, enough digits to show a value."""
     return "–" if value is None else f"{value:.0f}" if value >= 1 or not value else f"{value:.1g}"
 
 
@@ -363,7 +364,7 @@ def _say_advice(workspace: Workspace, advice: list[_Advice]) -> None:
 
 
 def _apply(workspace: Workspace, advice: list[_Advice], yes: bool) -> None:
-    """Write what is justified into the project file."""
+    """Write the justified levels into the project file."""
     from detent.cli.editing import CannotEdit, changed, write
     from detent.cli.output import warn
     from detent.kernel.errors import ConfigurationError
@@ -401,7 +402,7 @@ def _apply(workspace: Workspace, advice: list[_Advice], yes: bool) -> None:
 
 
 def _agreed(question: str) -> bool:
-    """A person's yes."""
+    """Whether a person at the terminal agrees."""
     import sys
 
     from detent.cli.output import clean

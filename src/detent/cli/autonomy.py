@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SECTION = "Judge"
 
 StepName = Annotated[
-    str, typer.Argument(metavar="STEP", help="A step: flow/step, or its own name where only one has it.")
+    str, typer.Argument(metavar="STEP", help="A step: flow/step, or its own name where that is unique.")
 ]
 
 
@@ -34,7 +34,9 @@ def demote(
         str | None, typer.Option("--to", metavar="LEVEL", help="The level; the next lower one if left out.")
     ] = None,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")] = "",
-    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who, for the record.")] = "person",
+    by: Annotated[
+        str, typer.Option("--by", metavar="NAME", help="Who demotes it, for the record.")
+    ] = "person",
     json: options.Json = False,
     plugin: options.Plugins = None,
     store: options.Store = None,
@@ -106,7 +108,7 @@ def restore(
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
-    """Let a step have its configured level again."""
+    """Give a step its configured level back."""
     from detent.cli.workspace import Workspace, run_async
 
     run_async(_restore(Workspace(store, config, plugin), step, json))
@@ -196,7 +198,7 @@ async def demotions(store: Store) -> dict[str, Demotion]:
 
 
 async def _set(store: Store, key: str, value: Any) -> None:
-    """Set a mark whatever it was."""
+    """Set a mark unconditionally, whatever its version."""
     while True:
         _, version = await store.mark(key)
         if await store.set_mark(key, value, version):
@@ -227,7 +229,7 @@ def places_of(flows: Mapping[str, Flow]) -> dict[str, tuple[Flow, Step]]:
 
 
 def known_step(step: str, known: Iterable[str]) -> str:
-    """The qualified name a text means."""
+    """Resolve a step's short or qualified name to the qualified one."""
     from detent.kernel.errors import ConfigurationError, nearest
 
     names = sorted(set(known))
@@ -246,12 +248,12 @@ def known_step(step: str, known: Iterable[str]) -> str:
 
 
 def means(name: str, step: str) -> bool:
-    """Whether a text names this step: in full, or by its own name."""
+    """Whether `name` is this step's qualified or own name."""
     return name == step or name == step.rpartition("/")[2]
 
 
 def resolved(workspace: Workspace, flow: Flow, step: Step) -> Resolved:
-    """What the layers of configuration say about a step."""
+    """The configuration of a step, resolved over all layers."""
     from detent.dispatch.dispatcher import Dispatcher
     from detent.runtime.dispatch_settings import dispatch_settings
 

@@ -18,7 +18,7 @@ from detent.authoring.document import MOST_BYTES, read_document
 from detent.kernel.errors import ConfigurationError
 
 Change = tuple[tuple[str, ...], str]
-"""The keys that lead to a value, and the value: a plain word."""
+"""The path of keys that leads to a value, and the value: a plain word."""
 
 
 class CannotEdit(ConfigurationError):
@@ -33,7 +33,7 @@ def changed(text: str, changes: Iterable[Change]) -> str:
 
 
 def write(file: Path, old: bytes | None, new: str) -> None:
-    """Put the new text in place of the old at one stroke; refused when the file was changed meanwhile."""
+    """Replace the file's text atomically; refuse if the file was changed in the meantime."""
     place = file.resolve()
     beside = place.with_name(f".{place.name}.{os.getpid()}.tmp")
     try:
@@ -79,7 +79,7 @@ def _put(text: str, path: tuple[str, ...], value: str) -> str:
 
 
 def _replaced(text: str, node: Any, value: str) -> str:
-    """Another word in place of a word."""
+    """Replace a scalar with another word."""
     start, end = node.start_mark, node.end_mark
     if node.id != "scalar" or start.line != end.line:
         raise CannotEdit("the value there is more than a word")
@@ -87,7 +87,7 @@ def _replaced(text: str, node: Any, value: str) -> str:
 
 
 def _inserted(text: str, node: Any, path: tuple[str, ...], value: str) -> str:
-    """A new entry at the end of a mapping, in the style it has."""
+    """Add an entry at the end of a mapping, in the mapping's own style."""
     if node.flow_style:
         if not node.value:
             at, comma = node.end_mark.index - 1, ""
@@ -107,7 +107,7 @@ def _last(node: Any) -> Any:
 
 
 def _end(node: Any) -> int:
-    """Where a value ends, comments after it not included."""
+    """Offset at which a value ends, without the comments after it."""
     if node.value and node.id in ("mapping", "sequence") and not node.flow_style:
         if node.id == "sequence":
             return _end(node.value[-1])
@@ -120,7 +120,7 @@ def _end(node: Any) -> int:
 
 
 def _after(text: str, index: int, added: list[str]) -> str:
-    """Lines put in after the line that holds this place; the file's line ends are kept to."""
+    """Insert lines after the line that holds an offset, with the file's own line endings."""
     newline = "\r\n" if "\r\n" in text else "\n"
     at = text.find("\n", index) + 1
     before, rest = (text[:at], text[at:]) if at else (text, "")
@@ -143,7 +143,7 @@ def _inline(path: tuple[str, ...], value: str) -> str:
 
 
 def _key(name: str) -> str:
-    """A key as YAML reads it back: plain where that is safe."""
+    """A key in YAML: unquoted where that is safe."""
     import json
 
     import yaml
@@ -156,7 +156,7 @@ def _key(name: str) -> str:
 
 
 def _checked(old: str, new: str, path: tuple[str, ...], value: str) -> str:
-    """The new text, if it says what the old one said and the change, and nothing else."""
+    """The new text, verified to differ from the old one by this change and nothing else."""
     expected = copy.deepcopy(_load(old) or {})
     inner = expected
     for key in path[:-1]:

@@ -1,4 +1,4 @@
-"""The command `eval`: plays suites of cases and says what came of them."""
+"""The command `eval`: plays suites of cases and reports the results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SECTION = "Judge"
 NOT_ENOUGH = 4
-"""Exit code when too little passed, or there was nothing to play."""
+"""Exit code when the threshold was missed or there was nothing to play."""
 KEPT = ".detent/evals"
 """Folder, in the working folder, that keeps the last report of each suite."""
 
@@ -34,10 +34,12 @@ def add(app: typer.Typer) -> None:
 def evaluate(
     target: Annotated[
         str | None,
-        typer.Argument(metavar="APP|DIR", help="A suite, a folder one can judge, or a file.py with one."),
+        typer.Argument(
+            metavar="APP|DIR", help="A suite, a folder a suite can judge, or a file.py with a suite."
+        ),
     ] = None,
     eval_dir: Annotated[
-        str | None, typer.Option("--eval-dir", metavar="DIR", help="Take the cases from here.")
+        str | None, typer.Option("--eval-dir", metavar="DIR", help="Folder to read the cases from.")
     ] = None,
     orchestrator: Annotated[
         str | None, typer.Option("--orchestrator", metavar="MODE", help="step, legacy or both.")
@@ -45,21 +47,23 @@ def evaluate(
     threshold: Annotated[
         float | None, typer.Option("--threshold", metavar="N", help="Percent of the cases that must pass.")
     ] = None,
-    repeat: Annotated[int, typer.Option("--repeat", metavar="N", help="Play each case so often.")] = 1,
+    repeat: Annotated[int, typer.Option("--repeat", metavar="N", help="Play each case N times.")] = 1,
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="A case whose repetitions differ fails.")
+        bool, typer.Option("--deterministic", help="Fail a case whose repetitions differ.")
     ] = False,
     record: Annotated[
-        Path | None, typer.Option("--record", metavar="DIR", help="Keep every answer of a model there.")
+        Path | None, typer.Option("--record", metavar="DIR", help="Record every model answer there.")
     ] = None,
     replay: Annotated[
-        Path | None, typer.Option("--replay", metavar="DIR", help="Take every answer of a model from there.")
+        Path | None, typer.Option("--replay", metavar="DIR", help="Replay every model answer from there.")
     ] = None,
     arm: Annotated[
         list[str] | None,
         typer.Option("--arm", metavar="NAME", help="Play in this arm of an experiment. May be repeated."),
     ] = None,
-    jobs: Annotated[int | None, typer.Option("--jobs", metavar="N", help="Cases played at a time.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", metavar="N", help="Cases played at the same time.")
+    ] = None,
     json: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON; - prints it.")
     ] = None,
@@ -67,38 +71,43 @@ def evaluate(
         Path | None, typer.Option("--junit", metavar="FILE", help="Write the report as JUnit XML.")
     ] = None,
     scenario: Annotated[
-        str | None, typer.Option("-s", "--scenario", metavar="TEXT", help="Part of the id or the subject.")
+        str | None,
+        typer.Option(
+            "-s", "--scenario", metavar="TEXT", help="Only cases with this text in their id or subject."
+        ),
     ] = None,
     category: Annotated[
-        list[str] | None, typer.Option("--category", metavar="NAME", help="Only this. May be repeated.")
+        list[str] | None,
+        typer.Option("--category", metavar="NAME", help="Only this category. May be repeated."),
     ] = None,
     tag: Annotated[
-        list[str] | None, typer.Option("--tag", metavar="TAG", help="Only with this. May be repeated.")
+        list[str] | None,
+        typer.Option("--tag", metavar="TAG", help="Only cases with this tag. May be repeated."),
     ] = None,
     step: Annotated[
         list[str] | None,
-        typer.Option("--step", metavar="ID", help="Only cases whose path has it. May be repeated."),
+        typer.Option("--step", metavar="ID", help="Only cases whose path has this step. May be repeated."),
     ] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Only what failed the last time.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only cases that failed last time.")] = False,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Count broken case files as failed and play the rest.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show what each step said.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show the output of each step.")] = False,
     failures_only: Annotated[
-        bool, typer.Option("-f", "--failures-only", help="Show only what failed.")
+        bool, typer.Option("-f", "--failures-only", help="Show only failed cases.")
     ] = False,
     detailed: Annotated[
         bool, typer.Option("-d", "--detailed", help="Show expected and actual in full.")
     ] = False,
     compare: Annotated[
         tuple[Path, Path] | None,
-        typer.Option("--compare", metavar="A B", help="Play nothing: hold report B against report A."),
+        typer.Option("--compare", metavar="A B", help="Play nothing; compare report B with report A."),
     ] = None,
     plugin: options.Plugins = None,
     config: options.Config = None,
     log_level: options.LogLevel = None,
 ) -> int:
-    """Play cases and hold what happened against what they expect.
+    """Play cases and compare what happened with what they expect.
 
     Without a suite: every suite of the project, else the one that ships. Ends with 4 when too little passes,
     when a required case fails, and when there is nothing to play; with 2 when a case file is wrong.
@@ -127,7 +136,7 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One call of the command."""
+    """One invocation of the command."""
 
     workspace: Workspace
     wanted: Filter
@@ -146,11 +155,11 @@ class _Call:
 
     @property
     def quiet(self) -> bool:
-        """True when standard output is for programs."""
+        """True when standard output carries JSON."""
         return self.json == "-"
 
     async def run(self, target: str | None, eval_dir: str | None) -> int:
-        """Play every suite that is meant; the exit code."""
+        """Play every selected suite and return the exit code."""
         from detent.cli.output import warn
         from detent.cli.suites import choose
         from detent.kernel.errors import ConfigurationError

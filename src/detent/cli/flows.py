@@ -114,7 +114,7 @@ def check(
 
 
 def _checked(workspace: Workspace, target: str) -> list[dict[str, Any]]:
-    """Results for one target; a file without a name after it stands for all flows in it."""
+    """Check one target; a file without a flow's name stands for all flows in it."""
     from detent.authoring.problem import as_problem
     from detent.kernel.errors import ConfigurationError
     from detent.runtime.catalog import is_path
@@ -139,7 +139,7 @@ def _checked(workspace: Workspace, target: str) -> list[dict[str, Any]]:
 
 
 def _place(error: Any, problems: list[Problem]) -> str | None:
-    """Where an error was raised, unless its problems name places of their own."""
+    """Place at which an error was raised, unless its problems name their own places."""
     if any(problem.place.file for problem in problems):
         return None
     line = getattr(error, "line", None)
@@ -147,7 +147,7 @@ def _place(error: Any, problems: list[Problem]) -> str | None:
 
 
 class Drawing(str, enum.Enum):
-    """How a diagram is drawn."""
+    """Format of a diagram."""
 
     mermaid = "mermaid"
     svg = "svg"
@@ -187,7 +187,7 @@ def diagram(
 
 
 async def _drawn_run(workspace: Workspace, target: str) -> tuple[dict[str, Any], Any]:
-    """The table a run was made under, and its journal."""
+    """The table a run was started under, and the run's journal."""
     from detent.cli.runs import definition, journal
     from detent.insight.diagram.diagram import path_of
     from detent.kernel.errors import ConfigurationError, FlowNotFound, RunNotFound, StoreUnavailable
@@ -203,7 +203,7 @@ async def _drawn_run(workspace: Workspace, target: str) -> tuple[dict[str, Any],
 
 
 def _write(text: str, output: Path | None) -> None:
-    """To a file, or to standard output."""
+    """Write text to a file, or to standard output."""
     from detent.cli.output import say, warn
     from detent.kernel.errors import ConfigurationError
 

@@ -28,7 +28,7 @@ def add(app: typer.Typer) -> None:
 def list_models(
     json: options.Json = False,
 ) -> None:
-    """List the model files that can be had by name."""
+    """List the model files that can be fetched by name."""
     from detent.adapters.models.model_files import KNOWN, ModelFileMissing, models_folder, path
     from detent.cli.output import say, say_json, size, table
 
@@ -105,10 +105,10 @@ def path_of(
 
 
 class Transfer:
-    """Shows how a file comes in: a bar on a terminal, a line now and then elsewhere."""
+    """Shows download progress: a bar on a terminal, an occasional line elsewhere."""
 
     EVERY = 5.0
-    """Seconds between lines when nobody watches on a terminal."""
+    """Seconds between lines without a terminal."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -149,7 +149,7 @@ class Transfer:
             self._bar = None
 
     def progress(self, done: int, total: int) -> None:
-        """So much is there."""
+        """Show how many bytes have arrived."""
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=total)
             return
@@ -162,7 +162,7 @@ class Transfer:
         warn(f"{self.title}: {size(done)} of {size(total)}")
 
     def tell(self, sentence: str) -> None:
-        """Something went another way than wished."""
+        """Print a remark, such as a source that failed."""
         from detent.cli.output import clean, warn
 
         if self._bar is not None:

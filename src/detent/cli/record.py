@@ -1,4 +1,4 @@
-"""`--record` and `--replay`: a tape for one call of a command, and what it has to say in the end."""
+"""`--record` and `--replay`: the tape of one command, and the report on it at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def tape(record: str | None, replay: str | None, *, json: bool = False) -> Iterator[Recorder | Player | None]:
-    """The tape the command line asks for, if it asks for one."""
+    """The tape that the command line requests, or None."""
     if record is not None and replay is not None:
         raise ConfigurationError("--record and --replay exclude each other.")
     if record is None and replay is None:

@@ -1,4 +1,4 @@
-"""Commands that say something about journals: `why`, `metrics`, `compare`, `export`."""
+"""Commands that report on journals: `why`, `metrics`, `compare`, `export`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def _why(workspace: Workspace, run: str, json: bool) -> None:
 
 def metrics(
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="A run; left out, all runs of a flow.")
+        str | None, typer.Argument(metavar="[RUN]", help="A run; all runs of a flow if left out.")
     ] = None,
     flow: Annotated[str | None, typer.Option("--flow", metavar="NAME", help="All runs of this flow.")] = None,
     since: Annotated[
@@ -106,7 +106,7 @@ def compare(
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
-    """Compare two runs: where they part, and how they differ."""
+    """Compare two runs: where they diverge, and how they differ."""
     from detent.cli.workspace import Workspace, run_async
 
     run_async(_compare(Workspace(store, config, looks=True), first, second, json))

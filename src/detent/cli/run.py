@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class FlowOrPlug(TyperCommand):
-    """The command `run`; where a kind or an application with a `run` of its own is named first, that one."""
+    """The command `run`; hands over to a kind's or an application's own `run` if the first word names it."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Read the command line."""
@@ -63,14 +63,14 @@ def run(
     tag: Annotated[list[str] | None, typer.Option("--tag", help="Tag the run. May be repeated.")] = None,
     id_: Annotated[str | None, typer.Option("--id", metavar="ID", help="Id of the new run.")] = None,
     many: Annotated[
-        int | None, typer.Option("--many", metavar="N", min=1, help="Start N runs alike.")
+        int | None, typer.Option("--many", metavar="N", min=1, help="Start N identical runs.")
     ] = None,
     batch: Annotated[
         str | None,
         typer.Option("--batch", metavar="FILE", help="One run per item of a JSON list, or per line of JSON."),
     ] = None,
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs at work side by side.")
+        int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs driven at the same time.")
     ] = None,
     detach: options.Detach = False,
     deterministic: options.Deterministic = False,
@@ -156,7 +156,7 @@ def _kind(value: Any) -> str:
 
 
 class _Job:
-    """One call of `run`."""
+    """One invocation of `run`."""
 
     def __init__(
         self,
@@ -256,7 +256,7 @@ class _Job:
         return max((run_status.exit_code(result.status) for result in results), default=0)
 
     async def _begun(self, engine: Engine) -> AsyncIterator[str]:
-        """Make every run durable; gives those to be driven here."""
+        """Start every run durably and return those this process drives."""
         digits = len(str(len(self.items)))
         for number, item in enumerate(self.items, 1):
             if engine.active.stopping:
@@ -268,7 +268,7 @@ class _Job:
                 yield run_id
 
     def _attention(self, results: list[Run]) -> None:
-        """Name the runs somebody should look at."""
+        """List the runs that did not succeed."""
         from detent.cli.output import clean, say, status
         from detent.kernel.status import Status
 
@@ -277,9 +277,8 @@ class _Job:
             why = result.error or result.reason or next((h.question for h in result.holds.values()), "")
             say(f"  {result.id}  {status(result.status.value)}  {clean(why)}".rstrip())
         if len(odd) > 5:
-            say(
-                f"  … {len(odd) - 5:,} more: {self.workspace.command('runs', '--flow', self.source.flow.name)}"
-            )
+            listing = self.workspace.command("runs", "--flow", self.source.flow.name)
+            say(f"  … {len(odd) - 5:,} more: {listing}")
 
     def _stopped(self, unfinished: int, again: str) -> None:
         from detent.cli.output import warn

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 SECTION = "Look at runs"
 WHOLE = 200
-"""Entries up to which `show` prints a whole timeline."""
+"""Longest timeline, in entries, that `show` prints whole."""
 TAIL = 40
-"""Entries of a longer one it prints from the end."""
+"""Entries it prints from the end of a longer timeline."""
 
 
 def add(app: typer.Typer) -> None:
@@ -36,15 +36,15 @@ def runs(
     ] = None,
     status: Annotated[
         list[str] | None,
-        typer.Option("--status", metavar="STATUS", help="Only in this status. May be repeated."),
+        typer.Option("--status", metavar="STATUS", help="Only runs in this status. May be repeated."),
     ] = None,
-    tag: Annotated[str | None, typer.Option("--tag", help="Only with this tag.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Only runs with this tag.")] = None,
     since: Annotated[
         str | None, typer.Option("--since", metavar="WHEN", help="Started since: 7d, 2026-01-31.")
     ] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Started before.")] = None,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, max=10000, help="At most so many.")
+        int, typer.Option("--limit", metavar="N", min=1, max=10000, help="List at most N runs.")
     ] = 20,
     page: Annotated[
         int | None, typer.Option("--page", metavar="CURSOR", help="Where the last page ended.")
@@ -95,7 +95,7 @@ def _statuses(values: list[str] | None) -> list[Any]:
 
 
 async def _runs(workspace: Workspace, query: RunQuery, json: bool, words: list[str]) -> None:
-    """Print a page of runs; `words` are the command that lists them, for the page after it."""
+    """Print a page of runs; `words` are the command line to repeat for the next page."""
     from detent.cli import run_status
     from detent.cli.output import brief, clean, say, say_json, table, warn
 
@@ -130,7 +130,7 @@ async def _runs(workspace: Workspace, query: RunQuery, json: bool, words: list[s
 
 
 def _about(row: RunRow) -> str:
-    """What a listing says about why a run stands as it does."""
+    """The reason for a run's status, as listings show it."""
     waits = row.now.waits or ()
     asked = next((wait["question"] or f"waits for {wait['why']}" for wait in waits), "")
     return str(asked or row.now.error or row.now.reason or "")
@@ -146,7 +146,7 @@ async def journal(store: Store, run_id: str) -> list[Entry]:
 
 
 async def definition(store: Store, run_id: str) -> dict[str, Any]:
-    """The table a run stands under."""
+    """The description of the table a run follows."""
     from detent.kernel.errors import ConfigurationError
 
     row = await store.row(run_id)
@@ -159,14 +159,14 @@ async def definition(store: Store, run_id: str) -> dict[str, Any]:
 def show(
     run: options.RunId,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on printing what happens until it ends.")
+        bool, typer.Option("--follow", "-f", help="Keep printing new entries until the run ends.")
     ] = False,
     all_: Annotated[bool, typer.Option("--all", help="Print the whole timeline, however long.")] = False,
     json: options.Json = False,
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
-    """Show how a run stands and what happened in it.
+    """Show a run's status, and what happened in it.
 
     Also what it waits for and how to answer, its data, and effects in doubt.
     """
@@ -202,7 +202,7 @@ async def _show(workspace: Workspace, run_prefix: str, follow: bool, whole: bool
 
 
 async def _some(store: Store, run: Run, whole: bool) -> list[Entry]:
-    """The entries to show: all of a short journal, the first and the last ones of a long one."""
+    """The entries to show: all of a short journal, the first and the last entries of a long one."""
     if whole or run.seq <= WHOLE:
         return await journal(store, run.id)
     return [*await store.entries(run.id, 0, 1), *await store.entries(run.id, run.seq - TAIL, TAIL)]
@@ -267,14 +267,14 @@ def _print_run(workspace: Workspace, run: Run, entries: list[Entry], ledger: Any
 
 
 def _value(value: Any) -> str:
-    """A value in one line, cut to what a person wants to see at once."""
+    """A value in one line, shortened for people."""
     from detent.insight.formatting import value as in_words
 
     return in_words(value, 200)
 
 
 def _budget(run: Run) -> str:
-    """What was used of each stated limit."""
+    """The amount used of each limit that was set."""
     if run.budget is None:
         return ""
     used = run.used()
@@ -287,7 +287,7 @@ def _budget(run: Run) -> str:
 
 
 async def _follow(store: Store, run: Run, json: bool) -> None:
-    """Print entries as whatever process commits them, until the run ends."""
+    """Print entries as any process commits them, until the run ends."""
     from detent.cli.output import fit, say
     from detent.engine.engine import Engine
     from detent.insight import timeline

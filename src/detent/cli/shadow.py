@@ -1,4 +1,4 @@
-"""Commands about the other side of steps: `shadow replay`."""
+"""Shadow comparison of past steps: `shadow replay`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `step`: one step of a flow, tried alone."""
+"""The command `step`: a single-step run of a flow."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def list_(
     plugin: options.Plugins = None,
     config: options.Config = None,
 ) -> None:
-    """List every step: who performs it, trusted how far."""
+    """List every step: who performs it, and at which level."""
     from detent.cli.output import say, say_json, table
     from detent.cli.workspace import Workspace
 
@@ -91,7 +91,7 @@ def show(
 
 
 PERFORMED = ("python", "agent", "generate")
-"""Types of steps that are performed by code or an agent; the others lead from one to the next."""
+"""Types of steps that code or an agent performs; the other types are control flow."""
 
 
 class _Named(NamedTuple):
@@ -100,7 +100,7 @@ class _Named(NamedTuple):
     flow: Flow
     step: Step
     shipped: bool = False
-    """It stands in a definition that comes with Detent."""
+    """Whether the step belongs to a definition that ships with Detent."""
 
     @property
     def name(self) -> str:
@@ -108,12 +108,12 @@ class _Named(NamedTuple):
 
     @property
     def of_flow(self) -> str:
-        """As people call it who do not think of the kind of flow: `weekly/count`."""
+        """Name without the kind of flow: `weekly/count`."""
         return f"{self.flow.name}/{self.step.name}"
 
 
 class _Book:
-    """The steps that are known here, with what the settings make of them."""
+    """The steps known in this project, each with its resolved configuration."""
 
     def __init__(self, workspace: Workspace, flow: str | None = None) -> None:
         from detent.cli.output import warn
@@ -151,7 +151,7 @@ class _Book:
         ]
 
     def find(self, name: str) -> _Named:
-        """The step of a name; an error names those it could be."""
+        """The step with this name; an error lists the candidates."""
         from detent.kernel.errors import ConfigurationError, nearest
 
         matches = [named for named in self.steps if name in (named.name, named.of_flow, named.step.name)]
@@ -169,11 +169,11 @@ class _Book:
         raise ConfigurationError(f"There is no step '{name}'.{hint} See: detent steps list")
 
     def plan(self, named: _Named) -> Plan:
-        """What the layers of configuration make of a step."""
+        """The plan that the layers of configuration give a step."""
         return self.dispatcher.plan_for(named.flow, named.step, self.dispatch.force_deterministic)
 
     def model(self, plan: Plan) -> tuple[str | None, str | None]:
-        """Provider and model an agent would be; nothing where no agent is asked."""
+        """Provider and model of the step's agent; empty where no agent is asked."""
         if not (plan.agent or plan.alone or plan.config.shadow):
             return None, None
         provider = plan.config.provider or self.executors.default
@@ -181,7 +181,7 @@ class _Book:
         return provider, plan.config.model_id or usual
 
     def row(self, named: _Named) -> dict[str, Any]:
-        """A step in a list."""
+        """A step as a row of the list."""
         from detent.engine.step import WAITS
 
         plan = self.plan(named)
@@ -238,7 +238,7 @@ class _Book:
         }
 
     def _switch(self, named: _Named, plan: Plan) -> str:
-        """How to have the other side perform the step."""
+        """The setting that hands the step to the other performer, code or agent."""
         file = self.settings.file.name if self.settings.file is not None else "detent.yaml"
         source = plan.resolved.sources["mode"]
         if plan.resolved.forced:
@@ -253,20 +253,20 @@ class _Book:
 
 
 def _has_a_choice(step: Step) -> bool:
-    """Whether handler or agent may perform a step, as the settings say."""
+    """Whether settings can choose between handler and agent for this step."""
     from detent.dispatch.autonomy import StepMode
 
     return agent_side(step).step_type.natural_mode is StepMode.DETERMINISTIC
 
 
 def _picked(catalog: Catalog, target: str) -> list[Flow]:
-    """The flows of a name or file: several where a definition has more than its own."""
+    """The flows of a name or file: several where a definition contains child flows."""
     flow = catalog.pick(target).flow
     return [source.flow for source in catalog.family(flow.name).values()]
 
 
 def _print_detail(detail: dict[str, Any]) -> None:
-    """Print a step for people."""
+    """Print every detail of a step."""
     from detent.cli.output import clean, fields, paint, say, table
 
     say(paint(detail["step"], bold=True))

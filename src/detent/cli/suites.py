@@ -20,16 +20,16 @@ CASES = "evals/scenarios"
 
 
 class Chosen(NamedTuple):
-    """A suite with the folder its cases are taken from."""
+    """A suite with the folder of its cases."""
 
     suite: EvalSuite
     folder: Path
     note: str = ""
-    """What people should know about the choice."""
+    """Note for the report about this choice."""
 
 
 def choose(workspace: Workspace, target: str | None, eval_dir: str | None) -> list[Chosen]:
-    """The suites a command line means; none when there is nothing to judge."""
+    """The suites that a command line selects; empty when there are none."""
     suites = _meant(workspace, target)
     if eval_dir is not None:
         folder = workspace.settings.folder / eval_dir
@@ -44,7 +44,7 @@ def choose(workspace: Workspace, target: str | None, eval_dir: str | None) -> li
 
 
 def _meant(workspace: Workspace, target: str | None) -> list[tuple[EvalSuite, bool]]:
-    """Suites, each with whether it is an installed one."""
+    """The selected suites, each with whether it is installed."""
     folder = workspace.settings.folder
     if target is None:
         own = [(suite, False) for suite in _in_modules(workspace).values()]

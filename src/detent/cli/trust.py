@@ -26,8 +26,10 @@ def trust(
     folder: Annotated[
         Path | None, typer.Argument(metavar="[DIR]", help="The project; the working folder when left out.")
     ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Show, and change nothing.")] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Trust the project no longer.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Show the project's trust and change nothing.")
+    ] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Stop trusting the project.")] = False,
     always: Annotated[
         bool,
         typer.Option(
@@ -152,7 +154,7 @@ def _facts(trust: Trust, settings: Settings) -> dict[str, Any]:
 
 
 def _writes(settings: Settings) -> dict[str, str]:
-    """Where the project has Detent write, by the setting that says so."""
+    """Places the project makes Detent write to, by setting."""
     from detent.runtime.store_url import shown_url, store_url
 
     places = {"store": shown_url(store_url(settings))} if settings.of_project("store") else {}
@@ -191,7 +193,7 @@ def _print_trust(trust: Trust, facts: dict[str, Any]) -> None:
 
 
 def _print_allowed_keys(facts: dict[str, Any]) -> None:
-    """Print where the user lets keys go."""
+    """Print the hosts the user allows for each key."""
     from detent.cli.output import clean, say
 
     if facts["allowed_keys"]:
@@ -201,7 +203,7 @@ def _print_allowed_keys(facts: dict[str, Any]) -> None:
 
 
 def _print_kept_keys(settings: Settings) -> None:
-    """Print which keys of a project may still go where it sends them."""
+    """Print the keys that the project uses and that stay allowed."""
     from detent.cli.output import clean, say
     from detent.runtime.key_hosts import REMEMBERED, allowed_keys
     from detent.runtime.key_uses import key_uses
@@ -215,7 +217,7 @@ def _print_kept_keys(settings: Settings) -> None:
 
 
 def _confirmed(question: str) -> bool:
-    """Ask a person; `ConfigurationError` where there is none to ask."""
+    """Ask a person at the terminal; `ConfigurationError` without a terminal."""
     import sys
 
     from detent.kernel.errors import ConfigurationError

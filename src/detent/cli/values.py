@@ -1,4 +1,4 @@
-"""Turns what stands on a command line into values: data, settings of one key, times, budgets."""
+"""Parsing of command-line values: data, single keys, times, budgets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_text(source: str, option: str) -> str:
 
 
 def read_json(text: str, option: str, first_line: int = 1) -> Any:
-    """A JSON text's value; what is wrong with it is told with its position."""
+    """Parse JSON; an error names the position."""
 
     def refuse(name: str) -> Any:
         raise ConfigurationError(f"{option}: {name} is no JSON value.")
@@ -87,7 +87,7 @@ def read_sets(items: list[str] | None) -> dict[str, Any]:
 
 
 def read_time(text: str | None, option: str) -> float | None:
-    """A moment: so long ago (`7d`, `12h`, `30m`), or a date, or a date and time, local unless it says."""
+    """A point in time: an age (`7d`, `12h`, `30m`), a date, or a date and time, local without a time zone."""
     if text is None:
         return None
     if re.fullmatch(r"\d+(\.\d+)?[smhdw]", text):
@@ -108,7 +108,7 @@ def read_budget(
     seconds: float | None,
     settings: Settings | None = None,
 ) -> Budget | None:
-    """The budget the command line states, laid over the project's; None when neither says anything."""
+    """The budget of the command line merged over the project's; None when neither sets one."""
     from detent.kernel.budget import Budget
 
     stated = {"tokens": tokens, "cost_usd": usd, "steps": steps, "seconds": seconds}
@@ -118,7 +118,7 @@ def read_budget(
 
 
 def read_object(value: str, option: str) -> Any:
-    """The value of a JSON or YAML file; JSON itself, @file and - for standard input will do, too."""
+    """The value of a JSON or YAML file; literal JSON, @file and - for standard input also work."""
     if value.lstrip().startswith(("{", "[")):
         return read_json(value, option)
     source = value.removeprefix("@")

@@ -1,4 +1,4 @@
-"""What a command works with: the settings, the flows, the store, and the runs people mean."""
+"""The workspace of a command: settings, flows, store, and runs looked up by id or prefix."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SOURCE = "source/"
-"""Marks in the store that say which file or folder a flow was run from, so that it is found again."""
+"""Prefix of the marks that record the file or folder a flow was run from, so that it can be loaded again."""
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's asynchronous part; what it leaves running in threads is waited for, and said."""
+    """Run a command's coroutine; wait for threads it leaves running, and say so."""
     from detent.engine.calls import in_threads
 
     try:
@@ -90,7 +90,7 @@ class Workspace:
         return self._catalog
 
     def pick_definition(self, kind: Kind, target: str) -> Found:
-        """The flow of a kind's definition that a command line means by a path or a name."""
+        """The flow of a kind's definition, found by path or name."""
         here = self.settings.folder
         definitions = self.catalog.definitions(kind)
         place = definitions.find(target)
@@ -101,12 +101,12 @@ class Workspace:
         return next(iter(self.catalog.add_file(shown).values()))
 
     def keep_runs_in(self, store: str) -> None:
-        """Take this store instead of the one the settings come to."""
+        """Use this store instead of the one from the settings."""
         self._store = store
         self.settings = read_settings(self._config, {"store": store}, headings=self._headings)
 
     def require_within(self, place: Path) -> None:
-        """Raise `Untrusted` where a project nobody trusts names a place outside its folder."""
+        """Raise `Untrusted` if an untrusted project names a store outside its folder."""
         if not self.trust.ok and not place.resolve().is_relative_to(self.trust.root):
             self.trust.require()
 
@@ -120,7 +120,7 @@ class Workspace:
         return "detent " + " ".join(shlex.quote(word) for word in [*words, *options])
 
     def log(self, verbose: int = 0, level: str | None = None, default: str | None = None) -> None:
-        """Log as the command line and the settings say; silent when nobody asked and there is no default."""
+        """Configure logging from the command line and the settings; silent without either or a default."""
         from detent.runtime import logging
 
         if not self.trust.ok and self.settings.of_project("logging"):
@@ -136,7 +136,7 @@ class Workspace:
 
     @asynccontextmanager
     async def store(self) -> AsyncIterator[Store]:
-        """The store, open, for looking into."""
+        """The open store, for reading."""
         store = self.closed_store()
         await store.open()
         try:
@@ -178,7 +178,7 @@ class Workspace:
         tape: Tape | None = None,
         store: Store | None = None,
     ) -> AsyncIterator[Engine]:
-        """The engine, open, with every flow that is known by name; `complete` when no other will be."""
+        """The open engine with every flow known by name; `complete` when no further flow will be added."""
         from detent.runtime.wiring import engine_for
 
         flows = [source.flow for source in self.catalog.all().values()]
@@ -194,7 +194,7 @@ class Workspace:
             yield engine
 
     async def remember(self, store: Store, source: Found) -> None:
-        """Write down which file or folder a flow was run from, if it came from one."""
+        """Record the file or folder a flow was run from, if it came from one."""
         if not is_path(source.place):
             return
         file = (self.settings.folder / source.place).resolve()
@@ -205,13 +205,13 @@ class Workspace:
         await self.remember_place(store, source.flow.name, place)
 
     async def remember_place(self, store: Store, name: str, place: str) -> None:
-        """Write down where the flow of a name is found again."""
+        """Record the place from which a flow can be loaded again."""
         remembered, version = await store.mark(SOURCE + name)
         if remembered != place:
             await store.set_mark(SOURCE + name, place, version)
 
     async def recall(self, engine: Engine, names: Iterable[str]) -> list[str]:
-        """Make the flows of these names known to the engine; gives the names that cannot be found."""
+        """Load flows into the engine by name; return the names that cannot be found."""
         missing: list[str] = []
         for name in names:
             if name in engine.flows:
@@ -225,7 +225,7 @@ class Workspace:
         return missing
 
     async def know(self, engine: Engine, name: str) -> None:
-        """Make one flow known, or say that it is not."""
+        """Load one flow into the engine, or raise if it cannot be found."""
         if await self.recall(engine, [name]):
             place = await self._place(engine.store, name)
             if place is not None and not (self.settings.folder / place).exists():
@@ -279,7 +279,7 @@ class Workspace:
         return file in named or self.trust.was_named(file)
 
     async def _place(self, store: Store, name: str) -> str | None:
-        """Where a flow was run from, if that is known."""
+        """The file or folder a flow was run from, if known."""
         place, _ = await store.mark(SOURCE + name)
         if place is None and "." in name:  # a part of a definition, which was run from a file
             place, _ = await store.mark(SOURCE + name.partition(".")[0])
@@ -288,7 +288,7 @@ class Workspace:
     # -- runs -----------------------------------------------------------------------------------------------
 
     async def run_id(self, store: Store, prefix: str) -> str:
-        """The id a text means: itself, or the one run whose id begins with it."""
+        """Resolve a run's id or unique prefix to the id."""
         try:
             return (await store.row(prefix)).id
         except RunNotFound:

@@ -1,4 +1,4 @@
-"""One reading of a table, whether it comes as a `Machine` or as the description a store keeps of one."""
+"""The table of a flow, read from a `Machine` or from the description that a store keeps of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Edge:
     to: str
     event: str | None = None
     when: str | None = None
-    """Name of the condition on it."""
+    """Name of the move's condition."""
     reason: str | None = None
 
     @property
@@ -40,7 +40,7 @@ class Table:
     states: tuple[str, ...]
     edges: tuple[Edge, ...]
     ends: Mapping[str, str]
-    """End to the status a run has there."""
+    """Each end with the status of a run that reaches it."""
     may_end: frozenset[str] = frozenset()
 
     @classmethod
@@ -79,7 +79,7 @@ class Table:
 
 
 Source: TypeAlias = Machine[Any] | Mapping[str, Any] | Table
-"""What tables are read from."""
+"""Sources a table can be read from."""
 
 
 def machine_of(source: Machine[Any] | Mapping[str, Any]) -> Machine[Any]:
@@ -113,7 +113,7 @@ def _always(data: Mapping[str, Any]) -> bool:
 
 
 def condition_text(name: str) -> str:
-    """A condition's name for people: one written as data is spelt out, any other stays as it is."""
+    """A condition's name for people: a condition written as data is spelled out, any other is unchanged."""
     try:
         tests = json.loads(name)
     except ValueError:

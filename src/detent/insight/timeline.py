@@ -1,4 +1,4 @@
-"""A journal as a story: one readable line per entry, with when, how long, who and what."""
+"""The timeline of a journal: one readable line per entry, with time, duration, actor and text."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TimelineLine:
     who: str
     what: str
     duration: float | None = None
-    """How long what the line tells took: a visit, an attempt, an effect, a wait."""
+    """Duration of the visit, attempt, effect or wait that the line describes."""
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -95,7 +95,7 @@ Told = tuple[str, str, float | None]
 
 
 class _Teller:
-    """Knows enough of the whole journal to say of a line what later or earlier lines make of it."""
+    """Describes entries with knowledge of the whole journal, such as which release answered a hold."""
 
     def __init__(self, journal: list[Entry]) -> None:
         self._answers = _answers(journal)

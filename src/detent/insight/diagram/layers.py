@@ -58,7 +58,7 @@ def ranks(count: int, arcs: Iterable[Arc]) -> list[int]:
 
 
 class Neighbours:
-    """Who stands above and below whom, between layers next to each other."""
+    """The neighbours of each node in the layers directly above and below."""
 
     def __init__(self, arcs: Iterable[Arc]) -> None:
         self.above: dict[int, list[int]] = {}
@@ -98,7 +98,7 @@ def _by_barycenter(layer: list[int], side: Mapping[int, list[int]], place: Mappi
 
 
 def _exchange(layers: list[list[int]], near: Neighbours) -> None:
-    """Exchange neighbours while that takes crossings away."""
+    """Swap adjacent nodes as long as that removes crossings."""
     for _ in range(4):
         better = False
         for number, layer in enumerate(layers):
@@ -207,7 +207,7 @@ def _middle(places: list[float]) -> float:
 
 
 def _spread(targets: Sequence[float], weights: Sequence[float], offsets: Sequence[float]) -> list[float]:
-    """The places nearest to the wanted ones (least squares) that keep order and distance."""
+    """The places nearest to the targets (least squares) that keep order and distance."""
     blocks: list[tuple[float, float, int]] = []  # mean, weight, how many
     for want, weight, offset in zip(targets, weights, offsets, strict=True):
         mean, heavy, many = want - offset, weight, 1

@@ -1,4 +1,4 @@
-"""Where everything of a table's drawing goes: boxes in layers, moves as wires between them, labels beside.
+"""Layout of a table's diagram: boxes in layers, moves as wires between them, labels beside the wires.
 
 Moves that lead on are curves from layer to layer. Moves that lead back run up lanes on the right. Moves into
 ends that nearly every state may fall into (failed, say) share one lane per end on the left, so that they do
@@ -61,7 +61,7 @@ def layout(table: Table) -> Layout:
 
 
 def label_lines(edges: Iterable[Edge]) -> tuple[str, ...]:
-    """What stands beside a wire: event or reason, and the condition; nothing for a plain move."""
+    """Label of a wire: event or reason, and the condition; empty for a plain move."""
     rows: list[str] = []
     listed = list(edges)
     for edge in listed:
@@ -79,7 +79,7 @@ def label_lines(edges: Iterable[Edge]) -> tuple[str, ...]:
 
 
 class _Plan:
-    """One drawing under way, from nodes without places to finished shapes."""
+    """One layout in progress, from nodes without places to finished shapes."""
 
     def __init__(self, table: Table) -> None:
         self.table = table

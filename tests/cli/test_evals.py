@@ -185,11 +185,9 @@ def test_both_modes_can_be_played(detent):
 
 
 def test_the_mode_of_the_project_is_used_unless_another_is_named(detent, folder):
-    (folder / "detent.yaml").write_text(
-        "plugins: [suite.py]\norchestration: {use_step_orchestrator: false}\n"
-    )
-    with (folder / "suite.py").open("a") as file:
-        file.write("\nDETENT_SETTINGS = {'orchestration': None}\n")
+    (folder / "detent.yaml").write_text("plugins: [suite.py]\n")
+    in_legacy = "made = LendingPlayer(folder)\n    made.usual_orchestrator = 'legacy'\n    return made"
+    (folder / "suite.py").write_text(SUITE.replace("return LendingPlayer(folder)", in_legacy))
     assert "legacy mode" in detent("eval").lines[0]
     assert "step mode" in detent("eval", "--orchestrator", "step").lines[0]
 

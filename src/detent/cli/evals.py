@@ -11,6 +11,8 @@ import typer
 from detent.cli import options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from detent.cli.suites import Chosen
     from detent.cli.workspace import Workspace
     from detent.evals.case import EvalTestCase
@@ -42,7 +44,7 @@ def evaluate(
         str | None, typer.Option("--eval-dir", metavar="DIR", help="Folder to read the cases from.")
     ] = None,
     orchestrator: Annotated[
-        str | None, typer.Option("--orchestrator", metavar="MODE", help="step, legacy or both.")
+        str | None, typer.Option("--orchestrator", metavar="MODE", help="A mode the suite knows, or both.")
     ] = None,
     threshold: Annotated[
         float | None, typer.Option("--threshold", metavar="N", help="Percent of the cases that must pass.")
@@ -186,7 +188,9 @@ class _Call:
 
     async def _play(self, chosen: Chosen, player: Player) -> int:
         from detent.cli.output import say, warn
+        from detent.evals.case import STEP
         from detent.evals.compare import arms, render_arms
+        from detent.evals.played import orchestrators_of
         from detent.evals.reading import read_cases
         from detent.evals.runner import EvalRunner
 
@@ -208,7 +212,8 @@ class _Call:
             player, suite=suite.name, threshold=self.threshold, jobs=self.jobs, repeat=self.repeat,
             deterministic=self.deterministic, options=self.play, arms=self.arms,
         )  # fmt: skip
-        terminal = self._terminal(cases, broken, mode)
+        others = orchestrators_of(player)[1:] if mode == "both" else [mode]
+        terminal = self._terminal(cases, broken, [other for other in others if other != STEP])
         if not self.quiet:
             count = len(cases) + len(broken)
             say(terminal.head(suite.name, count, mode, getattr(player, "model", None), chosen.note))
@@ -227,14 +232,13 @@ class _Call:
         return 0 if report.ok else NOT_ENOUGH
 
     def _mode(self, player: Player) -> str:
-        from detent.evals.played import orchestrators_of
+        from detent.evals.played import orchestrators_of, usual_orchestrator_of
         from detent.kernel.errors import ConfigurationError, nearest
 
         known = (*orchestrators_of(player), "both")
         mode = self.orchestrator
         if mode is None:
-            steps = self.workspace.settings.get("orchestration", "use_step_orchestrator", default=True)
-            return "legacy" if steps is False and "legacy" in known else known[0]
+            return usual_orchestrator_of(player)
         if mode not in known:
             raise ConfigurationError(
                 f"There is no orchestrator '{mode}' here.{nearest(mode, known)} It takes: {', '.join(known)}."
@@ -291,13 +295,15 @@ class _Call:
                 hint = f" Arms: {', '.join(known)}." if known else " This suite has no arms."
                 raise ConfigurationError(f"There is no arm '{arm}'.{nearest(arm, known)}{hint}")
 
-    def _terminal(self, cases: list[EvalTestCase], broken: list[BrokenFile], mode: str) -> Any:
+    def _terminal(
+        self, cases: list[EvalTestCase], broken: list[BrokenFile], shown_modes: Sequence[str]
+    ) -> Any:
         from detent.cli.output import paint
         from detent.evals.paths import drawn
         from detent.evals.references import stated_path
         from detent.evals.terminal import Terminal
 
-        more = ["legacy"] if mode != "step" else []
+        more = [max(shown_modes, key=len)] if shown_modes else []
         more += [max(self.arms, key=len)] if self.arms else []
         more += [f"#{self.repeat}"] if self.repeat > 1 else []
         suffix = len(f" [{', '.join(more)}]") if more else 0

@@ -118,9 +118,9 @@ class PlayOptions:
 class Player(Protocol):
     """Turns a case into what happened.
 
-    May also have: `orchestrators` (modes it can play; only `step` when absent), `artifacts` (the kinds of
-    artifacts its runs leave), `model` (id of the model it asks; None for none), `arms` (arms it knows) and
-    `async close()`.
+    May also have: `orchestrators` (modes it can play; only `step` when absent), `usual_orchestrator` (the
+    mode that the project works in), `artifacts` (the kinds of artifacts its runs leave), `model` (id of the
+    model it asks; None for none), `arms` (arms it knows) and `async close()`.
     """
 
     @property
@@ -140,6 +140,11 @@ class Player(Protocol):
 def orchestrators_of(player: Player) -> tuple[str, ...]:
     """The modes a player can play."""
     return tuple(getattr(player, "orchestrators", (STEP,)))
+
+
+def usual_orchestrator_of(player: Player) -> str:
+    """The mode a player plays in when none is asked for."""
+    return str(getattr(player, "usual_orchestrator", None) or orchestrators_of(player)[0])
 
 
 def artifacts_of(player: Player) -> Sequence[Artifacts]:

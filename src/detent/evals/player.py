@@ -102,9 +102,9 @@ class Session:
 class Subject(Protocol):
     """A flow or an application whose cases are played.
 
-    May also have: `orchestrators` (modes other than `step`), `artifacts` (kinds of artifacts), `arms`,
-    `arm_steps(arm)` (who performs which step in an arm), `answered` (planned answers in the functions' own
-    form) and `planned(case)` (the case with its plans in the usual words).
+    May also have: `orchestrators` (modes other than `step`), `usual_orchestrator`, `artifacts` (kinds of
+    artifacts), `arms`, `arm_steps(arm)` (who performs which step in an arm), `answered` (planned answers in
+    the functions' own form) and `planned(case)` (the case with its plans in the usual words).
     """
 
     @property
@@ -209,6 +209,7 @@ class FlowPlayer:
         self.dispatch = dispatch or DispatchSettings()
         self.input_keys = {**INPUT_KEYS, **subject.input_keys}
         self.orchestrators: tuple[str, ...] = (STEP, *getattr(subject, "orchestrators", ()))
+        self.usual_orchestrator: str = getattr(subject, "usual_orchestrator", STEP)
         self.artifacts: Sequence[Artifacts] = tuple(getattr(subject, "artifacts", ()))
         self.arms: Sequence[str] = tuple(getattr(subject, "arms", ()))
         self._parts = parts

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from detent.apps.warranty.app import APP
+from detent.apps.warranty.evals.subject import WarrantySubject
 from detent.apps.warranty.mailbox import said_over, warranty_settings
 from detent.apps.warranty.own_heading import at_the_top, lifted
 from detent.kernel.errors import ConfigurationError
@@ -77,3 +78,13 @@ def test_a_mistake_under_the_heading_is_told_where_it_stands(project):
 def test_keys_are_known_to_go_to_the_server_in_either_spelling(project, text):
     uses = {(use.variable, use.host, use.project) for use in key_uses(project(text))}
     assert ("WARRANTY_SMTP_PASSWORD", "smtp.firm.example", True) in uses
+
+
+def test_the_suite_plays_the_mode_that_the_mailbox_works_in(project, tmp_path):
+    """Whichever heading says so: `detent eval` asks the subject, not the settings."""
+    for text, mode in (
+        ("warranty: {orchestration: {use_step_orchestrator: false}}\n", "legacy"),
+        ("orchestration: {use_step_orchestrator: false}\n", "legacy"),
+        ("", "step"),
+    ):
+        assert WarrantySubject.of(project(text), tmp_path).usual_orchestrator == mode

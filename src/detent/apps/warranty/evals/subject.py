@@ -27,9 +27,10 @@ from detent.apps.warranty.handlers import Handlers
 from detent.apps.warranty.intake import Intake as MailIntake
 from detent.apps.warranty.intake_records import Records
 from detent.apps.warranty.mail_data import pack
+from detent.apps.warranty.mailbox import warranty_settings
 from detent.apps.warranty.processor import EmailProcessor, Legacy, Orchestrator, StepOrchestrator
 from detent.apps.warranty.router import StepRouter
-from detent.apps.warranty.settings import Arm, WarrantySettings, read
+from detent.apps.warranty.settings import Arm, WarrantySettings
 from detent.apps.warranty.tools.registry import Registry
 from detent.apps.warranty.tools.tickets import Tickets
 from detent.apps.warranty.wiring import Components
@@ -85,7 +86,12 @@ class WarrantySubject:
     @classmethod
     def of(cls, settings: Any, folder: Path) -> WarrantySubject:
         """The subject a project's settings describe."""
-        return cls(read(settings.values, settings.folder, lambda way: settings.place(*way)), folder)
+        return cls(warranty_settings(settings), folder)
+
+    @property
+    def usual_orchestrator(self) -> str:
+        """The mode the mailbox works in."""
+        return "step" if self.settings.orchestration.use_step_orchestrator else LEGACY
 
     @property
     def arms(self) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ def release(
     verbose: options.Verbose = 0,
     log_level: options.LogLevel = None,
 ) -> int:
-    """Answer what a run waits for; it goes on.
+    """Answer the question a run waits on, and drive the run.
 
     On a terminal, without an answer and --hold, the open question is shown and the answer asked for.
     """
@@ -123,7 +123,7 @@ def resolve(
     )
 
 
-async def _asked(workspace: Workspace, said: str, *, doubt: bool) -> tuple[str, str] | None:
+async def _asked(workspace: Workspace, run_prefix: str, *, doubt: bool) -> tuple[str, str] | None:
     """Show a person at a terminal the open question and read the answer: its token and the text.
 
     None where nobody sits at a terminal, or where not exactly one question is open.
@@ -136,7 +136,7 @@ async def _asked(workspace: Workspace, said: str, *, doubt: bool) -> tuple[str, 
     if not sys.stdin.isatty():
         return None
     async with workspace.store() as store:
-        run = await load(store, await workspace.run_id(store, said))
+        run = await load(store, await workspace.run_id(store, run_prefix))
     open_holds = [
         hold
         for name, hold in run.holds.items()
@@ -154,7 +154,7 @@ async def _asked(workspace: Workspace, said: str, *, doubt: bool) -> tuple[str, 
 
 
 async def _unsaid(workspace: Workspace, engine: Engine, run_id: str) -> DetentError:
-    """What to type to settle an effect in doubt."""
+    """The error for `resolve` without an answer, with the commands that settle the effect in doubt."""
     from detent.cli import run_status
     from detent.kernel.errors import ConfigurationError, RunStateError
 
@@ -167,7 +167,7 @@ async def _unsaid(workspace: Workspace, engine: Engine, run_id: str) -> DetentEr
 
 @asynccontextmanager
 async def _explained(workspace: Workspace, engine: Engine, run_id: str) -> AsyncIterator[None]:
-    """Say of an answer to a question that is not open what is, and exactly what to type."""
+    """Explain that the answered question is not open, and print the commands for the ones that are."""
     from detent.cli import run_status
     from detent.kernel.errors import HoldNotOpen, RunStateError
 
@@ -199,7 +199,7 @@ def reopen(
     verbose: options.Verbose = 0,
     log_level: options.LogLevel = None,
 ) -> int:
-    """Send a run on that failed or ran out of budget."""
+    """Reopen a run that failed or ran out of budget."""
     from detent.cli.resume import see_through
     from detent.cli.values import read_budget
     from detent.cli.workspace import Workspace, run_async
@@ -223,7 +223,7 @@ def cancel(
     ] = "cancelled",
     by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who cancels, for the record.")] = "person",
     rollback: Annotated[
-        bool, typer.Option("--rollback", help="Undo first what its steps did, last thing first.")
+        bool, typer.Option("--rollback", help="First undo what its steps did, in reverse order.")
     ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -250,14 +250,14 @@ def cancel(
     return 0 if ended == [Status.CANCELLED] else code
 
 
-async def _cancel(workspace: Workspace, said: str, reason: str, by: str, json: bool) -> None:
+async def _cancel(workspace: Workspace, run: str, reason: str, by: str, json: bool) -> None:
     from detent.cli import run_status
     from detent.cli.output import say, say_json
     from detent.runtime.wiring import engine_for
 
     # No flows are needed to end a run, so a broken one cannot keep it alive.
     async with engine_for(workspace.settings, create=False) as engine:
-        run_id = await workspace.run_id(engine.store, said)
+        run_id = await workspace.run_id(engine.store, run)
         await engine.cancel(run_id, reason=reason, by=by)
         result = await engine.get(run_id)
     if json:
@@ -316,28 +316,30 @@ def fork(
     )
 
 
-async def _entry_at(engine: Engine, run_id: str, said: str) -> int:
-    """The entry a text means: a number, or the last time a state was entered."""
+async def _entry_at(engine: Engine, run_id: str, position: str) -> int:
+    """Number of the entry to fork at: the number given, or the last entry into the named state."""
     from detent.engine.journal_reader import read
     from detent.kernel.errors import ConfigurationError, nearest
 
-    if said.lstrip("-").isdigit():
-        return int(said)
+    if position.lstrip("-").isdigit():
+        return int(position)
     machine = engine.flow((await engine.store.row(run_id)).flow).machine
     names = [machine.named(state) for state in machine.states]
-    if said not in names:
+    if position not in names:
         raise ConfigurationError(
-            f"Machine '{machine.name}' has no state '{said}'.{nearest(said, names)} "
+            f"Machine '{machine.name}' has no state '{position}'.{nearest(position, names)} "
             f"States: {', '.join(names)}."
         )
-    found = None
+    seq = None
     async for entry in read(engine.store, run_id):
         body: Any = entry.body
-        if (entry.kind == "moved" and body.to == said) or (entry.kind == "started" and body.state == said):
-            found = entry.seq
-    if found is None:
-        raise ConfigurationError(f"Run {run_id} was never in '{said}'.")
-    return found
+        if (entry.kind == "moved" and body.to == position) or (
+            entry.kind == "started" and body.state == position
+        ):
+            seq = entry.seq
+    if seq is None:
+        raise ConfigurationError(f"Run {run_id} was never in '{position}'.")
+    return seq
 
 
 def purge(
@@ -345,7 +347,8 @@ def purge(
         str | None, typer.Argument(metavar="[RUN]", help="The run whose values are dropped.")
     ] = None,
     older: Annotated[
-        str | None, typer.Option("--older", metavar="AGE", help="All ended runs unchanged for so long: 30d.")
+        str | None,
+        typer.Option("--older", metavar="AGE", help="All runs that ended at least this long ago: 30d."),
     ] = None,
     json: options.Json = False,
     store: options.Store = None,
@@ -364,17 +367,17 @@ def purge(
     run_async(_purge(Workspace(store, config), run, read_time(older, "--older"), json))
 
 
-async def _purge(workspace: Workspace, said: str | None, before: float | None, json: bool) -> None:
+async def _purge(workspace: Workspace, run: str | None, before: float | None, json: bool) -> None:
     from detent.cli.output import say, say_json
     from detent.insight.formatting import count
     from detent.runtime.plugs import kinds
 
     async with workspace.store() as store:
-        run_id = None if said is None else await workspace.run_id(store, said)
+        run_id = None if run is None else await workspace.run_id(store, run)
         dropped = await store.purge(run_id, before)
         purged = [await kind.purge(workspace.settings, store, run_id, before) for kind in kinds()]
-    number = sum(one.files for one in purged)
-    kept = [line for one in purged for line in one.kept]
+    number = sum(result.files for result in purged)
+    kept = [line for result in purged for line in result.kept]
     if json:
         say_json({"dropped": dropped, "files": number, "kept": kept})
         return

@@ -39,11 +39,11 @@ NOTHING_YET = (
 
 def add(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    group = typer.Typer(no_args_is_help=True, help="Say how far agents are trusted, and on what evidence.")
+    group = typer.Typer(no_args_is_help=True, help="Show and change how far agents are trusted.")
     for name, command in (("report", report), ("demote", demote), ("restore", restore), ("list", list_)):
         group.command(name)(command)
     app.add_typer(group, name="autonomy", rich_help_panel=SECTION)
-    stats = typer.Typer(no_args_is_help=True, help="Figures over many runs.")
+    stats = typer.Typer(no_args_is_help=True, help="Statistics over many runs.")
     stats.command("agreement")(report)
     app.add_typer(stats, name="stats", rich_help_panel=SECTION)
 
@@ -60,25 +60,26 @@ def report(
         str | None, typer.Option("--flow", "--workflow", metavar="NAME", help="Only steps of this flow.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="WHEN", help="What happened since: 30d, 2026-01-31.")
+        str | None, typer.Option("--since", metavar="WHEN", help="Only evidence since: 30d, 2026-01-31.")
     ] = None,
     differences: Annotated[
         bool, typer.Option("--differences", help="List the latest disagreements.")
     ] = False,
     all_: Annotated[
-        bool, typer.Option("--all", help="Show earlier series of a step too: other model, prompt or handler.")
+        bool, typer.Option("--all", help="Include earlier series of a step: other model, prompt or handler.")
     ] = False,
     format: options.Formats = options.Format.table,
     json: options.Json = False,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Write what is justified into the project file, after a yes.")
+        bool,
+        typer.Option("--apply", help="Write the justified levels into the project file, after confirmation."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     plugin: options.Plugins = None,
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
-    """Tell, step by step, how often agents agreed with the code.
+    """Report, step by step, how often agents agreed with the code.
 
     Nothing is raised by itself: the settings to change are printed, and --apply writes them.
     """
@@ -87,13 +88,13 @@ def report(
     from detent.cli.workspace import Workspace, run_async
 
     workspace = Workspace(store, config, plugin, looks=not apply)
-    wanted = _Wanted(list(steps or ()), flow, read_time(since, "--since"))
-    rows, advice = run_async(_report(workspace, wanted))
+    selection = _Wanted(list(steps or ()), flow, read_time(since, "--since"))
+    rows, advice = run_async(_report(workspace, selection))
     shown = [row for row in rows if all_ or row.newest]
     if json or format is not options.Format.table:
         say_plain(_plain(shown, advice, differences), format)
     elif not shown:
-        say(wanted.nothing)
+        say(selection.nothing)
     else:
         _say_table(shown, all_)
         if len(shown) < len(rows):
@@ -109,27 +110,27 @@ def report(
 
 
 class _Wanted:
-    """What a report is asked to cover."""
+    """The steps and the period a report covers."""
 
     def __init__(self, steps: list[str], flow: str | None, since: float | None) -> None:
         self.steps, self.flow, self.since = steps, flow, since
         self.by_runs = False
-        """The runs being read are of the flow that was named, so that every step in them is wanted."""
+        """Whether the runs being read belong to the named flow, so that every step in them is selected."""
 
     def __call__(self, step: str) -> bool:
         if self.flow is not None and not self.by_runs and self.flow not in step.split("/")[:-1]:
             return False
-        return not self.steps or any(means(said, step) for said in self.steps)
+        return not self.steps or any(means(name, step) for name in self.steps)
 
     def of(self, names: list[str]) -> list[str | None]:
-        """Flows in a store whose runs must be read: the one asked for and its loops, or all (None)."""
+        """Flows whose runs must be read: the selected flow and its loops, or all flows (None)."""
         if self.flow is None or self.flow not in names:
             return [None]
         return [name for name in names if name == self.flow or name.startswith(f"{self.flow}.")]
 
     @property
     def nothing(self) -> str:
-        """What to say when there is nothing to report."""
+        """Message for an empty report."""
         if not self.steps and self.flow is None and self.since is None:
             return NOTHING_YET
         of = f" of {', '.join(self.steps)}" if self.steps else ""
@@ -139,22 +140,22 @@ class _Wanted:
 
 
 class _Advice:
-    """What follows from the figures of one step."""
+    """The level the figures of one step justify, and how to set it."""
 
     def __init__(self, step: str, level: AutonomyLevel) -> None:
         self.step, self.level = step, level
         self.changes: list[Change] = []
         self.instead: str | None = None
-        """What to do when no setting will."""
+        """Advice for a step whose level no project setting can raise."""
 
     @property
     def line(self) -> str:
         """The entry under `steps`."""
-        said = ", ".join(f"{way[-1]}: {value}" for way, value in self.changes)
-        return f"{self.step}: {{{said}}}"
+        fields = ", ".join(f"{path[-1]}: {value}" for path, value in self.changes)
+        return f"{self.step}: {{{fields}}}"
 
     def to_plain(self) -> dict[str, Any]:
-        settings = {way[-1]: value for way, value in self.changes}
+        settings = {path[-1]: value for path, value in self.changes}
         return {
             "step": self.step,
             "level": self.level.value,
@@ -163,7 +164,7 @@ class _Advice:
         }
 
 
-async def _report(workspace: Workspace, wanted: _Wanted) -> tuple[list[StepFigures], list[_Advice]]:
+async def _report(workspace: Workspace, selection: _Wanted) -> tuple[list[StepFigures], list[_Advice]]:
     from detent.dispatch.agreement import Agreement
     from detent.engine.journal_reader import read
     from detent.engine.ports import RunQuery
@@ -173,38 +174,38 @@ async def _report(workspace: Workspace, wanted: _Wanted) -> tuple[list[StepFigur
     rules = dispatch_settings(workspace.settings, (), agents=None, complete=False).evidence
     async with workspace.store() as store:
         names = list(dict.fromkeys(name for name, _, _ in await store.flows()))
-        made = Agreement(rules, since=wanted.since, wanted=wanted)
-        for name in wanted.of(names):
-            wanted.by_runs = name is not None and name == wanted.flow
+        agreement = Agreement(rules, since=selection.since, wanted=selection)
+        for name in selection.of(names):
+            selection.by_runs = name is not None and name == selection.flow
             cursor: int | None = None
             while True:  # a page at a time, so that a store of any size is read in little memory
                 page = await store.rows(RunQuery(name, before=cursor, limit=PAGE))
                 for row in page.rows:
-                    if wanted.since is not None and row.now.updated_at < wanted.since:
+                    if selection.since is not None and row.now.updated_at < selection.since:
                         continue
-                    journal = made.journal(row.id)
+                    journal = agreement.journal(row.id)
                     async for entry in read(store, row.id):
                         journal.add(entry)
                 cursor = page.next
                 if cursor is None:
                     break
-        wanted.by_runs = wanted.flow in names
-        if wanted.flow is not None and names and not wanted.by_runs and not made.steps:
+        selection.by_runs = selection.flow in names
+        if selection.flow is not None and names and not selection.by_runs and not agreement.steps:
             flows = await workspace.known(store)
-            if wanted.flow not in flows:
-                raise FlowNotFound(wanted.flow, [*names, *flows])
-        for said in wanted.steps:
-            if not any(means(said, step) for step in made.steps):
-                there = places_of(await workspace.known(store))
-                if not any(means(said, step) for step in there):
-                    known_step(said, [*there, *made.steps])
+            if selection.flow not in flows:
+                raise FlowNotFound(selection.flow, [*names, *flows])
+        for wanted_step in selection.steps:
+            if not any(means(wanted_step, step) for step in agreement.steps):
+                known_steps = places_of(await workspace.known(store))
+                if not any(means(wanted_step, step) for step in known_steps):
+                    known_step(wanted_step, [*known_steps, *agreement.steps])
         held = await demotions(store)
-        rows = made.figures(held)
+        rows = agreement.figures(held)
         if not any(row.newest and row.could_be is not None for row in rows):
             return rows, []
         places = places_of(await workspace.known(store))
         caps = {name: cap for name, (_, step) in places.items() if (cap := highest_level(step)) is not None}
-        rows = made.figures(held, caps)
+        rows = agreement.figures(held, caps)
         return rows, [
             _advise(workspace, row, row.could_be, places)
             for row in rows
@@ -215,26 +216,30 @@ async def _report(workspace: Workspace, wanted: _Wanted) -> tuple[list[StepFigur
 def _advise(
     workspace: Workspace, row: StepFigures, level: AutonomyLevel, places: Mapping[str, tuple[Flow, Step]]
 ) -> _Advice:
-    """How the step would be raised."""
+    """Work out how the step's level would be raised."""
     from detent.dispatch.autonomy import AutonomyLevel, StepMode
 
     advice = _Advice(row.step, level)
-    there = resolved(workspace, *places[row.step]) if row.step in places else None
+    resolution = resolved(workspace, *places[row.step]) if row.step in places else None
     if row.demotion is not None:
-        configured = there.config.autonomy if there is not None else row.demotion.was
+        configured = resolution.config.autonomy if resolution is not None else row.demotion.was
         whole = configured is None or configured <= level
         words = ("restore", row.step) if whole else ("demote", row.step, "--to", level.value)
         advice.instead = workspace.command("autonomy", *words)
         return advice
-    if there is None:
+    if resolution is None:
         advice.instead = "no flow known here has this step any more"
         return advice
-    said = there.config.autonomy
-    if there.config.mode is StepMode.AGENT and said is not None and said >= level:
-        advice.instead = f"the settings say {said.value} already, which no run has tried yet"
+    configured_level = resolution.config.autonomy
+    if (
+        resolution.config.mode is StepMode.AGENT
+        and configured_level is not None
+        and configured_level >= level
+    ):
+        advice.instead = f"the settings say {configured_level.value} already, which no run has tried yet"
         return advice
     fields = ("autonomy", "mode") if row.now in (None, AutonomyLevel.OPERATOR) else ("autonomy",)
-    if any(there.sources.get(name) == "inline" for name in fields):
+    if any(resolution.sources.get(name) == "inline" for name in fields):
         advice.instead = "its own configuration in the flow says how far it is trusted; change it there"
         return advice
     if row.now in (None, AutonomyLevel.OPERATOR):
@@ -248,16 +253,16 @@ def _plain(rows: list[StepFigures], advice: list[_Advice], differences: bool) ->
 
     plain = []
     for row in rows:
-        said = row.to_plain()
+        figures = row.to_plain()
         for key in ("first_at", "last_at"):
-            said[key] = iso(said[key])
-        if said["demotion"] is not None:
-            said["demotion"]["at"] = iso(said["demotion"]["at"])
-        said["differences"] = [{**one, "at": iso(one["at"])} for one in said["differences"]]
+            figures[key] = iso(figures[key])
+        if figures["demotion"] is not None:
+            figures["demotion"]["at"] = iso(figures["demotion"]["at"])
+        figures["differences"] = [{**item, "at": iso(item["at"])} for item in figures["differences"]]
         if not differences:
-            del said["differences"]
-        plain.append(said)
-    return {"steps": plain, "justified": [one.to_plain() for one in advice]}
+            del figures["differences"]
+        plain.append(figures)
+    return {"steps": plain, "justified": [item.to_plain() for item in advice]}
 
 
 def _say_table(rows: list[StepFigures], whole: bool) -> None:
@@ -269,7 +274,7 @@ def _say_table(rows: list[StepFigures], whole: bool) -> None:
     if whole:
         heads[1:1] = ["MODEL", "PROMPT", "HANDLER"]
         for row, line in zip(rows, cells, strict=True):
-            line[1:1] = [said or "–" for said in row.series[1:]]
+            line[1:1] = [part or "–" for part in row.series[1:]]
     at = heads.index("N")
     table(heads, cells, right=(at, at + 1, at + 2, at + 3, at + 4, at + 7, at + 8))
 
@@ -312,7 +317,7 @@ def _cells(row: StepFigures) -> list[str]:
 
 
 def _ms(value: float | None) -> str:
-    """Whole milliseconds; below one, as many digits as it takes to see something."""
+    """Whole milliseconds; below one millisecond, enough digits to show a value."""
     return "–" if value is None else f"{value:.0f}" if value >= 1 or not value else f"{value:.1g}"
 
 
@@ -323,26 +328,26 @@ def _say_differences(rows: list[StepFigures]) -> None:
         if row.differences:
             say()
             say(paint(f"{clean(row.step)}: latest differences", bold=True))
-            for one in row.differences:
-                say(f"  {_difference(one)}")
+            for difference in row.differences:
+                say(f"  {_difference(difference)}")
 
 
-def _difference(one: Difference) -> str:
+def _difference(difference: Difference) -> str:
     from detent.cli.output import clean, local
 
     # An empty pointer is the whole output.
-    where = ", ".join(pointer or "(all of it)" for pointer in one.pointers)
-    more = f" and {one.more} more" if one.more else ""
-    beside = " (shadow)" if one.shadow else ""
-    said = f"{one.what} at {where}{more}" if where else one.what
-    return clean(f"{local(one.at)}  run {one.run}, entry {one.entry}{beside}: {said}")
+    where = ", ".join(pointer or "(all of it)" for pointer in difference.pointers)
+    more = f" and {difference.more} more" if difference.more else ""
+    beside = " (shadow)" if difference.shadow else ""
+    summary = f"{difference.what} at {where}{more}" if where else difference.what
+    return clean(f"{local(difference.at)}  run {difference.run}, entry {difference.entry}{beside}: {summary}")
 
 
 def _say_advice(workspace: Workspace, advice: list[_Advice]) -> None:
     from detent.cli.output import clean, say
 
     file = workspace.settings.file
-    lines = [one.line for one in advice if one.changes]
+    lines = [item.line for item in advice if item.changes]
     if lines:
         say()
         say(f"The evidence would justify this in {file.name if file is not None else 'detent.yaml'}:")
@@ -352,21 +357,21 @@ def _say_advice(workspace: Workspace, advice: list[_Advice]) -> None:
             say(f"  {clean(line)}")
         say()
         say(f"Nothing is raised by itself. To write it: {workspace.command('autonomy', 'report', '--apply')}")
-    for one in advice:
-        if one.instead is not None:
+    for item in advice:
+        if item.instead is not None:
             say()
-            say(clean(f"{one.step} could be {one.level.value}: {one.instead}"))
+            say(clean(f"{item.step} could be {item.level.value}: {item.instead}"))
 
 
 def _apply(workspace: Workspace, advice: list[_Advice], yes: bool) -> None:
-    """Write what is justified into the project file."""
+    """Write the justified levels into the project file."""
     from detent.cli.editing import CannotEdit, changed, write
     from detent.cli.output import warn
     from detent.kernel.errors import ConfigurationError
     from detent.runtime.settings import FILES
     from detent.runtime.trust import trusted_as_made
 
-    chosen = [one for one in advice if one.changes]
+    chosen = [item for item in advice if item.changes]
     if not chosen:
         warn("There is nothing to write: the evidence justifies no change of the settings.")
         return
@@ -377,34 +382,34 @@ def _apply(workspace: Workspace, advice: list[_Advice], yes: bool) -> None:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file.name} cannot be read: {error}.") from None
     try:
-        new = changed(text, [change for one in chosen for change in one.changes])
+        new = changed(text, [change for item in chosen for change in item.changes])
     except CannotEdit as error:
-        lines = "\n".join(f"  {one.line}" for one in chosen)
+        lines = "\n".join(f"  {item.line}" for item in chosen)
         raise CannotEdit(
             f"{file.name} was left as it is, for {error}. Change it yourself, under `steps`:\n{lines}"
         ) from None
     if new == text:
         warn(f"{file.name} says so already; something stronger (the environment) decides.")
         return
-    what = "; ".join(f"{one.step} to {one.level.value}" for one in chosen)
-    if not yes and not _agreed(f"Raise {what}, in {file.name}?"):
+    raises = "; ".join(f"{item.step} to {item.level.value}" for item in chosen)
+    if not yes and not _agreed(f"Raise {raises}, in {file.name}?"):
         warn("Nothing was changed.")
         return
     config = str(workspace.settings.file) if workspace.settings.file is not None else None
     with trusted_as_made(workspace.settings.folder, config):
         write(file, old, new)
-    warn(f"Written to {file.name}: {what}.")
+    warn(f"Written to {file.name}: {raises}.")
 
 
 def _agreed(question: str) -> bool:
-    """A person's yes."""
+    """Whether a person at the terminal agrees."""
     import sys
 
     from detent.cli.output import clean
     from detent.kernel.errors import ConfigurationError
 
     print(f"{clean(question)} [y/N] ", end="", file=sys.stderr, flush=True)
-    said = sys.stdin.readline()
-    if not said:
+    reply = sys.stdin.readline()
+    if not reply:
         raise ConfigurationError("Nobody answered, so nothing was changed. Where nobody can, say --yes.")
-    return said.strip().lower() in ("y", "yes")
+    return reply.strip().lower() in ("y", "yes")

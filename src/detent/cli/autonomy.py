@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SECTION = "Judge"
 
 StepName = Annotated[
-    str, typer.Argument(metavar="STEP", help="A step: flow/step, or its own name where only one has it.")
+    str, typer.Argument(metavar="STEP", help="A step: flow/step, or its own name where that is unique.")
 ]
 
 
@@ -34,7 +34,9 @@ def demote(
         str | None, typer.Option("--to", metavar="LEVEL", help="The level; the next lower one if left out.")
     ] = None,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")] = "",
-    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who, for the record.")] = "person",
+    by: Annotated[
+        str, typer.Option("--by", metavar="NAME", help="Who demotes it, for the record.")
+    ] = "person",
     json: options.Json = False,
     plugin: options.Plugins = None,
     store: options.Store = None,
@@ -47,20 +49,20 @@ def demote(
     run_async(_demote(Workspace(store, config, plugin), step, level, reason, by, json))
 
 
-def _level(said: str) -> AutonomyLevel:
+def _level(name: str) -> AutonomyLevel:
     from detent.dispatch.autonomy import AutonomyLevel
     from detent.kernel.errors import ConfigurationError, nearest
 
     names = [level.value for level in AutonomyLevel]
-    if said not in names:
+    if name not in names:
         raise ConfigurationError(
-            f"There is no level '{said}'.{nearest(said, names)} Levels: {', '.join(names)}."
+            f"There is no level '{name}'.{nearest(name, names)} Levels: {', '.join(names)}."
         )
-    return AutonomyLevel(said)
+    return AutonomyLevel(name)
 
 
 async def _demote(
-    workspace: Workspace, said: str, to: AutonomyLevel | None, reason: str, by: str, json: bool
+    workspace: Workspace, step: str, to: AutonomyLevel | None, reason: str, by: str, json: bool
 ) -> None:
     import time
 
@@ -71,12 +73,12 @@ async def _demote(
     async with workspace.store() as store:
         held = await demotions(store)
         places = places_of(await workspace.known(store))
-        name = known_step(said, [*places, *held])
-        there = held.get(name)
+        name = known_step(step, [*places, *held])
+        current = held.get(name)
         configured = resolved(workspace, *places[name]).config.autonomy if name in places else None
-        if configured is None and there is not None:
-            configured = there.was
-        now = min((level for level in (configured, there and there.level) if level), default=None)
+        if configured is None and current is not None:
+            configured = current.was
+        now = min((level for level in (configured, current and current.level) if level), default=None)
         level = to if to is not None else now.below if now is not None else None
         if level is None:
             raise ConfigurationError(
@@ -89,10 +91,10 @@ async def _demote(
                 f"Step '{name}' is configured as {configured.value}; a demotion holds it below that. "
                 f"To trust it further, change its configuration."
             )
-        made = Demotion(level, configured, reason, time.time(), by)
-        await _set(store, DEMOTIONS + name, made.to_plain())
+        demotion = Demotion(level, configured, reason, time.time(), by)
+        await _set(store, DEMOTIONS + name, demotion.to_plain())
     if json:
-        say_json({"step": name, **plain_of(made)})
+        say_json({"step": name, **plain_of(demotion)})
         return
     was = f" (configured: {configured.value})" if configured is not None else ""
     say(clean(f"{name} is held at {level.value} from now on{was}."))
@@ -106,34 +108,38 @@ def restore(
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
-    """Let a step have its configured level again."""
+    """Give a step its configured level back."""
     from detent.cli.workspace import Workspace, run_async
 
     run_async(_restore(Workspace(store, config, plugin), step, json))
 
 
-async def _restore(workspace: Workspace, said: str, json: bool) -> None:
+async def _restore(workspace: Workspace, step_name: str, json: bool) -> None:
     from detent.cli.output import clean, say, say_json
     from detent.dispatch.evidence import DEMOTIONS
 
     async with workspace.store() as store:
         held = await demotions(store)
-        if any(means(said, step) for step in held):
-            name = known_step(said, held)
+        if any(means(step_name, step) for step in held):
+            name = known_step(step_name, held)
         else:
-            name = known_step(said, places_of(await workspace.known(store)))
-        there = held.get(name)
-        if there is not None:
+            name = known_step(step_name, places_of(await workspace.known(store)))
+        demotion = held.get(name)
+        if demotion is not None:
             await _set(store, DEMOTIONS + name, None)
     if json:
         say_json(
-            {"step": name, "restored": there is not None, "demotion": plain_of(there) if there else None}
+            {
+                "step": name,
+                "restored": demotion is not None,
+                "demotion": plain_of(demotion) if demotion else None,
+            }
         )
-    elif there is None:
+    elif demotion is None:
         say(clean(f"{name} is not held below its configured level; there is nothing to restore."))
     else:
         say(clean(f"{name} has its configured level again."))
-        say(told(name, there))
+        say(told(name, demotion))
 
 
 def list_(
@@ -153,15 +159,22 @@ async def _list(workspace: Workspace, json: bool) -> None:
     async with workspace.store() as store:
         held = await demotions(store)
     if json:
-        say_json([{"step": step, **plain_of(one)} for step, one in held.items()])
+        say_json([{"step": step, **plain_of(demotion)} for step, demotion in held.items()])
     elif not held:
         say("No step is held below its configured level.")
     else:
         table(
             ("STEP", "LEVEL", "WAS", "BY", "SINCE", "WHY"),
             [
-                (step, one.level.value, one.was.value if one.was else "–", one.by, brief(one.at), one.why)
-                for step, one in held.items()
+                (
+                    step,
+                    demotion.level.value,
+                    demotion.was.value if demotion.was else "–",
+                    demotion.by,
+                    brief(demotion.at),
+                    demotion.why,
+                )
+                for step, demotion in held.items()
             ],
         )
 
@@ -171,21 +184,21 @@ async def demotions(store: Store) -> dict[str, Demotion]:
     from detent.cli.output import warn
     from detent.dispatch.evidence import DEMOTIONS, Demotion
 
-    found: dict[str, Demotion] = {}
+    held: dict[str, Demotion] = {}
     for key, value in (await store.marks(DEMOTIONS)).items():
         step = key.removeprefix(DEMOTIONS)
         try:
-            made = Demotion.from_plain(value)
+            demotion = Demotion.from_plain(value)
         except ValueError as error:
             warn(f"The demotion of {step} cannot be read: {error}")
             continue
-        if made is not None:
-            found[step] = made
-    return found
+        if demotion is not None:
+            held[step] = demotion
+    return held
 
 
 async def _set(store: Store, key: str, value: Any) -> None:
-    """Set a mark whatever it was."""
+    """Set a mark unconditionally, whatever its version."""
     while True:
         _, version = await store.mark(key)
         if await store.set_mark(key, value, version):
@@ -215,32 +228,32 @@ def places_of(flows: Mapping[str, Flow]) -> dict[str, tuple[Flow, Step]]:
     return {flow.qualified(step): (flow, step) for flow in flows.values() for step in flow.every_step()}
 
 
-def known_step(said: str, known: Iterable[str]) -> str:
-    """The qualified name a text means."""
+def known_step(step: str, known: Iterable[str]) -> str:
+    """Resolve a step's short or qualified name to the qualified one."""
     from detent.kernel.errors import ConfigurationError, nearest
 
     names = sorted(set(known))
-    found = [said] if said in names else [name for name in names if means(said, name)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise ConfigurationError(f"Several steps are named '{said}': {', '.join(found)}. Say which.")
+    matches = [step] if step in names else [name for name in names if means(step, name)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise ConfigurationError(f"Several steps are named '{step}': {', '.join(matches)}. Say which.")
     if not names:
         raise ConfigurationError(
-            f"There is no step '{said}': no flow is known here. Name the file or module with --plugin."
+            f"There is no step '{step}': no flow is known here. Name the file or module with --plugin."
         )
-    near = nearest(said, [*names, *(name.rpartition("/")[2] for name in names)])
+    near = nearest(step, [*names, *(name.rpartition("/")[2] for name in names)])
     shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
-    raise ConfigurationError(f"There is no step '{said}'.{near} Steps: {shown}.")
+    raise ConfigurationError(f"There is no step '{step}'.{near} Steps: {shown}.")
 
 
-def means(said: str, step: str) -> bool:
-    """Whether a text names this step: in full, or by its own name."""
-    return said == step or said == step.rpartition("/")[2]
+def means(name: str, step: str) -> bool:
+    """Whether `name` is this step's qualified or own name."""
+    return name == step or name == step.rpartition("/")[2]
 
 
 def resolved(workspace: Workspace, flow: Flow, step: Step) -> Resolved:
-    """What the layers of configuration say about a step."""
+    """The configuration of a step, resolved over all layers."""
     from detent.dispatch.dispatcher import Dispatcher
     from detent.runtime.dispatch_settings import dispatch_settings
 

@@ -1,4 +1,4 @@
-"""The command `doctor`: what is installed, whether the store is well, what needs somebody."""
+"""The command `doctor`: checks the installation and the store, and lists what needs attention."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXTRAS = {
     "postgres": (("psycopg", "psycopg_pool"), "runs in PostgreSQL"),
     "telemetry": (("opentelemetry.sdk",), "OpenTelemetry spans"),
 }
-"""Extra to the modules it brings and what it is for."""
+"""Each optional extra: the modules it installs and its purpose."""
 READABLE = "others may read it"
 
 
@@ -56,9 +56,9 @@ def doctor(
     try:
         workspace = Workspace(store, config, plugin, looks=True)
         report["settings"] = str(workspace.settings.file) if workspace.settings.file else None
-        report["flows"] = {name: found.place for name, found in workspace.catalog.all().items()}
-        for name, found in workspace.catalog.all().items():
-            report["problems"] += [f"Flow '{name}': {problem}" for problem in found.flow.problems()]
+        report["flows"] = {name: source.place for name, source in workspace.catalog.all().items()}
+        for name, source in workspace.catalog.all().items():
+            report["problems"] += [f"Flow '{name}': {problem}" for problem in source.flow.problems()]
     except DetentError as error:
         report["problems"].append(str(error))
         code = error.exit_code
@@ -84,17 +84,17 @@ def _installed() -> dict[str, str]:
     import sys
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {
+    versions = {
         "detent": sys.modules["detent"].__version__,
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
     }
     for name in CORE:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "missing"
-    return found
+            versions[name] = "missing"
+    return versions
 
 
 def _extras() -> dict[str, dict[str, Any]]:
@@ -117,7 +117,7 @@ def _extras() -> dict[str, dict[str, Any]]:
 
 
 async def _store(workspace: Workspace, report: dict[str, Any], deep: bool) -> dict[str, Any]:
-    """The store's health; what needs somebody goes into the report."""
+    """Check the store's health and add what needs attention to the report."""
     from pathlib import Path
 
     from detent.adapters.disk import shared
@@ -155,7 +155,7 @@ async def _store(workspace: Workspace, report: dict[str, Any], deep: bool) -> di
 
 
 async def _standing(workspace: Workspace, store: Store, report: dict[str, Any]) -> dict[str, Any]:
-    """What the store says about workers and runs."""
+    """Collect what the store knows about workers and runs."""
     from detent.engine.clock import SystemClock
     from detent.runtime.store_health import definition_problem, run_needs
 
@@ -249,7 +249,7 @@ def _print(report: dict[str, Any]) -> None:
 
 
 def _with(runs: list[str], command: str) -> str:
-    """How many runs, the first few, and what to do about them."""
+    """One problem over several runs: their number, the first few, and the command that helps."""
     if not runs:
         return "none"
     more = f" and {len(runs) - 3:,} more" if len(runs) > 3 else ""

@@ -1,4 +1,4 @@
-"""How every command drives runs until they end or wait, and says how they stand; Ctrl-C lets go in order."""
+"""The loop with which every command drives runs until they end or wait, and reports their status."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from detent.runtime.plugs import Kind
 
 PATIENCE = 60.0
-"""Seconds a command waits for the clock before it leaves a waiting run to `resume` or `serve`."""
+"""Seconds a command waits for a due timer before it leaves the waiting run to `resume` or `serve`."""
 IN_FLIGHT = 5000
-"""Runs of a batch that are made durable ahead of being through."""
+"""Runs of a batch that may be started ahead of the ones being driven."""
 
 Begin = Callable[[], Awaitable[str]]
-"""Starts a run, or does something to one; gives its id."""
+"""Starts or changes a run and returns its id."""
 Plain = Callable[["Engine", "Run"], Awaitable[Any]]
 """A run as JSON values."""
 
@@ -93,7 +93,7 @@ async def tell(
 
 
 def _lines(engine: Engine, kind: Kind | None, flow: str, run_id: str | None) -> Any:
-    """What shows the run as it goes."""
+    """The observer that shows the run's progress."""
     lines = None if kind is None else kind.lines(engine, engine.flows[flow])
     if lines is None:
         lines = StepLines(run_id, engine.flows[flow].machine)
@@ -102,7 +102,7 @@ def _lines(engine: Engine, kind: Kind | None, flow: str, run_id: str | None) -> 
 
 
 async def _finished(engine: Engine, run_id: str) -> None:
-    """Drive a run to its end or wait, then those that have waited for it."""
+    """Drive a run until it ends or waits, then the runs that waited for it."""
     while (await engine.finish(run_id, patience=PATIENCE)).status.is_end and not engine.active.stopping:
         row = await engine.store.row(run_id)
         if row.parent is None:

@@ -18,7 +18,7 @@ from detent.authoring.document import MOST_BYTES, read_document
 from detent.kernel.errors import ConfigurationError
 
 Change = tuple[tuple[str, ...], str]
-"""The keys that lead to a value, and the value: a plain word."""
+"""The path of keys that leads to a value, and the value: a plain word."""
 
 
 class CannotEdit(ConfigurationError):
@@ -27,13 +27,13 @@ class CannotEdit(ConfigurationError):
 
 def changed(text: str, changes: Iterable[Change]) -> str:
     """The text with these values set, or `CannotEdit`."""
-    for way, value in changes:
-        text = _checked(text, _put(text, way, value), way, value)
+    for path, value in changes:
+        text = _checked(text, _put(text, path, value), path, value)
     return text
 
 
 def write(file: Path, old: bytes | None, new: str) -> None:
-    """Put the new text in place of the old at one stroke; refused when the file was changed meanwhile."""
+    """Replace the file's text atomically; refuse if the file was changed in the meantime."""
     place = file.resolve()
     beside = place.with_name(f".{place.name}.{os.getpid()}.tmp")
     try:
@@ -56,46 +56,46 @@ def write(file: Path, old: bytes | None, new: str) -> None:
 # -- one change ---------------------------------------------------------------------------------------------
 
 
-def _put(text: str, way: tuple[str, ...], value: str) -> str:
+def _put(text: str, path: tuple[str, ...], value: str) -> str:
     node = _compose(text)
     if node is None:
-        return _after(text, len(text), _block(way, value, 0))
-    for depth, key in enumerate(way):
+        return _after(text, len(text), _block(path, value, 0))
+    for depth, key in enumerate(path):
         if node.id != "mapping":
-            raise CannotEdit(f"'{'.'.join(way[:depth])}' holds no named values")
-        found = next((pair for pair in node.value if pair[0].value == key), None)
-        if found is None:
-            return _inserted(text, node, way[depth:], value)
-        name, below = found
+            raise CannotEdit(f"'{'.'.join(path[:depth])}' holds no named values")
+        match = next((pair for pair in node.value if pair[0].value == key), None)
+        if match is None:
+            return _inserted(text, node, path[depth:], value)
+        name, below = match
         if below.start_mark.index < name.end_mark.index:
-            raise CannotEdit(f"'{'.'.join(way[: depth + 1])}' is an alias of another place")
-        if depth == len(way) - 1:
+            raise CannotEdit(f"'{'.'.join(path[: depth + 1])}' is an alias of another place")
+        if depth == len(path) - 1:
             return _replaced(text, below, value)
         if below.id == "scalar" and below.start_mark.index == below.end_mark.index and not node.flow_style:
-            lines = _block(way[depth + 1 :], value, name.start_mark.column + 2)
+            lines = _block(path[depth + 1 :], value, name.start_mark.column + 2)
             return _after(text, name.end_mark.index, lines)
         node = below
     raise CannotEdit("no key was named")
 
 
 def _replaced(text: str, node: Any, value: str) -> str:
-    """Another word in place of a word."""
+    """Replace a scalar with another word."""
     start, end = node.start_mark, node.end_mark
     if node.id != "scalar" or start.line != end.line:
         raise CannotEdit("the value there is more than a word")
     return text[: start.index] + (" " if start.index == end.index else "") + value + text[end.index :]
 
 
-def _inserted(text: str, node: Any, way: tuple[str, ...], value: str) -> str:
-    """A new entry at the end of a mapping, in the style it has."""
+def _inserted(text: str, node: Any, path: tuple[str, ...], value: str) -> str:
+    """Add an entry at the end of a mapping, in the mapping's own style."""
     if node.flow_style:
         if not node.value:
             at, comma = node.end_mark.index - 1, ""
         else:
             at, comma = _last(node)[-1].end_mark.index, ", "
-        return text[:at] + comma + _inline(way, value) + text[at:]
+        return text[:at] + comma + _inline(path, value) + text[at:]
     column = node.value[0][0].start_mark.column
-    return _after(text, _end(node), _block(way, value, column))
+    return _after(text, _end(node), _block(path, value, column))
 
 
 def _last(node: Any) -> Any:
@@ -107,7 +107,7 @@ def _last(node: Any) -> Any:
 
 
 def _end(node: Any) -> int:
-    """Where a value ends, comments after it not included."""
+    """Offset at which a value ends, without the comments after it."""
     if node.value and node.id in ("mapping", "sequence") and not node.flow_style:
         if node.id == "sequence":
             return _end(node.value[-1])
@@ -120,7 +120,7 @@ def _end(node: Any) -> int:
 
 
 def _after(text: str, index: int, added: list[str]) -> str:
-    """Lines put in after the line that holds this place; the file's line ends are kept to."""
+    """Insert lines after the line that holds an offset, with the file's own line endings."""
     newline = "\r\n" if "\r\n" in text else "\n"
     at = text.find("\n", index) + 1
     before, rest = (text[:at], text[at:]) if at else (text, "")
@@ -129,21 +129,21 @@ def _after(text: str, index: int, added: list[str]) -> str:
     return before + "".join(line + newline for line in added) + rest
 
 
-def _block(way: tuple[str, ...], value: str, column: int) -> list[str]:
-    lines = [f"{' ' * (column + 2 * depth)}{_key(key)}:" for depth, key in enumerate(way)]
+def _block(path: tuple[str, ...], value: str, column: int) -> list[str]:
+    lines = [f"{' ' * (column + 2 * depth)}{_key(key)}:" for depth, key in enumerate(path)]
     lines[-1] += f" {value}"
     return lines
 
 
-def _inline(way: tuple[str, ...], value: str) -> str:
-    said = value
-    for key in reversed(way[1:]):
-        said = f"{{{_key(key)}: {said}}}"
-    return f"{_key(way[0])}: {said}"
+def _inline(path: tuple[str, ...], value: str) -> str:
+    text = value
+    for key in reversed(path[1:]):
+        text = f"{{{_key(key)}: {text}}}"
+    return f"{_key(path[0])}: {text}"
 
 
 def _key(name: str) -> str:
-    """A key as YAML reads it back: plain where that is safe."""
+    """A key in YAML: unquoted where that is safe."""
     import json
 
     import yaml
@@ -155,16 +155,16 @@ def _key(name: str) -> str:
 # -- checking -----------------------------------------------------------------------------------------------
 
 
-def _checked(old: str, new: str, way: tuple[str, ...], value: str) -> str:
-    """The new text, if it says what the old one said and the change, and nothing else."""
-    wanted = copy.deepcopy(_load(old) or {})
-    inner = wanted
-    for key in way[:-1]:
+def _checked(old: str, new: str, path: tuple[str, ...], value: str) -> str:
+    """The new text, verified to differ from the old one by this change and nothing else."""
+    expected = copy.deepcopy(_load(old) or {})
+    inner = expected
+    for key in path[:-1]:
         if inner.get(key) is None:
             inner[key] = {}
         inner = inner[key]
-    inner[way[-1]] = value
-    if repr(_load(new)) != repr(wanted):
+    inner[path[-1]] = value
+    if repr(_load(new)) != repr(expected):
         raise CannotEdit("its layout leaves no safe place for the change")
     return new
 

@@ -1,4 +1,4 @@
-"""The command `eval`: plays suites of cases and says what came of them."""
+"""The command `eval`: plays suites of cases and reports the results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SECTION = "Judge"
 NOT_ENOUGH = 4
-"""Exit code when too little passed, or there was nothing to play."""
+"""Exit code when the threshold was missed or there was nothing to play."""
 KEPT = ".detent/evals"
 """Folder, in the working folder, that keeps the last report of each suite."""
 
@@ -36,10 +36,12 @@ def add(app: typer.Typer) -> None:
 def evaluate(
     target: Annotated[
         str | None,
-        typer.Argument(metavar="APP|DIR", help="A suite, a folder one can judge, or a file.py with one."),
+        typer.Argument(
+            metavar="APP|DIR", help="A suite, a folder a suite can judge, or a file.py with a suite."
+        ),
     ] = None,
     eval_dir: Annotated[
-        str | None, typer.Option("--eval-dir", metavar="DIR", help="Take the cases from here.")
+        str | None, typer.Option("--eval-dir", metavar="DIR", help="Folder to read the cases from.")
     ] = None,
     orchestrator: Annotated[
         str | None, typer.Option("--orchestrator", metavar="MODE", help="A mode the suite knows, or both.")
@@ -47,21 +49,23 @@ def evaluate(
     threshold: Annotated[
         float | None, typer.Option("--threshold", metavar="N", help="Percent of the cases that must pass.")
     ] = None,
-    repeat: Annotated[int, typer.Option("--repeat", metavar="N", help="Play each case so often.")] = 1,
+    repeat: Annotated[int, typer.Option("--repeat", metavar="N", help="Play each case N times.")] = 1,
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="A case whose repetitions differ fails.")
+        bool, typer.Option("--deterministic", help="Fail a case whose repetitions differ.")
     ] = False,
     record: Annotated[
-        Path | None, typer.Option("--record", metavar="DIR", help="Keep every answer of a model there.")
+        Path | None, typer.Option("--record", metavar="DIR", help="Record every model answer there.")
     ] = None,
     replay: Annotated[
-        Path | None, typer.Option("--replay", metavar="DIR", help="Take every answer of a model from there.")
+        Path | None, typer.Option("--replay", metavar="DIR", help="Replay every model answer from there.")
     ] = None,
     arm: Annotated[
         list[str] | None,
         typer.Option("--arm", metavar="NAME", help="Play in this arm of an experiment. May be repeated."),
     ] = None,
-    jobs: Annotated[int | None, typer.Option("--jobs", metavar="N", help="Cases played at a time.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", metavar="N", help="Cases played at the same time.")
+    ] = None,
     json: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON; - prints it.")
     ] = None,
@@ -69,38 +73,43 @@ def evaluate(
         Path | None, typer.Option("--junit", metavar="FILE", help="Write the report as JUnit XML.")
     ] = None,
     scenario: Annotated[
-        str | None, typer.Option("-s", "--scenario", metavar="TEXT", help="Part of the id or the subject.")
+        str | None,
+        typer.Option(
+            "-s", "--scenario", metavar="TEXT", help="Only cases with this text in their id or subject."
+        ),
     ] = None,
     category: Annotated[
-        list[str] | None, typer.Option("--category", metavar="NAME", help="Only this. May be repeated.")
+        list[str] | None,
+        typer.Option("--category", metavar="NAME", help="Only this category. May be repeated."),
     ] = None,
     tag: Annotated[
-        list[str] | None, typer.Option("--tag", metavar="TAG", help="Only with this. May be repeated.")
+        list[str] | None,
+        typer.Option("--tag", metavar="TAG", help="Only cases with this tag. May be repeated."),
     ] = None,
     step: Annotated[
         list[str] | None,
-        typer.Option("--step", metavar="ID", help="Only cases whose path has it. May be repeated."),
+        typer.Option("--step", metavar="ID", help="Only cases whose path has this step. May be repeated."),
     ] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Only what failed the last time.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only cases that failed last time.")] = False,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Count broken case files as failed and play the rest.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show what each step said.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show the output of each step.")] = False,
     failures_only: Annotated[
-        bool, typer.Option("-f", "--failures-only", help="Show only what failed.")
+        bool, typer.Option("-f", "--failures-only", help="Show only failed cases.")
     ] = False,
     detailed: Annotated[
         bool, typer.Option("-d", "--detailed", help="Show expected and actual in full.")
     ] = False,
     compare: Annotated[
         tuple[Path, Path] | None,
-        typer.Option("--compare", metavar="A B", help="Play nothing: hold report B against report A."),
+        typer.Option("--compare", metavar="A B", help="Play nothing; compare report B with report A."),
     ] = None,
     plugin: options.Plugins = None,
     config: options.Config = None,
     log_level: options.LogLevel = None,
 ) -> int:
-    """Play cases and hold what happened against what they expect.
+    """Play cases and compare what happened with what they expect.
 
     Without a suite: every suite of the project, else the one that ships. Ends with 4 when too little passes,
     when a required case fails, and when there is nothing to play; with 2 when a case file is wrong.
@@ -118,9 +127,9 @@ def evaluate(
         raise ConfigurationError(f"There is no folder {replay} (--replay).")
     workspace = Workspace(None, config, plugin)
     workspace.log(0, log_level)
-    wanted = Filter(scenario or None, tuple(category or ()), tuple(tag or ()), tuple(step or ()))
+    case_filter = Filter(scenario or None, tuple(category or ()), tuple(tag or ()), tuple(step or ()))
     call = _Call(
-        workspace, wanted, failed, orchestrator, _threshold(workspace, threshold), repeat, deterministic,
+        workspace, case_filter, failed, orchestrator, _threshold(workspace, threshold), repeat, deterministic,
         PlayOptions(record, replay), tuple(arm or ()), _jobs(workspace, jobs), json, junit, keep_going,
         {"verbose": verbose, "failures_only": failures_only, "detailed": detailed},
     )  # fmt: skip
@@ -129,7 +138,7 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One call of the command."""
+    """One invocation of the command."""
 
     workspace: Workspace
     wanted: Filter
@@ -148,11 +157,11 @@ class _Call:
 
     @property
     def quiet(self) -> bool:
-        """True when standard output is for programs."""
+        """True when standard output carries JSON."""
         return self.json == "-"
 
     async def run(self, target: str | None, eval_dir: str | None) -> int:
-        """Play every suite that is meant; the exit code."""
+        """Play every selected suite and return the exit code."""
         from detent.cli.output import warn
         from detent.cli.suites import choose
         from detent.kernel.errors import ConfigurationError
@@ -162,9 +171,9 @@ class _Call:
             warn("There is no eval suite here. Name one, or give its file: detent eval file.py")
             return NOT_ENOUGH
         if len(suites) > 1 and (self.json is not None or self.junit is not None):
-            names = ", ".join(one.suite.name for one in suites)
+            names = ", ".join(chosen.suite.name for chosen in suites)
             raise ConfigurationError(f"--json and --junit are for one suite; name it: {names}.")
-        codes = [await self._suite(one) for one in suites]
+        codes = [await self._suite(chosen) for chosen in suites]
         return max(codes)
 
     async def _suite(self, chosen: Chosen) -> int:
@@ -227,14 +236,14 @@ class _Call:
         from detent.kernel.errors import ConfigurationError, nearest
 
         known = (*orchestrators_of(player), "both")
-        said = self.orchestrator
-        if said is None:
+        mode = self.orchestrator
+        if mode is None:
             return usual_orchestrator_of(player)
-        if said not in known:
+        if mode not in known:
             raise ConfigurationError(
-                f"There is no orchestrator '{said}' here.{nearest(said, known)} It takes: {', '.join(known)}."
+                f"There is no orchestrator '{mode}' here.{nearest(mode, known)} It takes: {', '.join(known)}."
             )
-        return said
+        return mode
 
     def _select(
         self, suite: str, player: Player, mode: str, cases: list[EvalTestCase], broken: list[BrokenFile]
@@ -246,23 +255,23 @@ class _Call:
 
         modes = orchestrators_of(player) if mode == "both" else (mode,)
         cases = [case for case in cases if any(case.holds_for(mode) for mode in modes)]
-        wanted = self.wanted
+        case_filter = self.wanted
         if self.failed:
             last = self._last(suite)
-            wanted = replace(wanted, failed=failed_ids(last) if last is not None else frozenset())
-        if not wanted:
+            case_filter = replace(case_filter, failed=failed_ids(last) if last is not None else frozenset())
+        if not case_filter:
             return cases, broken
         # A broken file says nothing about itself but its name.
-        text = (wanted.scenario or "").casefold()
-        only_name = not (wanted.categories or wanted.tags or wanted.steps)
+        text = (case_filter.scenario or "").casefold()
+        only_name = not (case_filter.categories or case_filter.tags or case_filter.steps)
         left = [
             file
             for file in broken
             if only_name
             and text in file.scenario_id.casefold()
-            and (wanted.failed is None or file.scenario_id in wanted.failed)
+            and (case_filter.failed is None or file.scenario_id in case_filter.failed)
         ]
-        return wanted.pick(cases, player), left
+        return case_filter.pick(cases, player), left
 
     def _nothing(self, chosen: Chosen, any_case: bool, mode: str) -> str:
         shown = chosen.folder
@@ -283,8 +292,8 @@ class _Call:
         known = arms_of(player) or ()
         for arm in self.arms:
             if arm not in known:
-                there = f" Arms: {', '.join(known)}." if known else " This suite has no arms."
-                raise ConfigurationError(f"There is no arm '{arm}'.{nearest(arm, known)}{there}")
+                hint = f" Arms: {', '.join(known)}." if known else " This suite has no arms."
+                raise ConfigurationError(f"There is no arm '{arm}'.{nearest(arm, known)}{hint}")
 
     def _terminal(
         self, cases: list[EvalTestCase], broken: list[BrokenFile], shown_modes: Sequence[str]
@@ -365,31 +374,33 @@ def _compare(before: Path, after: Path) -> int:
     from detent.evals.compare import compare, render
     from detent.evals.report import read_report
 
-    found = compare(read_report(_text(before), str(before)), read_report(_text(after), str(after)))
-    for line in render(found):
+    comparison = compare(read_report(_text(before), str(before)), read_report(_text(after), str(after)))
+    for line in render(comparison):
         say(clean(line) if not line.startswith(" ") else f"  {clean(line.strip())}")
-    return NOT_ENOUGH if found.worse else 0
+    return NOT_ENOUGH if comparison.worse else 0
 
 
-def _threshold(workspace: Workspace, said: float | None) -> float:
+def _threshold(workspace: Workspace, option: float | None) -> float:
     from detent.evals.report import THRESHOLD
 
-    value = said if said is not None else workspace.settings.get("eval", "pass_threshold", default=THRESHOLD)
+    value = (
+        option if option is not None else workspace.settings.get("eval", "pass_threshold", default=THRESHOLD)
+    )
     fits = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 100
     return float(_fitting(workspace, fits, value, "pass_threshold", "a number above 0 and at most 100"))
 
 
-def _jobs(workspace: Workspace, said: int | None) -> int:
-    value = said if said is not None else workspace.settings.get("eval", "jobs", default=4)
+def _jobs(workspace: Workspace, option: int | None) -> int:
+    value = option if option is not None else workspace.settings.get("eval", "jobs", default=4)
     fits = type(value) is int and value >= 1
     return int(_fitting(workspace, fits, value, "jobs", "a whole number of 1 or more"))
 
 
-def _fitting(workspace: Workspace, fits: bool, value: Any, key: str, wanted: str) -> Any:
+def _fitting(workspace: Workspace, fits: bool, value: Any, key: str, expected: str) -> Any:
     from detent.kernel.errors import ConfigurationError
 
     if not fits:
         option = {"pass_threshold": "--threshold"}.get(key, f"--{key}")
         place = workspace.settings.places.get(("eval", key), option)
-        raise ConfigurationError(f"{place}: eval.{key} takes {wanted}, not {value}.")
+        raise ConfigurationError(f"{place}: eval.{key} takes {expected}, not {value}.")
     return value

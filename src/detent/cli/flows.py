@@ -32,7 +32,7 @@ def flows(
     from detent.cli.output import say, say_json, table
     from detent.cli.workspace import Workspace
 
-    found = Workspace(None, config, plugin, looks=True).catalog.all().values()
+    sources = Workspace(None, config, plugin, looks=True).catalog.all().values()
     if json:
         say_json(
             [
@@ -44,17 +44,17 @@ def flows(
                     "states": [flow.machine.named(state) for state in flow.machine.states],
                     "place": place,
                 }
-                for flow, place in found
+                for flow, place in sources
             ]
         )
-    elif not found:
+    elif not sources:
         say("No flows are known here. Run one from a file (detent run file.py), or list it under `plugins:`.")
     else:
         table(
             ("FLOW", "VERSION", "STATES", "FROM", "DESCRIPTION"),
             [
                 (flow.name, str(flow.machine.version), str(len(flow.machine.states)), place, flow.description)
-                for flow, place in found
+                for flow, place in sources
             ],
             right=(1, 2),
         )
@@ -114,17 +114,17 @@ def check(
 
 
 def _checked(workspace: Workspace, target: str) -> list[dict[str, Any]]:
-    """Results for one target; a file without a name after it stands for all flows in it."""
+    """Check one target; a file without a flow's name stands for all flows in it."""
     from detent.authoring.problem import as_problem
     from detent.kernel.errors import ConfigurationError
     from detent.runtime.catalog import is_path
 
     if is_path(target) and ":" not in target:
-        found = list(workspace.catalog.add_file(target).values())
-        if not found:
+        sources = list(workspace.catalog.add_file(target).values())
+        if not sources:
             raise ConfigurationError(f"{target} defines no flow: no module-level value in it is a Flow.")
     else:
-        found = [workspace.catalog.pick(target)]
+        sources = [workspace.catalog.pick(target)]
     return [
         {
             "target": target,
@@ -134,12 +134,12 @@ def _checked(workspace: Workspace, target: str) -> list[dict[str, Any]]:
             "states": len(flow.machine.states),
             "steps": len(flow.steps),
         }
-        for flow, place in found
+        for flow, place in sources
     ]
 
 
 def _place(error: Any, problems: list[Problem]) -> str | None:
-    """Where an error was raised, unless its problems name places of their own."""
+    """Place at which an error was raised, unless its problems name their own places."""
     if any(problem.place.file for problem in problems):
         return None
     line = getattr(error, "line", None)
@@ -147,7 +147,7 @@ def _place(error: Any, problems: list[Problem]) -> str | None:
 
 
 class Drawing(str, enum.Enum):
-    """How a diagram is drawn."""
+    """Format of a diagram."""
 
     mermaid = "mermaid"
     svg = "svg"
@@ -177,9 +177,9 @@ def diagram(
     if is_path(target.partition(":")[0]):
         description = workspace.catalog.pick(target).flow.machine.describe()
     else:
-        found = workspace.catalog.look(target)
-        if found is not None:
-            description = found.flow.machine.describe()
+        source = workspace.catalog.look(target)
+        if source is not None:
+            description = source.flow.machine.describe()
         else:
             description, path = run_async(_drawn_run(workspace, target))
     draw = drawing.svg if format is Drawing.svg else drawing.mermaid
@@ -187,7 +187,7 @@ def diagram(
 
 
 async def _drawn_run(workspace: Workspace, target: str) -> tuple[dict[str, Any], Any]:
-    """The table a run was made under, and its journal."""
+    """The table a run was started under, and the run's journal."""
     from detent.cli.runs import definition, journal
     from detent.insight.diagram.diagram import path_of
     from detent.kernel.errors import ConfigurationError, FlowNotFound, RunNotFound, StoreUnavailable
@@ -203,7 +203,7 @@ async def _drawn_run(workspace: Workspace, target: str) -> tuple[dict[str, Any],
 
 
 def _write(text: str, output: Path | None) -> None:
-    """To a file, or to standard output."""
+    """Write text to a file, or to standard output."""
     from detent.cli.output import say, warn
     from detent.kernel.errors import ConfigurationError
 

@@ -1,4 +1,4 @@
-"""Lines that stay, and below them on a terminal what is under way."""
+"""Permanent lines and, on a terminal, a live display of the current work below them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LiveLines:
-    """Prints lines while something goes on. Off a terminal there are only the lines."""
+    """Prints permanent lines above a live display. Without a terminal there are only the lines."""
 
     def __init__(self) -> None:
         self._console: Console | None = None
@@ -38,18 +38,18 @@ class LiveLines:
 
     @property
     def is_live(self) -> bool:
-        """Whether somebody sees what is under way."""
+        """Whether the live display is shown."""
         return self._status is not None
 
     def show_under_way(self, text: str) -> None:
-        """Say what goes on now, in place of what went on before."""
+        """Replace the content of the live display."""
         if self._status is not None:
             from rich.text import Text
 
             self._status.update(Text(clean(text), style="dim"))
 
     def print(self, line: str) -> None:
-        """Print a line that stays; it may be coloured."""
+        """Print a permanent line; it may be coloured."""
         if self._console is None:
             say(line)
             return

@@ -1,4 +1,4 @@
-"""The program `detent`: its commands, and what becomes of whatever goes wrong in them."""
+"""The program `detent`: its commands, and how their errors become messages and exit codes."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ for group in GROUPS:
     group.add(app)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"detent {sys.modules['detent'].__version__}")
         raise typer.Exit
 
@@ -95,11 +95,11 @@ def detent(
 
 @cache
 def program(called: str = "") -> Any:
-    """The program with nothing but the command that is called: to make them all takes longer than most take
-    to run. It has them all when help is asked for, or a command that is none."""
+    """Build the program with only the invoked command, because building every command takes longer than
+    most commands take to run. For help, or an unknown command, build all of them."""
     part = copy(app)
-    part.registered_commands = [one for one in app.registered_commands if _name(one) == called]
-    part.registered_groups = [one for one in app.registered_groups if one.name == called]
+    part.registered_commands = [item for item in app.registered_commands if _name(item) == called]
+    part.registered_groups = [item for item in app.registered_groups if item.name == called]
     if not part.registered_commands and not part.registered_groups:
         part = copy(app)
         part.registered_groups = list(app.registered_groups)
@@ -120,7 +120,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Run the program and give its exit code. No error escapes; tracebacks are shown only when asked for."""
+    """Run the program and return its exit code. No error escapes; tracebacks are shown on request only."""
     debug = bool(os.environ.get("DETENT_DEBUG"))
     invocation.begin(args is None)
     try:
@@ -141,7 +141,7 @@ def run(args: Sequence[str] | None = None) -> int:
 
 
 def _failed(error: Exception, debug: bool) -> int:
-    """Tell an error in one sentence and give the exit code it stands for."""
+    """Print an error in one sentence and return its exit code."""
     from detent.kernel.errors import DetentError
 
     while isinstance(error, ExceptionGroup):  # work done side by side: the first failure says enough
@@ -156,30 +156,30 @@ def _failed(error: Exception, debug: bool) -> int:
 
         traceback.print_exception(error)
     if isinstance(error, DetentError):
-        _tell(str(error))
+        _warn(str(error))
         return error.exit_code
-    said = " ".join(str(error).split())
+    message = " ".join(str(error).split())
     where = "see above" if debug else "set DETENT_DEBUG=1 to see where it happened"
-    _tell(
-        f"Unexpected {type(error).__name__}: {said} ({where})."
-        if said
+    _warn(
+        f"Unexpected {type(error).__name__}: {message} ({where})."
+        if message
         else f"Unexpected {type(error).__name__}."
     )
     return 1
 
 
 def _misused(error: Any, message: str) -> int:
-    """A command line that cannot be understood. Asking for nothing at all shows the help."""
+    """Report a command line that cannot be parsed. An empty command line shows the help."""
     if type(error).__name__ == "NoArgsIsHelpError":
         typer.echo(message)
         return 2
     message = message.strip()
     command = getattr(getattr(error, "ctx", None), "command_path", "detent")
-    _tell(f"{message}{'' if message.endswith(('.', '?', '!')) else '.'} See: {command} --help")
+    _warn(f"{message}{'' if message.endswith(('.', '?', '!')) else '.'} See: {command} --help")
     return 2
 
 
-def _tell(message: str) -> None:
+def _warn(message: str) -> None:
     from detent.cli.output import clean, warn
 
     warn("\n".join(clean(line) for line in message.splitlines()))

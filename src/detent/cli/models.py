@@ -28,16 +28,16 @@ def add(app: typer.Typer) -> None:
 def list_models(
     json: options.Json = False,
 ) -> None:
-    """List the model files that can be had by name."""
+    """List the model files that can be fetched by name."""
     from detent.adapters.models.model_files import KNOWN, ModelFileMissing, models_folder, path
     from detent.cli.output import say, say_json, size, table
 
-    found: dict[str, tuple[str, str | None]] = {}
+    states: dict[str, tuple[str, str | None]] = {}
     for name in KNOWN:
         try:
-            found[name] = "here", str(path(name))
+            states[name] = "here", str(path(name))
         except ModelFileMissing as missing:
-            found[name] = ("damaged" if missing.file.exists() else "not here"), None
+            states[name] = ("damaged" if missing.file.exists() else "not here"), None
     if json:
         say_json(
             [
@@ -47,8 +47,8 @@ def list_models(
                     "bytes": model.bytes,
                     "sha256": model.sha256,
                     "licence": model.licence,
-                    "here": found[model.name][0] == "here",
-                    "path": found[model.name][1],
+                    "here": states[model.name][0] == "here",
+                    "path": states[model.name][1],
                     "good_for": model.good_for,
                 }
                 for model in KNOWN.values()
@@ -58,12 +58,12 @@ def list_models(
     table(
         ("MODEL", "SIZE", "LICENCE", "HERE", "GOOD FOR"),
         [
-            (model.name, size(model.bytes), model.licence, found[model.name][0], model.good_for)
+            (model.name, size(model.bytes), model.licence, states[model.name][0], model.good_for)
             for model in KNOWN.values()
         ],
         right=(1,),
     )
-    if not any(state == "here" for state, _ in found.values()):
+    if not any(state == "here" for state, _ in states.values()):
         say(f"None is in {models_folder()} yet: detent models pull NAME")
 
 
@@ -105,10 +105,10 @@ def path_of(
 
 
 class Transfer:
-    """Shows how a file comes in: a bar on a terminal, a line now and then elsewhere."""
+    """Shows download progress: a bar on a terminal, an occasional line elsewhere."""
 
     EVERY = 5.0
-    """Seconds between lines when nobody watches on a terminal."""
+    """Seconds between lines without a terminal."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -149,7 +149,7 @@ class Transfer:
             self._bar = None
 
     def progress(self, done: int, total: int) -> None:
-        """So much is there."""
+        """Show how many bytes have arrived."""
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=total)
             return
@@ -162,7 +162,7 @@ class Transfer:
         warn(f"{self.title}: {size(done)} of {size(total)}")
 
     def tell(self, sentence: str) -> None:
-        """Something went another way than wished."""
+        """Print a remark, such as a source that failed."""
         from detent.cli.output import clean, warn
 
         if self._bar is not None:

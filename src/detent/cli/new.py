@@ -1,4 +1,4 @@
-"""The command `new`: something of an installed kind to begin with."""
+"""The command `new`: writes a starter definition of an installed kind."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def new(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="A kind of flow.")],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, or the folder to make.")],
     template: Annotated[
-        str | None, typer.Option("--template", metavar="NAME", help="What to begin with.")
+        str | None, typer.Option("--template", metavar="NAME", help="The template to start from.")
     ] = None,
     config: options.Config = None,
 ) -> None:
-    """Start something of your own, ready to run."""
+    """Create a definition of your own, ready to run."""
     from detent.runtime.plugs import kind_named
 
     begin(kind_named(kind), name, template, config)
 
 
 def begin(kind: Kind, name: str, template: str | None = None, config: str | None = None) -> None:
-    """Write the files that something of a kind begins with, and say what to try next."""
+    """Write the starter files of a kind and print the commands to try next."""
     from detent.cli.output import clean, say
     from detent.cli.workspace import Workspace
     from detent.kernel.errors import ConfigurationError, nearest
@@ -48,17 +48,17 @@ def begin(kind: Kind, name: str, template: str | None = None, config: str | None
         )
     settings = Workspace(None, config, looks=True).settings
     try:
-        made = kind.begin(name, template or known[0], settings)
+        beginning = kind.begin(name, template or known[0], settings)
         with trusted_as_made(settings.folder, config):
-            for file, text in made.files.items():
+            for file, text in beginning.files.items():
                 file.parent.mkdir(parents=True, exist_ok=True)
                 with file.open("x", encoding="utf-8") as out:
                     out.write(text)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is no usable path"
         raise ConfigurationError(f"{clean(name)} cannot be written: {why}.") from None
-    say(f"{clean(made.said)} Try:")
-    for command in made.commands:
+    say(f"{clean(beginning.said)} Try:")
+    for command in beginning.commands:
         say(f"  {command}")
-    if made.note:
-        say(made.note)
+    if beginning.note:
+        say(beginning.note)

@@ -28,9 +28,7 @@ class Format(str, enum.Enum):
 
 
 Formats = Annotated[Format, typer.Option("--format", help="table, json or yaml; --json is --format json.")]
-RunId = Annotated[
-    str, typer.Argument(metavar="RUN", help="Id of a run, or a beginning of it that is unique.")
-]
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="Id of a run, or a unique prefix of it.")]
 Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, help="Log what happens; -vv logs more.")]
 LogLevel = Annotated[
     str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
@@ -44,15 +42,15 @@ Detach = Annotated[
     bool, typer.Option("--detach", help="Leave the run for `detent serve` or `detent resume`.")
 ]
 Deterministic = Annotated[
-    bool, typer.Option("--deterministic", help="Ask no agent: every step is done by its handler.")
+    bool, typer.Option("--deterministic", help="Ask no agent: handlers perform every step.")
 ]
 Record = Annotated[
     str | None,
-    typer.Option("--record", metavar="FILE", help="Keep every answer of models and tools in a new file."),
+    typer.Option("--record", metavar="FILE", help="Record every answer of models and tools in a new file."),
 ]
 Replay = Annotated[
     str | None,
-    typer.Option("--replay", metavar="FILE", help="Take every answer from a recorded file; ask nobody."),
+    typer.Option("--replay", metavar="FILE", help="Replay every answer from a recording; ask nobody."),
 ]
 BudgetTokens = Annotated[int | None, typer.Option("--budget-tokens", metavar="N", help="Tokens it may use.")]
 BudgetUsd = Annotated[float | None, typer.Option("--budget-usd", metavar="X", help="Money it may spend.")]

@@ -1,4 +1,4 @@
-"""How things are printed: plain aligned lines, a little colour on a terminal, JSON where it is asked for."""
+"""Output: plain aligned lines, a little colour on a terminal, JSON on request."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def paint(text: str, colour: str | None = None, *, bold: bool = False, dim: bool
 
 
 def printable(text: str) -> str:
-    """A text as it is printed: coloured where `paint` says so, other control characters spelled out."""
+    """Text ready for printing: coloured where `paint` marked it, other control characters escaped."""
     if text.isprintable():
         return text
     return "".join(_STYLES[ord(char) - _FIRST_STYLE] if _is_style(char) else shown(char) for char in text)
@@ -91,16 +91,16 @@ def status(value: str, text: str | None = None) -> str:
 
 
 def clean(text: Any) -> str:
-    """Text from anywhere made harmless for a terminal: one line, control characters shown, not obeyed."""
-    said = str(text)
-    if said.isprintable():
-        return said
-    said = " ".join(said.split())
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in said)
+    """Untrusted text made safe for a terminal: one line, control characters escaped."""
+    plain = str(text)
+    if plain.isprintable():
+        return plain
+    plain = " ".join(plain.split())
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in plain)
 
 
 def width(text: str) -> int:
-    """Columns a text takes on a terminal."""
+    """Width of a text in terminal columns."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -109,7 +109,7 @@ def width(text: str) -> int:
 
 
 def cut(text: str, columns: int) -> str:
-    """Text shortened to so many columns."""
+    """Text shortened to a number of columns."""
     if width(text) <= columns:
         return text
     kept = ""
@@ -122,7 +122,7 @@ def cut(text: str, columns: int) -> str:
 
 
 def columns() -> int | None:
-    """Columns of the terminal; None when the output is no terminal and lines may be as long as they are."""
+    """Width of the terminal; None without a terminal, where lines are not cut."""
     return shutil.get_terminal_size((100, 24)).columns if is_terminal() else None
 
 

@@ -1,4 +1,4 @@
-"""Shows runs as they go: a line for each step of one run, or counts and a rate for many."""
+"""Progress of runs: a line for each step of one run, or counts and a rate for many."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 
 class StepLines(LiveLines):
-    """A line for every step of one run, as it is committed; on a terminal also what is under way."""
+    """Prints a line for every committed step of one run; on a terminal also the step in progress."""
 
     def __init__(self, run_id: str | None = None, machine: Machine[Any] | None = None) -> None:
         super().__init__()
         self.run_id = run_id
-        """The run to show; None shows the first one told about."""
+        """The run to show; None shows the first run that is observed."""
         self._widest = (
             max((width(machine.named(state)) for state in machine.states), default=0) if machine else 12
         )
         self._writing = ("", "")
         self.failure: str | None = None
-        """What the last failed attempt raised, which was shown."""
+        """The error of the last failed attempt that was shown."""
 
     def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
-        """Show an entry of the run, if it is one people want to see."""
+        """Show an entry of the run, if it has a line."""
         if self.run_id is None:
             self.run_id = run_id
         if run_id != self.run_id:
@@ -49,7 +49,7 @@ class StepLines(LiveLines):
             self.show_under_way(doing)
 
     def on_stream(self, run_id: str, flow: str, step: str, chunk: AgentStreamChunk) -> None:
-        """Show the end of what an agent is writing, beside the step under way."""
+        """Show the end of an agent's streamed text beside the step in progress."""
         if not self.is_live or (self.run_id is not None and run_id != self.run_id):
             return
         if step != self._writing[0] or chunk.chunk_type == "thinking":
@@ -60,7 +60,7 @@ class StepLines(LiveLines):
 
 
 def under_way(entry: Entry) -> str | None:
-    """The state in which work goes on after an entry; empty when none does, None when nothing changed."""
+    """The state being worked on after an entry; empty when there is none, None when nothing changed."""
     body: Any = entry.body
     kind = entry.kind
     if kind == "started" or kind == "migrated" or kind == "reopened":
@@ -71,7 +71,7 @@ def under_way(entry: Entry) -> str | None:
 
 
 def step_line(entry: Entry, widest: int = 12) -> str | None:
-    """What an entry says, in one line; None for those that say nothing to somebody who watches."""
+    """An entry in one line; None for entries that progress leaves out."""
     body: Any = entry.body
     kind = entry.kind
     if kind == "moved":
@@ -87,27 +87,27 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
             widest,
         )
     if kind == "noted" and body.topic == "autonomy.demoted":
-        said = f"{body.body['step']} goes down to {body.body['level']}: {body.body['why']}"
-        return _line("", "↓", "", 0, "", said, widest)
+        message = f"{body.body['step']} goes down to {body.body['level']}: {body.body['why']}"
+        return _line("", "↓", "", 0, "", message, widest)
     if kind == "attempt_failed":
         again = "" if body.retry_at is None else f"; again in {span(max(0.0, body.retry_at - entry.at))}"
-        said = f"attempt {body.attempt}: {failure_text(body)}{again}"
-        return _line(body.step, "✗", "", 0, span(body.duration), said, widest)
+        message = f"attempt {body.attempt}: {failure_text(body)}{again}"
+        return _line(body.step, "✗", "", 0, span(body.duration), message, widest)
     if kind == "effect_failed" and body.retry_at is not None:
-        said = (
+        message = (
             f"{body.tool}: {body.message or body.code}; again in {span(max(0.0, body.retry_at - entry.at))}"
         )
-        return _line("", "✗", "", 0, "", said, widest)
+        return _line("", "✗", "", 0, "", message, widest)
     if kind == "held" and body.why not in ("children",):
-        said = body.question or f"waits for {body.why} '{body.name}'"
-        return _line("", "…", "", 0, "", said, widest)
+        message = body.question or f"waits for {body.why} '{body.name}'"
+        return _line("", "…", "", 0, "", message, widest)
     if kind == "called_off":
         return _line("", "·", "", 0, "", f"{body.by} called it off; its step is settled first", widest)
     if kind == "released" and body.name.startswith("effect:"):
         return _line("", "·", "", 0, "", f"{body.by} settled the effect in doubt: {body.answer}", widest)
     if kind == "released" and body.name != "children":
-        said = f"{body.by} answered '{body.name}'" + ("" if body.answer is None else f": {body.answer}")
-        return _line("", "·", "", 0, "", said, widest)
+        message = f"{body.by} answered '{body.name}'" + ("" if body.answer is None else f": {body.answer}")
+        return _line("", "·", "", 0, "", message, widest)
     if kind == "claimed":
         return _line("", "·", "", 0, "", "taken over from a worker that died", widest)
     if kind == "ended":
@@ -118,12 +118,12 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
 
 
 def failure_text(body: Any) -> str:
-    """What a failed attempt raised, as a run's error says it."""
+    """The error of a failed attempt, formatted like a run's error."""
     return f"{body.error}: {body.message}" if body.message else str(body.error)
 
 
 def performed_by(body: Any) -> str:
-    """Who performed a step, where that was not its handler as a matter of course."""
+    """Who performed a step; empty for an ordinary handler's step."""
     detail = body.detail
     if detail.get("fallback_used"):
         return f"handler, not the agent: {str(detail.get('fallback_reason')).replace('_', ' ')}"
@@ -134,19 +134,19 @@ def performed_by(body: Any) -> str:
     return f"agent ({level}, {tokens:,} tokens)" if tokens else f"agent ({level})"
 
 
-def _line(frm: str, sign: str, to: str, to_width: int, took: str, said: str, widest: int) -> str:
+def _line(frm: str, sign: str, to: str, to_width: int, took: str, message: str, widest: int) -> str:
     start = clean(frm)
     start += " " * (widest - width(start))
     mark = paint(sign, {"✗": "red", "…": "yellow", "↓": "yellow"}.get(sign), dim=sign in "→·")
     gap = " " * (widest - to_width)
-    return f"  {start} {mark} {to}{gap}  {took:>9}  {paint(clean(said), dim=True)}".rstrip()
+    return f"  {start} {mark} {to}{gap}  {took:>9}  {paint(clean(message), dim=True)}".rstrip()
 
 
 class BatchProgress:
     """Counts of many runs by status and state, with a rate."""
 
     EVERY = 2.0
-    """Seconds between lines when nobody watches on a terminal."""
+    """Seconds between lines without a terminal."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -177,7 +177,7 @@ class BatchProgress:
 
     @property
     def seconds(self) -> float:
-        """Time since the beginning."""
+        """Seconds since the start."""
         return time.monotonic() - self._began
 
     def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
@@ -199,7 +199,7 @@ class BatchProgress:
             say(self.line())
 
     def done(self, status: str) -> None:
-        """One run is through, or waits."""
+        """Count a run that ended or waits."""
         self.ended[status] += 1
 
     def counts(self) -> str:
@@ -208,7 +208,7 @@ class BatchProgress:
         return ", ".join(status(name, f"{self.ended[name]:,} {name.replace('_', ' ')}") for name in shown)
 
     def line(self) -> str:
-        """Everything in one line."""
+        """All counts in one line."""
         through = sum(self.ended.values())
         rate = through / self.seconds if self.seconds else 0.0
         parts = [f"{through:,} of {self.total:,}", self.counts(), f"{rate:,.0f} runs/s" if rate >= 10 else ""]

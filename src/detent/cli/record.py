@@ -1,4 +1,4 @@
-"""`--record` and `--replay`: a tape for one call of a command, and what it has to say in the end."""
+"""`--record` and `--replay`: the tape of one command, and the report on it at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def tape(record: str | None, replay: str | None, *, json: bool = False) -> Iterator[Recorder | Player | None]:
-    """The tape the command line asks for, if it asks for one."""
+    """The tape that the command line requests, or None."""
     if record is not None and replay is not None:
         raise ConfigurationError("--record and --replay exclude each other.")
     if record is None and replay is None:
@@ -22,26 +22,27 @@ def tape(record: str | None, replay: str | None, *, json: bool = False) -> Itera
         return
     from detent.adapters.cassette import Player, Recorder
 
-    made = Recorder(record) if record is not None else Player(str(replay))
+    cassette = Recorder(record) if record is not None else Player(str(replay))
     try:
-        yield made
+        yield cassette
     finally:
-        made.close()
+        cassette.close()
         if not json:
-            _tell(made)
+            _report(cassette)
 
 
-def _tell(made: Recorder | Player) -> None:
+def _report(cassette: Recorder | Player) -> None:
     from detent.adapters.cassette import Recorder
     from detent.cli.output import say, warn
 
-    if isinstance(made, Recorder):
-        say(f"Recorded {made.recorded:,} answers in {made.path}. Play them back with --replay {made.path}")
+    if isinstance(cassette, Recorder):
+        path = cassette.path
+        say(f"Recorded {cassette.recorded:,} answers in {path}. Play them back with --replay {path}")
         return
-    for mismatch in made.mismatches[:1]:
+    for mismatch in cassette.mismatches[:1]:
         warn(str(mismatch))
-    left = made.unplayed()
-    if left and not made.mismatches:
+    left = cassette.unplayed()
+    if left and not cassette.mismatches:
         first = left[0]
         step = f" for step '{first.step}'" if first.step else ""
         warn(

@@ -1,4 +1,4 @@
-"""The command `replay`: a run repeated from its recording, and compared with what happened then."""
+"""The command `replay`: repeats a run from its recording and compares the two journals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add(app: typer.Typer) -> None:
 def replay(
     run: options.RunId,
     recording: Annotated[
-        str, typer.Argument(metavar="FILE", help="What `run --record FILE` kept of the run.")
+        str, typer.Argument(metavar="FILE", help="The recording that `run --record FILE` wrote.")
     ],
     json: options.Json = False,
     plugin: options.Plugins = None,
@@ -49,14 +49,14 @@ def replay(
         return run_async(_replay(workspace, run, player, json))  # type: ignore[arg-type]
 
 
-async def _replay(workspace: Workspace, said: str, player: Player, json: bool) -> int:
+async def _replay(workspace: Workspace, run: str, player: Player, json: bool) -> int:
     from detent.cli.output import fit, say, say_json
     from detent.cli.runs import journal
     from detent.insight import compare as comparing
     from detent.runtime.wiring import make_store
 
     async with workspace.store() as kept:
-        run_id = await workspace.run_id(kept, said)
+        run_id = await workspace.run_id(kept, run)
         original = await journal(kept, run_id)
         flows = await workspace.known(kept)
     async with workspace.engine(store=make_store("memory:"), tape=player) as engine:
@@ -76,7 +76,7 @@ async def _replay(workspace: Workspace, said: str, player: Player, json: bool) -
 
 
 def _marked(original: Sequence[Entry]) -> list[Entry]:
-    """The journal as if the run had been replayed then too, which is no difference worth telling."""
+    """The journal marked as replayed, so that the mark never counts as a difference."""
     from dataclasses import replace
 
     from detent.kernel.entries import Started
@@ -88,7 +88,7 @@ def _marked(original: Sequence[Entry]) -> list[Entry]:
 
 
 async def _repeat(engine: Engine, run_id: str, original: Sequence[Entry]) -> None:
-    """Start the run again from what it started from, and answer its questions as they were answered."""
+    """Start the run again with its original data and answer its holds as they were answered."""
     from detent.cli.drive import PATIENCE
     from detent.kernel.budget import Budget
     from detent.kernel.entries import Released, Started
@@ -106,7 +106,9 @@ async def _repeat(engine: Engine, run_id: str, original: Sequence[Entry]) -> Non
     )  # fmt: skip
     run = await engine.finish(run_id, patience=PATIENCE)
     while not run.status.is_end:
-        given = next((one for one in answers if one.by != "clock" and one.name in run.holds), None)
+        given = next(
+            (release for release in answers if release.by != "clock" and release.name in run.holds), None
+        )
         if given is None:
             return  # it waits, as the original may have done: the comparison says
         answers.remove(given)

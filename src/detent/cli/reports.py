@@ -1,4 +1,4 @@
-"""Commands that say something about journals: `why`, `metrics`, `compare`, `export`."""
+"""Commands that report on journals: `why`, `metrics`, `compare`, `export`."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def why(
     run_async(_why(Workspace(store, config, looks=True), run, json))
 
 
-async def _why(workspace: Workspace, said: str, json: bool) -> None:
+async def _why(workspace: Workspace, run: str, json: bool) -> None:
     from detent.cli.output import fit, iso, say_json
     from detent.insight import why as reasons
 
     async with workspace.store() as store:
-        run_id = await workspace.run_id(store, said)
+        run_id = await workspace.run_id(store, run)
         description = await definition(store, run_id)
         decisions = reasons.why(await journal(store, run_id), description)
     if json:
@@ -52,7 +52,7 @@ async def _why(workspace: Workspace, said: str, json: bool) -> None:
 
 def metrics(
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="A run; left out, all runs of a flow.")
+        str | None, typer.Argument(metavar="[RUN]", help="A run; all runs of a flow if left out.")
     ] = None,
     flow: Annotated[str | None, typer.Option("--flow", metavar="NAME", help="All runs of this flow.")] = None,
     since: Annotated[
@@ -73,15 +73,15 @@ def metrics(
 
 
 async def _metrics(
-    workspace: Workspace, said: str | None, flow: str | None, since: float | None, json: bool
+    workspace: Workspace, run: str | None, flow: str | None, since: float | None, json: bool
 ) -> None:
     from detent.cli.output import say, say_json
     from detent.insight.metrics import flow_metrics, run_metrics
     from detent.kernel.errors import FlowNotFound
 
     async with workspace.store() as store:
-        if said is not None:
-            run_id = await workspace.run_id(store, said)
+        if run is not None:
+            run_id = await workspace.run_id(store, run)
             figures = run_metrics(
                 await definition(store, run_id), await journal(store, run_id), title=f"Run {run_id}"
             )
@@ -91,12 +91,12 @@ async def _metrics(
         if flow is not None and flow not in names:
             raise FlowNotFound(flow, names)
         day = None if since is None else int(since // 86400)
-        found = [flow_metrics(await store.edges(name, day)) for name in ([flow] if flow else names)]
+        summaries = [flow_metrics(await store.edges(name, day)) for name in ([flow] if flow else names)]
     if json:
-        plain = [one.to_plain() for one in found]
+        plain = [summary.to_plain() for summary in summaries]
         say_json(plain[0] if flow else plain)
     else:
-        say("\n\n".join(one.report for one in found if one.flow) or "No moves to add up.")
+        say("\n\n".join(summary.report for summary in summaries if summary.flow) or "No moves to add up.")
 
 
 def compare(
@@ -106,7 +106,7 @@ def compare(
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
-    """Compare two runs: where they part, and how they differ."""
+    """Compare two runs: where they diverge, and how they differ."""
     from detent.cli.workspace import Workspace, run_async
 
     run_async(_compare(Workspace(store, config, looks=True), first, second, json))
@@ -117,7 +117,7 @@ async def _compare(workspace: Workspace, first: str, second: str, json: bool) ->
     from detent.insight import compare as comparing
 
     async with workspace.store() as store:
-        a, b = [await workspace.run_id(store, said) for said in (first, second)]
+        a, b = [await workspace.run_id(store, run) for run in (first, second)]
         result = comparing.compare(await journal(store, a), await journal(store, b))
     if json:
         say_json({"runs": [a, b], **result.to_plain()})
@@ -140,7 +140,7 @@ def export(
     run_async(_export(Workspace(store, config, looks=True), runs, output))
 
 
-async def _export(workspace: Workspace, said: list[str], output: Path | None) -> None:
+async def _export(workspace: Workspace, runs: list[str], output: Path | None) -> None:
     import sys
 
     from detent.cli.output import warn
@@ -150,7 +150,7 @@ async def _export(workspace: Workspace, said: list[str], output: Path | None) ->
     from detent.kernel.plain import encode
 
     async with workspace.store() as store:
-        ids = [await workspace.run_id(store, run) for run in said]
+        ids = [await workspace.run_id(store, run) for run in runs]
         try:
             file = output.open("w", encoding="utf-8") if output is not None else sys.stdout
         except OSError as error:

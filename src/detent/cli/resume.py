@@ -1,4 +1,4 @@
-"""The commands `resume` and `serve`; and how other commands change a run before it is driven."""
+"""The commands `resume` and `serve`, and the helper with which other commands change and drive a run."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def add(app: typer.Typer) -> None:
 
 
 Act = Callable[["Engine", str], Awaitable[object]]
-"""Does something to a run."""
+"""Changes a run before it is driven."""
 
 
 async def see_through(
     workspace: Workspace,
-    said: str,
+    run: str,
     act: Act,
     *,
     drive: bool,
@@ -37,12 +37,12 @@ async def see_through(
     new_id: str | None = None,
     deterministic: bool = False,
 ) -> int:
-    """Do something to a run, then drive it as `run` would. `new_id` is that of a run made by it."""
+    """Change a run, then drive it as `run` does. `new_id` is the id of a run that the change creates."""
     from detent.cli.drive import drive as driven
     from detent.cli.output import paint, say
 
     async with workspace.engine(deterministic=deterministic) as engine:
-        run_id = await workspace.run_id(engine.store, said)
+        run_id = await workspace.run_id(engine.store, run)
         flow = (await engine.store.row(run_id)).flow
         for name in reversed([row.flow for row in await _upwards(engine, run_id)]):
             await workspace.know(engine, name)
@@ -60,11 +60,11 @@ async def see_through(
 
 
 async def _upwards(engine: Engine, run_id: str) -> list[RunRow]:
-    """A run, and those it is part of, up to the root."""
-    found = [await engine.store.row(run_id)]
-    while found[-1].parent is not None:
-        found.append(await engine.store.row(found[-1].parent))
-    return found
+    """The rows of a run and its ancestors, up to the root."""
+    rows = [await engine.store.row(run_id)]
+    while rows[-1].parent is not None:
+        rows.append(await engine.store.row(rows[-1].parent))
+    return rows
 
 
 # -- going on -----------------------------------------------------------------------------------------------
@@ -72,7 +72,9 @@ async def _upwards(engine: Engine, run_id: str) -> list[RunRow]:
 
 def resume(
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="The run to resume.")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Every interrupted run and all that is due.")] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Every interrupted run and every run that is due.")
+    ] = False,
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs at work side by side.")
     ] = None,
@@ -128,10 +130,10 @@ async def _resume_all(
         missing = await _recall_open(workspace, engine)
 
         async def resumed() -> AsyncIterator[str]:
-            found = await engine.resume_all()
+            run_ids = await engine.resume_all()
             if progress is not None:
-                progress.total = len(found)
-            for run_id in found:
+                progress.total = len(run_ids)
+            for run_id in run_ids:
                 yield run_id
 
         results, stopped = await drive_many(engine, resumed(), taken, again=again, progress=progress)
@@ -161,7 +163,7 @@ async def _resume_all(
 
 
 async def _recall_open(workspace: Workspace, engine: Engine) -> dict[str, int]:
-    """Make the flows of open runs known; gives those that cannot be found, with how many runs need them."""
+    """Load the flows of open runs; return the names not found, each with the number of runs that need it."""
     from detent.kernel.status import OPEN
 
     counts: dict[str, int] = {}
@@ -226,7 +228,7 @@ async def _serve(workspace: Workspace, poll: float, concurrency: int | None, det
 
 
 async def _keep_learning(workspace: Workspace, engine: Engine, poll: float) -> None:
-    """Flows that others run from files become known here as well."""
+    """Load flows that other processes run from files."""
     import asyncio
 
     from detent.kernel.errors import DetentError

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class FlowOrPlug(TyperCommand):
-    """The command `run`; where a kind or an application with a `run` of its own is named first, that one."""
+    """The command `run`; hands over to a kind's or an application's own `run` if the first word names it."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Read the command line."""
@@ -63,14 +63,14 @@ def run(
     tag: Annotated[list[str] | None, typer.Option("--tag", help="Tag the run. May be repeated.")] = None,
     id_: Annotated[str | None, typer.Option("--id", metavar="ID", help="Id of the new run.")] = None,
     many: Annotated[
-        int | None, typer.Option("--many", metavar="N", min=1, help="Start N runs alike.")
+        int | None, typer.Option("--many", metavar="N", min=1, help="Start N identical runs.")
     ] = None,
     batch: Annotated[
         str | None,
         typer.Option("--batch", metavar="FILE", help="One run per item of a JSON list, or per line of JSON."),
     ] = None,
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs at work side by side.")
+        int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs driven at the same time.")
     ] = None,
     detach: options.Detach = False,
     deterministic: options.Deterministic = False,
@@ -101,11 +101,11 @@ def run(
     plug = plug_named(flow)
     if plug is not None and plug.run is not None:
         raise ConfigurationError(f"Name the application first, its options after it: detent run {flow} …")
-    kind = next((one for one in kinds() if one is plug), None)
+    kind = next((plugged for plugged in kinds() if plugged is plug), None)
     if kind is not None and target is None:
         raise ConfigurationError(f"Say which {flow} to run: detent run {flow} PATH --input FILE")
     if kind is None and target is not None:
-        named = ", ".join(one.name for one in kinds())
+        named = ", ".join(plugged.name for plugged in kinds())
         raise ConfigurationError(f"Only a kind of flow takes a path after it ({named}): detent run KIND PATH")
     if input_ is not None:
         if data is not None:
@@ -131,9 +131,19 @@ def run(
         raise ConfigurationError(
             "--detach leaves the run to another process; leave out --record and --replay."
         )
-    found = workspace.catalog.pick(flow) if kind is None else workspace.pick_definition(kind, str(target))
+    source = workspace.catalog.pick(flow) if kind is None else workspace.pick_definition(kind, str(target))
     job = _Job(
-        workspace, found, items, list(tag or ()), id_, budget, concurrency, detach, deterministic, json, quiet
+        workspace,
+        source,
+        items,
+        list(tag or ()),
+        id_,
+        budget,
+        concurrency,
+        detach,
+        deterministic,
+        json,
+        quiet,
     )
     with tape(record, replay, json=json) as job.tape:
         code = run_async(job.many() if several else job.one())
@@ -146,12 +156,12 @@ def _kind(value: Any) -> str:
 
 
 class _Job:
-    """One call of `run`."""
+    """One invocation of `run`."""
 
     def __init__(
         self,
         workspace: Workspace,
-        found: Found,
+        source: Found,
         items: list[dict[str, Any]],
         tags: list[str],
         run_id: str | None,
@@ -163,8 +173,8 @@ class _Job:
         quiet: bool,
     ) -> None:
         self.workspace = workspace
-        self.found = found
-        self.found.flow.check()
+        self.source = source
+        self.source.flow.check()
         self.items = items
         self.tags = tags
         self.run_id = run_id
@@ -178,8 +188,8 @@ class _Job:
         self.tape: Tape | None = None
 
     async def _start(self, engine: Engine, item: dict[str, Any], run_id: str | None) -> str:
-        made = await engine.start(
-            self.found.flow,
+        started_id = await engine.start(
+            self.source.flow,
             item,
             run_id=run_id,
             tags=self.tags,
@@ -187,8 +197,8 @@ class _Job:
             force_deterministic=self.deterministic,
             drive=not self.detach,
         )
-        self.started.append(made)
-        return made
+        self.started.append(started_id)
+        return started_id
 
     def _engine(self, observers: list[Any]) -> Any:
         return self.workspace.engine(
@@ -200,9 +210,9 @@ class _Job:
         from detent.cli.drive import drive
         from detent.cli.output import paint, say
 
-        flow = self.found.flow
+        flow = self.source.flow
         async with self._engine([]) as engine:
-            await self.workspace.remember(engine.store, self.found)
+            await self.workspace.remember(engine.store, self.source)
 
             async def begin() -> str:
                 run_id = await self._start(engine, self.items[0], self.run_id)
@@ -226,7 +236,7 @@ class _Job:
         progress = None if self.silent or self.detach else BatchProgress(len(self.items))
         again = self.workspace.command("resume", "--all")
         async with self._engine([progress] if progress else []) as engine:
-            await self.workspace.remember(engine.store, self.found)
+            await self.workspace.remember(engine.store, self.source)
             results, stopped = await drive_many(
                 engine, self._begun(engine), [], again=again, progress=progress
             )
@@ -246,7 +256,7 @@ class _Job:
         return max((run_status.exit_code(result.status) for result in results), default=0)
 
     async def _begun(self, engine: Engine) -> AsyncIterator[str]:
-        """Make every run durable; gives those to be driven here."""
+        """Start every run durably and return those this process drives."""
         digits = len(str(len(self.items)))
         for number, item in enumerate(self.items, 1):
             if engine.active.stopping:
@@ -258,7 +268,7 @@ class _Job:
                 yield run_id
 
     def _attention(self, results: list[Run]) -> None:
-        """Name the runs somebody should look at."""
+        """List the runs that did not succeed."""
         from detent.cli.output import clean, say, status
         from detent.kernel.status import Status
 
@@ -267,9 +277,8 @@ class _Job:
             why = result.error or result.reason or next((h.question for h in result.holds.values()), "")
             say(f"  {result.id}  {status(result.status.value)}  {clean(why)}".rstrip())
         if len(odd) > 5:
-            say(
-                f"  … {len(odd) - 5:,} more: {self.workspace.command('runs', '--flow', self.found.flow.name)}"
-            )
+            listing = self.workspace.command("runs", "--flow", self.source.flow.name)
+            say(f"  … {len(odd) - 5:,} more: {listing}")
 
     def _stopped(self, unfinished: int, again: str) -> None:
         from detent.cli.output import warn

@@ -1,4 +1,4 @@
-"""How a run stands, in words and as JSON, and what a person can do about it."""
+"""A run's status in words and as JSON, and the commands a person can use on it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from detent.kernel.run import Run
 
 MOST_NAMED = 10
-"""Steps that a warning names."""
+"""Number of steps that a warning lists."""
 
 
 def exit_code(ended: Status) -> int:
-    """What a command that drove a run ends with: a wait is no failure."""
+    """Exit code of a command that drove a run; a waiting run counts as success."""
     return 0 if ended in (Status.SUCCEEDED, Status.WAITING, Status.RUNNING) else 1
 
 
 def summary(run: Run) -> str:
-    """How a run stands, in one line."""
+    """A run's status in one line."""
     total = run.total_spend
     where = "" if run.state == run.status.value else f" in {clean(run.state)}"
     parts = [
@@ -39,37 +39,37 @@ def summary(run: Run) -> str:
 
 
 def next_commands(workspace: Workspace, run: Run, *, reopen: bool = True) -> list[str]:
-    """Exactly what to type to send an open or reopenable run on."""
+    """The commands that move an open or reopenable run on."""
     from detent.kernel.placeholders import uses_receipt
 
-    found: list[str] = []
+    commands: list[str] = []
     for name, hold in run.holds.items():
         if name.startswith("effect:"):
             settle = workspace.command("resolve", run.id, "happened", "--hold", run.token(name))
             receipt = " --receipt JSON" if uses_receipt(run.proposal, hold.about["effect"]) else ""
-            found.append(f"{settle}{receipt}   (or: again to perform it, skip to go on without it)")
+            commands.append(f"{settle}{receipt}   (or: again to perform it, skip to go on without it)")
         elif hold.why == "children":
-            found += [workspace.command("show", child) for child in hold.about.get("runs", [])[:5]]
+            commands += [workspace.command("show", child) for child in hold.about.get("runs", [])[:5]]
         elif hold.why in ("timer", "breaker") and hold.wake_at is not None:
-            found.append(workspace.command("resume", run.id) + f"   (from {local(hold.wake_at)} on)")
+            commands.append(workspace.command("resume", run.id) + f"   (from {local(hold.wake_at)} on)")
         else:
             answer = hold.choices[0] if hold.choices else "ANSWER"
             others = f"   (or: {', '.join(hold.choices[1:])})" if len(hold.choices) > 1 else ""
-            found.append(workspace.command("release", run.id, answer, "--hold", run.token(name)) + others)
+            commands.append(workspace.command("release", run.id, answer, "--hold", run.token(name)) + others)
     if run.status is Status.RUNNING:
-        found.append(workspace.command("resume", run.id))
+        commands.append(workspace.command("resume", run.id))
     elif run.status in REOPENABLE and run.status is not Status.CANCELLED:
-        found.append(workspace.command("why", run.id))
+        commands.append(workspace.command("why", run.id))
         if not reopen:
-            return found
+            return commands
         limit = run.budget.exceeded(run.used()) if run.budget is not None else None
         more = {"tokens": "--budget-tokens", "cost_usd": "--budget-usd"}.get(limit or "", f"--budget-{limit}")
-        found.append(workspace.command("reopen", run.id) + (f" {more} MORE" if limit else ""))
-    return found
+        commands.append(workspace.command("reopen", run.id) + (f" {more} MORE" if limit else ""))
+    return commands
 
 
 def tell(workspace: Workspace, run: Run, *, shown: str | None = None) -> None:
-    """Print how a run stands and what can be done about it, but not again an error that was `shown`."""
+    """Print a run's status and its next commands; an error already `shown` is not repeated."""
     say(summary(run))
     why = run.error or run.reason
     if run.status.is_end and run.status is not Status.SUCCEEDED and why and why != shown:
@@ -95,7 +95,7 @@ def holds_plain(run: Run) -> list[dict[str, Any]]:
 
 
 def run_plain(run: Run) -> dict[str, Any]:
-    """A run's standing as JSON values."""
+    """A run's status as JSON values."""
     total = run.total_spend
     return {
         "id": run.id,
@@ -149,7 +149,7 @@ def row_plain(row: RunRow) -> dict[str, Any]:
 
 
 def warn_of_undone(run_id: str, steps: Sequence[str]) -> None:
-    """Tell which steps a fork counts as done although the run it came from has undone them since."""
+    """Warn about steps that a fork counts as done although the original run has rolled them back."""
     if not steps:
         return
     named = [*steps[:MOST_NAMED], *(["…"] if len(steps) > MOST_NAMED else [])]

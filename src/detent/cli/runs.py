@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 SECTION = "Look at runs"
 WHOLE = 200
-"""Entries up to which `show` prints a whole timeline."""
+"""Longest timeline, in entries, that `show` prints whole."""
 TAIL = 40
-"""Entries of a longer one it prints from the end."""
+"""Entries it prints from the end of a longer timeline."""
 
 
 def add(app: typer.Typer) -> None:
@@ -36,15 +36,15 @@ def runs(
     ] = None,
     status: Annotated[
         list[str] | None,
-        typer.Option("--status", metavar="STATUS", help="Only in this status. May be repeated."),
+        typer.Option("--status", metavar="STATUS", help="Only runs in this status. May be repeated."),
     ] = None,
-    tag: Annotated[str | None, typer.Option("--tag", help="Only with this tag.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Only runs with this tag.")] = None,
     since: Annotated[
         str | None, typer.Option("--since", metavar="WHEN", help="Started since: 7d, 2026-01-31.")
     ] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Started before.")] = None,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, max=10000, help="At most so many.")
+        int, typer.Option("--limit", metavar="N", min=1, max=10000, help="List at most N runs.")
     ] = 20,
     page: Annotated[
         int | None, typer.Option("--page", metavar="CURSOR", help="Where the last page ended.")
@@ -74,28 +74,28 @@ def runs(
     words = ["runs"]
     for option, given in (("--flow", flow), ("--tag", tag), ("--since", since), ("--until", until)):
         words += [option, given] if given is not None else []
-    for wanted in status or ():
-        words += ["--status", wanted]
+    for name in status or ():
+        words += ["--status", name]
     words += ["--limit", str(limit), *(["--roots"] if roots else [])]
     run_async(_runs(Workspace(store, config, looks=True), query, json, words))
 
 
-def _statuses(said: list[str] | None) -> list[Any]:
+def _statuses(values: list[str] | None) -> list[Any]:
     from detent.kernel.errors import ConfigurationError, nearest
     from detent.kernel.status import Status
 
     known = [status.value for status in Status]
-    wanted = [part.strip() for item in said or () for part in item.split(",") if part.strip()]
-    for name in wanted:
+    names = [part.strip() for item in values or () for part in item.split(",") if part.strip()]
+    for name in names:
         if name not in known:
             raise ConfigurationError(
                 f"There is no status '{name}'.{nearest(name, known)} Known: {', '.join(known)}."
             )
-    return [Status(name) for name in wanted]
+    return [Status(name) for name in names]
 
 
 async def _runs(workspace: Workspace, query: RunQuery, json: bool, words: list[str]) -> None:
-    """Print a page of runs; `words` are the command that lists them, for the page after it."""
+    """Print a page of runs; `words` are the command line to repeat for the next page."""
     from detent.cli import run_status
     from detent.cli.output import brief, clean, say, say_json, table, warn
 
@@ -130,7 +130,7 @@ async def _runs(workspace: Workspace, query: RunQuery, json: bool, words: list[s
 
 
 def _about(row: RunRow) -> str:
-    """What a listing says about why a run stands as it does."""
+    """The reason for a run's status, as listings show it."""
     waits = row.now.waits or ()
     asked = next((wait["question"] or f"waits for {wait['why']}" for wait in waits), "")
     return str(asked or row.now.error or row.now.reason or "")
@@ -146,27 +146,27 @@ async def journal(store: Store, run_id: str) -> list[Entry]:
 
 
 async def definition(store: Store, run_id: str) -> dict[str, Any]:
-    """The table a run stands under."""
+    """The description of the table a run follows."""
     from detent.kernel.errors import ConfigurationError
 
     row = await store.row(run_id)
-    found = await store.definition(row.now.fingerprint)
-    if found is None:
+    described = await store.definition(row.now.fingerprint)
+    if described is None:
         raise ConfigurationError(f"The definition of run {run_id} is not in the store.")
-    return found
+    return described
 
 
 def show(
     run: options.RunId,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on printing what happens until it ends.")
+        bool, typer.Option("--follow", "-f", help="Keep printing new entries until the run ends.")
     ] = False,
     all_: Annotated[bool, typer.Option("--all", help="Print the whole timeline, however long.")] = False,
     json: options.Json = False,
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
-    """Show how a run stands and what happened in it.
+    """Show a run's status, and what happened in it.
 
     Also what it waits for and how to answer, its data, and effects in doubt.
     """
@@ -175,14 +175,14 @@ def show(
     run_async(_show(Workspace(store, config, looks=True), run, follow, all_, json))
 
 
-async def _show(workspace: Workspace, said: str, follow: bool, whole: bool, json: bool) -> None:
+async def _show(workspace: Workspace, run_prefix: str, follow: bool, whole: bool, json: bool) -> None:
     from detent.cli import run_status
     from detent.cli.output import iso, say_json
     from detent.engine.journal_reader import load
     from detent.insight.timeline import timeline
 
     async with workspace.store() as store:
-        run_id = await workspace.run_id(store, said)
+        run_id = await workspace.run_id(store, run_prefix)
         run = await load(store, run_id)
         entries = await _some(store, run, whole or json)
         ledger = await store.effects(run_id)
@@ -202,7 +202,7 @@ async def _show(workspace: Workspace, said: str, follow: bool, whole: bool, json
 
 
 async def _some(store: Store, run: Run, whole: bool) -> list[Entry]:
-    """The entries to show: all of a short journal, the first and the last ones of a long one."""
+    """The entries to show: all of a short journal, the first and the last entries of a long one."""
     if whole or run.seq <= WHOLE:
         return await journal(store, run.id)
     return [*await store.entries(run.id, 0, 1), *await store.entries(run.id, run.seq - TAIL, TAIL)]
@@ -267,14 +267,14 @@ def _print_run(workspace: Workspace, run: Run, entries: list[Entry], ledger: Any
 
 
 def _value(value: Any) -> str:
-    """A value in one line, cut to what a person wants to see at once."""
+    """A value in one line, shortened for people."""
     from detent.insight.formatting import value as in_words
 
     return in_words(value, 200)
 
 
 def _budget(run: Run) -> str:
-    """What was used of each stated limit."""
+    """The amount used of each limit that was set."""
     if run.budget is None:
         return ""
     used = run.used()
@@ -287,7 +287,7 @@ def _budget(run: Run) -> str:
 
 
 async def _follow(store: Store, run: Run, json: bool) -> None:
-    """Print entries as whatever process commits them, until the run ends."""
+    """Print entries as any process commits them, until the run ends."""
     from detent.cli.output import fit, say
     from detent.engine.engine import Engine
     from detent.insight import timeline

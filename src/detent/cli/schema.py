@@ -8,7 +8,7 @@ import typer
 
 SECTION = "Look at flows"
 SETTINGS = "settings"
-"""What the project file goes by, beside the kinds."""
+"""Name of the project file's schema, beside the kinds."""
 
 
 def add(app: typer.Typer) -> None:
@@ -18,7 +18,7 @@ def add(app: typer.Typer) -> None:
 
 def schema(
     kind: Annotated[
-        str, typer.Argument(metavar="KIND", help="A kind of flow whose files have one, or settings.")
+        str, typer.Argument(metavar="KIND", help="A kind of flow whose files have a schema, or settings.")
     ],
 ) -> None:
     """Print the JSON Schema of a kind of file, for editors."""

@@ -1,4 +1,4 @@
-"""Commands about the other side of steps: `shadow replay`."""
+"""Shadow comparison of past steps: `shadow replay`."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def replay(
     return run_async(_replay(workspace, run, step, keep, json))
 
 
-async def _replay(workspace: Any, said: str, step: str | None, keep: bool, json: bool) -> int:
+async def _replay(workspace: Any, run: str, step: str | None, keep: bool, json: bool) -> int:
     from detent.cli.output import say, say_json
     from detent.dispatch.replay import replay as again
 
     notes: list[dict[str, Any]] = []
     async with workspace.engine() as engine:
-        run_id = await workspace.run_id(engine.store, said)
+        run_id = await workspace.run_id(engine.store, run)
         await workspace.know(engine, (await engine.store.row(run_id)).flow)
         async for note in again(engine, run_id, step=step, keep=keep):
             notes.append(note)

@@ -1,4 +1,4 @@
-"""Stops in good order: one Ctrl-C or SIGTERM lets the steps under way finish, a second ends at once."""
+"""Graceful stop: the first Ctrl-C or SIGTERM lets running steps finish, the second ends at once."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 INTERRUPTED = 130
 GRACE = 30.0
-"""Seconds that steps under way are given to finish."""
+"""Seconds that running steps are given to finish."""
 
 
 class Stop:
-    """Whether somebody asked this process to stop, and how."""
+    """Whether this process was asked to stop, and by which signal."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -33,7 +33,7 @@ class Stop:
 
 @contextmanager
 def graceful(told: Callable[[], str] | None = None) -> Iterator[Stop]:
-    """Heed SIGINT and SIGTERM while something is under way. `told` gives the last words of a sudden end."""
+    """Handle SIGINT and SIGTERM inside the block. `told` returns the last message of an immediate end."""
     stop = Stop()
     loop = asyncio.get_running_loop()
 
@@ -60,7 +60,7 @@ def graceful(told: Callable[[], str] | None = None) -> Iterator[Stop]:
 
 
 async def done_first(work: asyncio.Future[Any], stop: Stop) -> bool:
-    """Whether something is done before a stop is asked for."""
+    """Whether the work completed before a stop was requested."""
     asked = asyncio.ensure_future(stop.asked.wait())
     await asyncio.wait({work, asked}, return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()
@@ -70,7 +70,7 @@ async def done_first(work: asyncio.Future[Any], stop: Stop) -> bool:
 async def until_stopped(
     engine: Engine, stop: Stop, work: Awaitable[T], runs: Callable[[], Iterable[str]]
 ) -> T | None:
-    """The result of `work`, or None when a stop was asked for and the steps under way are finished."""
+    """The result of `work`, or None when a stop was requested and the running steps have finished."""
     working = asyncio.ensure_future(work)
     if await done_first(working, stop):
         return working.result()

@@ -1,4 +1,4 @@
-"""The command `step`: one step of a flow, tried alone."""
+"""The command `step`: a single-step run of a flow."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def step(
     if json:
         say_json(trial.to_plain())
     else:
-        _tell(trial)
+        _print_trial(trial)
     return 1 if trial.error is not None else 0
 
 
-def _tell(trial: Trial) -> None:
+def _print_trial(trial: Trial) -> None:
     from detent.cli.output import clean, fields, paint, say
 
     say(f"{paint(clean(trial.step), bold=True)}   {trial.by}")
@@ -71,12 +71,12 @@ def _tell(trial: Trial) -> None:
             ("question", clean(trial.question or "")),
             *((f"set {clean(key)}", _json(value)) for key, value in (trial.changes or {}).items()),
             *(
-                (f"asked {one['tool']}", f"{_json(one.get('args'))} → {_json(one.get('answer'))}")
-                for one in trial.queries
+                (f"asked {call['tool']}", f"{_json(call.get('args'))} → {_json(call.get('answer'))}")
+                for call in trial.queries
             ),
             *(
-                (f"proposed {one['tool']}", f"{_json(one['args'])}   (not performed)")
-                for one in trial.effects
+                (f"proposed {call['tool']}", f"{_json(call['args'])}   (not performed)")
+                for call in trial.effects
             ),
         ]
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 store = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Check the store, copy it, put a copy back.",
+    help="Check, back up and restore the store.",
 )
 
 
@@ -41,16 +41,16 @@ def check(json: options.Json = False, store: options.Store = None, config: optio
     closed = workspace.closed_store()
     require_store(closed)
     place = shown_url(store_url(workspace.settings))
-    found = [need.what for need in run_async(deep_check(closed))]
+    problems = [need.what for need in run_async(deep_check(closed))]
     if json:
-        say_json({"place": place, "whole": not found, "problems": found})
-    elif not found:
+        say_json({"place": place, "whole": not problems, "problems": problems})
+    elif not problems:
         say(f"{clean(place)} is whole.")
     else:
-        for what in found:
-            say(clean(what))
+        for problem in problems:
+            say(clean(problem))
         say("What to do: restore a backup (detent store restore FILE); docs/stores.md says more.")
-    return 1 if found else 0
+    return 1 if problems else 0
 
 
 @store.command()
@@ -59,7 +59,7 @@ def backup(
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
-    """Copy the store to a new file, while other processes go on writing."""
+    """Copy the store to a new file while other processes keep writing."""
     from pathlib import Path
 
     from detent.adapters.stores.sqlite import SQLiteStore
@@ -81,14 +81,14 @@ def backup(
 
 @store.command()
 def restore(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A backup, or a file that was rescued.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A backup, or a rescued file.")],
     force: Annotated[
-        bool, typer.Option("--force", help="Put a store that is there aside and take its place.")
+        bool, typer.Option("--force", help="Replace an existing store; the old one is kept.")
     ] = False,
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
-    """Put a copy of a backup in the store's place.
+    """Restore the store from a backup.
 
     A store that is there is kept under another name, which is shown.
     """
@@ -110,7 +110,7 @@ def restore(
 
 
 def _file_of(workspace: Workspace) -> Path:
-    """The file of a SQLite store; of another kind, says how that is copied."""
+    """The file of a SQLite store; for another kind of store, an error explains how to copy it."""
     from detent.runtime.store_health import store_file
 
     return store_file(workspace.settings)

@@ -20,31 +20,31 @@ CASES = "evals/scenarios"
 
 
 class Chosen(NamedTuple):
-    """A suite with the folder its cases are taken from."""
+    """A suite with the folder of its cases."""
 
     suite: EvalSuite
     folder: Path
     note: str = ""
-    """What people should know about the choice."""
+    """Note for the report about this choice."""
 
 
 def choose(workspace: Workspace, target: str | None, eval_dir: str | None) -> list[Chosen]:
-    """The suites a command line means; none when there is nothing to judge."""
-    found = _meant(workspace, target)
+    """The suites that a command line selects; empty when there are none."""
+    suites = _meant(workspace, target)
     if eval_dir is not None:
         folder = workspace.settings.folder / eval_dir
         if not folder.is_dir():
             raise ConfigurationError(f"There is no folder {eval_dir} (--eval-dir).")
-        if len(found) > 1:
-            names = ", ".join(suite.name for suite, _ in found)
+        if len(suites) > 1:
+            names = ", ".join(suite.name for suite, _ in suites)
             raise ConfigurationError(f"--eval-dir is for one suite; name it: {names}.")
-        return [Chosen(suite, folder) for suite, _ in found]
-    chosen = [_with_cases(workspace, suite, installed) for suite, installed in found]
-    return [one for one in chosen if one is not None]
+        return [Chosen(suite, folder) for suite, _ in suites]
+    chosen = [_with_cases(workspace, suite, installed) for suite, installed in suites]
+    return [suite_with_cases for suite_with_cases in chosen if suite_with_cases is not None]
 
 
 def _meant(workspace: Workspace, target: str | None) -> list[tuple[EvalSuite, bool]]:
-    """Suites, each with whether it is an installed one."""
+    """The selected suites, each with whether it is installed."""
     folder = workspace.settings.folder
     if target is None:
         own = [(suite, False) for suite in _in_modules(workspace).values()]
@@ -65,27 +65,27 @@ def _meant(workspace: Workspace, target: str | None) -> list[tuple[EvalSuite, bo
     ours = _in_modules(workspace)
     if target in ours:
         return [(ours[target], False)]
-    there = _installed()
-    if target in there:
-        return [(there[target], True)]
-    known = sorted({*ours, *there})
+    installed = _installed()
+    if target in installed:
+        return [(installed[target], True)]
+    known = sorted({*ours, *installed})
     listed = f" Suites: {', '.join(known)}." if known else " No suite is installed."
     raise ConfigurationError(f"There is no eval suite '{target}'.{nearest(target, known)}{listed}")
 
 
 def _with_cases(workspace: Workspace, suite: EvalSuite, installed: bool) -> Chosen | None:
     settings = workspace.settings
-    said = settings.get("eval", "test_suite_path")
-    if said is not None and not isinstance(said, str):
+    configured = settings.get("eval", "test_suite_path")
+    if configured is not None and not isinstance(configured, str):
         place = settings.place("eval", "test_suite_path")
         raise ConfigurationError(f"{place}: 'eval.test_suite_path' takes the path of a folder.")
     own = None if suite.folder is None else settings.folder / suite.folder
     if installed or own is None:
-        folder = settings.base("eval", "test_suite_path") / (said or CASES)
+        folder = settings.base("eval", "test_suite_path") / (configured or CASES)
         if folder.is_dir():
             return Chosen(suite, folder)
         if own is not None:
-            return Chosen(suite, own, f"shipped cases, for there is no folder {said or CASES} here")
+            return Chosen(suite, own, f"shipped cases, for there is no folder {configured or CASES} here")
         return None
     return Chosen(suite, own)
 
@@ -110,12 +110,12 @@ def _in_file(workspace: Workspace, path: str) -> list[EvalSuite]:
         for module in workspace.catalog.modules()
         if Path(getattr(module, "__file__", None) or "").resolve() == file
     ]
-    found = list(_named(_of_module(module) for module in here).values())
-    if not found:
+    suites = list(_named(_of_module(module) for module in here).values())
+    if not suites:
         raise ConfigurationError(
             f"{path} defines no eval suite: no module-level value in it is an EvalSuite."
         )
-    return found
+    return suites
 
 
 def _of_module(module: Any) -> list[EvalSuite]:
@@ -123,7 +123,7 @@ def _of_module(module: Any) -> list[EvalSuite]:
 
 
 def _installed() -> dict[str, EvalSuite]:
-    found = [suite for plug in plugs() if (suite := plug.eval_suite()) is not None]
+    suites = [suite for plug in plugs() if (suite := plug.eval_suite()) is not None]
     for point in offered(GROUP):
         try:
             value = point.load()
@@ -137,15 +137,15 @@ def _installed() -> dict[str, EvalSuite]:
             raise ConfigurationError(
                 f"Eval suite '{point.name}' ({point.value}) gives a {type(value).__name__}, not an EvalSuite."
             )
-        found.append(value)
-    return _named([found])
+        suites.append(value)
+    return _named([suites])
 
 
 def _named(groups: Any) -> dict[str, EvalSuite]:
-    found: dict[str, EvalSuite] = {}
+    by_name: dict[str, EvalSuite] = {}
     for group in groups:
         for suite in group:
-            other = found.setdefault(suite.name, suite)
+            other = by_name.setdefault(suite.name, suite)
             if other is not suite:
                 raise ConfigurationError(f"Two eval suites are named '{suite.name}'.")
-    return found
+    return by_name

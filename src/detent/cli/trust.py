@@ -26,8 +26,10 @@ def trust(
     folder: Annotated[
         Path | None, typer.Argument(metavar="[DIR]", help="The project; the working folder when left out.")
     ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Show, and change nothing.")] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Trust the project no longer.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Show the project's trust and change nothing.")
+    ] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Stop trusting the project.")] = False,
     always: Annotated[
         bool,
         typer.Option(
@@ -55,49 +57,54 @@ def trust(
     from detent.cli.output import clean, say, say_json, warn
     from detent.runtime.trust import Trust
 
-    pairs = [_pair(one) for one in allow_key or ()]
+    pairs = [_pair(pair) for pair in allow_key or ()]
     settings = _settings(folder, config)
-    found = Trust.of(settings)
+    standing = Trust.of(settings)
     if show or json:
-        facts = _facts(found, settings)
+        facts = _facts(standing, settings)
         if json:
             say_json(facts)
         else:
-            _tell(found, facts)
-            _tell_allowed(facts)
+            _print_trust(standing, facts)
+            _print_allowed_keys(facts)
         return 0
-    for one in disallow_key or ():
-        _disallow(settings, one)
+    for pair in disallow_key or ():
+        _disallow(settings, pair)
     if revoke:
-        gone = found.revoke()
-        say(f"{clean(str(found.root))} is {'not trusted any more' if gone else 'not trusted'}.")
-        _tell_kept(settings)
+        gone = standing.revoke()
+        say(f"{clean(str(standing.root))} is {'not trusted any more' if gone else 'not trusted'}.")
+        _print_kept_keys(settings)
     if revoke or (disallow_key and not pairs and not always):
         return 0
     for name, host in pairs:
         _allow(name, host)
-    if found.state == "trusted" and not always and not found.everything and not found.record.get("suspended"):
+    if (
+        standing.state == "trusted"
+        and not always
+        and not standing.everything
+        and not standing.record.get("suspended")
+    ):
         refused = _refused(settings)
         if not refused or pairs:
-            say(f"{clean(str(found.root))} is trusted.")
+            say(f"{clean(str(standing.root))} is trusted.")
             return 0
-    if pairs and folder is None and found.state == "nothing":
+    if pairs and folder is None and standing.state == "nothing":
         return 0
-    _tell(found, _facts(found, settings))
+    _print_trust(standing, _facts(standing, settings))
     question = "Trust this project as it is now?"
     if always:
-        question = f"Trust {found.root} and all below it, whatever is and will be in it?"
+        question = f"Trust {standing.root} and all below it, whatever is and will be in it?"
     if not yes and not _confirmed(clean(question)):
         warn("Nothing was changed.")
         return 1
-    found.grant(always=always)
+    standing.grant(always=always)
     for use in _refused(settings):
         if not yes and _confirmed(f"Let {use.variable} go to {use.host} ({use.where})?"):
             _allow(use.variable, use.host)
         else:
             warn(f"{clean(use.variable)} is not sent to {clean(use.host)}. To allow it: {_command(use)}")
     how = "whatever is and will be in it" if always else "as it is now"
-    say(f"{clean(str(found.root))} is trusted, {how}.")
+    say(f"{clean(str(standing.root))} is trusted, {how}.")
     return 0
 
 
@@ -117,17 +124,17 @@ def _refused(settings: Settings) -> list[Any]:
     return refused_uses(settings)
 
 
-def _facts(found: Trust, settings: Settings) -> dict[str, Any]:
+def _facts(trust: Trust, settings: Settings) -> dict[str, Any]:
     from detent.runtime.key_hosts import KeyHosts, allowed_keys
     from detent.runtime.key_uses import key_uses
 
-    files = found.files
+    files = trust.files
     _ = files.digests  # read now: what is trusted later is what is shown here
-    changed = found.changed if found.state == "changed" else []
+    changed = trust.changed if trust.state == "changed" else []
     hosts = KeyHosts(settings)
     return {
-        "folder": str(found.root),
-        "state": found.state,
+        "folder": str(trust.root),
+        "state": trust.state,
         "files": list(files.files),
         "changed": changed,
         "plugins": files.plugins,
@@ -141,36 +148,36 @@ def _facts(found: Trust, settings: Settings) -> dict[str, Any]:
             for use in key_uses(settings)
         ],
         "allowed_keys": [
-            {"key": one.variable, "host": one.host, "by": one.by} for one in allowed_keys(settings)
+            {"key": key.variable, "host": key.host, "by": key.by} for key in allowed_keys(settings)
         ],
     }  # fmt: skip
 
 
 def _writes(settings: Settings) -> dict[str, str]:
-    """Where the project has Detent write, by the setting that says so."""
+    """Places the project makes Detent write to, by setting."""
     from detent.runtime.store_url import shown_url, store_url
 
-    found = {"store": shown_url(store_url(settings))} if settings.of_project("store") else {}
+    places = {"store": shown_url(store_url(settings))} if settings.of_project("store") else {}
     log = settings.get("logging", "file")
-    return found | ({"logging.file": str(log)} if log and settings.of_project("logging", "file") else {})
+    return places | ({"logging.file": str(log)} if log and settings.of_project("logging", "file") else {})
 
 
-def _tell(found: Trust, facts: dict[str, Any]) -> None:
+def _print_trust(trust: Trust, facts: dict[str, Any]) -> None:
     from detent.cli.output import clean, paint, say
 
     words = {
         "nothing": "nothing here has to be trusted", "trusted": "trusted", "untrusted": "not trusted",
         "changed": "changed since it was trusted",
-        "suspended": f"not trusted any more: {found.record.get('suspended')}",
+        "suspended": f"not trusted any more: {trust.record.get('suspended')}",
     }  # fmt: skip
-    say(f"{paint(clean(facts['folder']), bold=True)}: {clean(words[found.state])}")
+    say(f"{paint(clean(facts['folder']), bold=True)}: {clean(words[trust.state])}")
     listed = facts["files"]
     rows = [f"{name}{'  (changed)' * (name in facts['changed'])}" for name in listed[:MOST_FILES]]
     gone = [f"{name}  (gone)" for name in facts["changed"] if name not in listed]
     more = [f"… and {len(listed) - MOST_FILES:,} more"] if len(listed) > MOST_FILES else []
     keys = [
-        f"{one['key']} → {one['host']}  ({one['where']}{'' if one['allowed'] else ', not allowed yet'})"
-        for one in facts["keys"]
+        f"{key['key']} → {key['host']}  ({key['where']}{'' if key['allowed'] else ', not allowed yet'})"
+        for key in facts["keys"]
     ]
     programs = [f"{' '.join(words)}  ({name})" for name, words in facts["programs"].items()]
     for heading, lines in (
@@ -185,23 +192,23 @@ def _tell(found: Trust, facts: dict[str, Any]) -> None:
                 say(f"    {clean(line)}")
 
 
-def _tell_allowed(facts: dict[str, Any]) -> None:
-    """Print where the user lets keys go."""
+def _print_allowed_keys(facts: dict[str, Any]) -> None:
+    """Print the hosts the user allows for each key."""
     from detent.cli.output import clean, say
 
     if facts["allowed_keys"]:
         say("  keys you allow, in every project:")
-    for one in facts["allowed_keys"]:
-        say(f"    {clean(one['key'])} → {clean(one['host'])}  ({one['by']})")
+    for key in facts["allowed_keys"]:
+        say(f"    {clean(key['key'])} → {clean(key['host'])}  ({key['by']})")
 
 
-def _tell_kept(settings: Settings) -> None:
-    """Print which keys of a project may still go where it sends them."""
+def _print_kept_keys(settings: Settings) -> None:
+    """Print the keys that the project uses and that stay allowed."""
     from detent.cli.output import clean, say
     from detent.runtime.key_hosts import REMEMBERED, allowed_keys
     from detent.runtime.key_uses import key_uses
 
-    remembered = {one[:2] for one in allowed_keys(settings) if one.by == REMEMBERED}
+    remembered = {allowed[:2] for allowed in allowed_keys(settings) if allowed.by == REMEMBERED}
     for variable, host in sorted({use[:2] for use in key_uses(settings)} & remembered):
         say(
             f"{clean(variable)} may still go to {clean(host)}, whichever project sends it there. "
@@ -210,7 +217,7 @@ def _tell_kept(settings: Settings) -> None:
 
 
 def _confirmed(question: str) -> bool:
-    """Ask a person; `ConfigurationError` where there is none to ask."""
+    """Ask a person at the terminal; `ConfigurationError` without a terminal."""
     import sys
 
     from detent.kernel.errors import ConfigurationError
@@ -255,7 +262,7 @@ def _disallow(settings: Settings, text: str) -> None:
         )
     gone = disallow_key(name, host)
     host = host.lower().rstrip(".")
-    if any((name, host) == one[:2] for one in allowed_keys(settings)):
+    if any((name, host) == allowed[:2] for allowed in allowed_keys(settings)):
         raise ConfigurationError(
             f"{name} may go to {host} because your own settings say so: take it out of `keys` there."
         )

@@ -1,4 +1,4 @@
-"""Turns what stands on a command line into values: data, settings of one key, times, budgets."""
+"""Parsing of command-line values: data, single keys, times, budgets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_text(source: str, option: str) -> str:
 
 
 def read_json(text: str, option: str, first_line: int = 1) -> Any:
-    """A JSON text's value; what is wrong with it is told with its position."""
+    """Parse JSON; an error names the position."""
 
     def refuse(name: str) -> Any:
         raise ConfigurationError(f"{option}: {name} is no JSON value.")
@@ -44,15 +44,15 @@ def read_json(text: str, option: str, first_line: int = 1) -> Any:
         ) from None
 
 
-def read_data(said: str | None) -> Any:
+def read_data(text: str | None) -> Any:
     """The value of --data: JSON itself, @file, or - for standard input."""
-    if said is None:
+    if text is None:
         return {}
-    if said == "-":
+    if text == "-":
         return read_json(read_text("-", "--data"), "--data -")
-    if said.startswith("@"):
-        return read_json(read_text(said[1:], "--data"), f"--data {said}")
-    return read_json(said, "--data")
+    if text.startswith("@"):
+        return read_json(read_text(text[1:], "--data"), f"--data {text}")
+    return read_json(text, "--data")
 
 
 def read_batch(source: str) -> list[Any]:
@@ -67,37 +67,37 @@ def read_batch(source: str) -> list[Any]:
     ]
 
 
-def read_answer(said: str) -> Any:
+def read_answer(text: str) -> Any:
     """JSON where it is JSON, else the text itself."""
     try:
-        return json.loads(said)
+        return json.loads(text)
     except ValueError:
-        return said
+        return text
 
 
-def read_sets(said: list[str] | None) -> dict[str, Any]:
+def read_sets(items: list[str] | None) -> dict[str, Any]:
     """The values of --set."""
-    found: dict[str, Any] = {}
-    for item in said or ():
+    values: dict[str, Any] = {}
+    for item in items or ():
         key, equals, value = item.partition("=")
         if not equals or not key.strip():
             raise ConfigurationError(f"--set takes KEY=VALUE, not '{item}'.")
-        found[key.strip()] = read_answer(value)
-    return found
+        values[key.strip()] = read_answer(value)
+    return values
 
 
-def read_time(said: str | None, option: str) -> float | None:
-    """A moment: so long ago (`7d`, `12h`, `30m`), or a date, or a date and time, local unless it says."""
-    if said is None:
+def read_time(text: str | None, option: str) -> float | None:
+    """A point in time: an age (`7d`, `12h`, `30m`), a date, or a date and time, local without a time zone."""
+    if text is None:
         return None
-    if re.fullmatch(r"\d+(\.\d+)?[smhdw]", said):
-        return time.time() - float(said[:-1]) * _UNITS[said[-1]]
+    if re.fullmatch(r"\d+(\.\d+)?[smhdw]", text):
+        return time.time() - float(text[:-1]) * _UNITS[text[-1]]
     try:
-        return datetime.fromisoformat(said).timestamp()
+        return datetime.fromisoformat(text).timestamp()
     except ValueError:
         raise ConfigurationError(
             f"{option} takes an age such as 30m, 12h or 7d, or a date such as 2026-01-31 or "
-            f"2026-01-31T08:00, not '{said}'."
+            f"2026-01-31T08:00, not '{text}'."
         ) from None
 
 
@@ -108,7 +108,7 @@ def read_budget(
     seconds: float | None,
     settings: Settings | None = None,
 ) -> Budget | None:
-    """The budget the command line states, laid over the project's; None when neither says anything."""
+    """The budget of the command line merged over the project's; None when neither sets one."""
     from detent.kernel.budget import Budget
 
     stated = {"tokens": tokens, "cost_usd": usd, "steps": steps, "seconds": seconds}
@@ -117,11 +117,11 @@ def read_budget(
     return Budget.from_plain({name: value for name, value in plain.items() if value is not None})
 
 
-def read_object(said: str, option: str) -> Any:
-    """The value of a JSON or YAML file; JSON itself, @file and - for standard input will do, too."""
-    if said.lstrip().startswith(("{", "[")):
-        return read_json(said, option)
-    source = said.removeprefix("@")
+def read_object(value: str, option: str) -> Any:
+    """The value of a JSON or YAML file; literal JSON, @file and - for standard input also work."""
+    if value.lstrip().startswith(("{", "[")):
+        return read_json(value, option)
+    source = value.removeprefix("@")
     text = read_text(source, option)
     if Path(source).suffix.lower() not in (".yaml", ".yml"):
         return read_json(text, f"{option} {source}")

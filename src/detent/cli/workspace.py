@@ -1,4 +1,4 @@
-"""What a command works with: the settings, the flows, the store, and the runs people mean."""
+"""The workspace of a command: settings, flows, store, and runs looked up by id or prefix."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SOURCE = "source/"
-"""Marks in the store that say which file or folder a flow was run from, so that it is found again."""
+"""Prefix of the marks that record the file or folder a flow was run from, so that it can be loaded again."""
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's asynchronous part; what it leaves running in threads is waited for, and said."""
+    """Run a command's coroutine; wait for threads it leaves running, and say so."""
     from detent.engine.calls import in_threads
 
     try:
@@ -89,11 +89,11 @@ class Workspace:
             self._catalog = Catalog(self.settings, self._plugins, self.trust)
         return self._catalog
 
-    def pick_definition(self, kind: Kind, said: str) -> Found:
-        """The flow of a kind's definition that a command line means by a path or a name."""
+    def pick_definition(self, kind: Kind, target: str) -> Found:
+        """The flow of a kind's definition, found by path or name."""
         here = self.settings.folder
         definitions = self.catalog.definitions(kind)
-        place = definitions.find(said)
+        place = definitions.find(target)
         shown = (place.relative_to(here) if place.is_relative_to(here) else place).as_posix()
         shown = f"{shown}/" if place.is_dir() else shown
         if not definitions.claims(place):
@@ -101,12 +101,12 @@ class Workspace:
         return next(iter(self.catalog.add_file(shown).values()))
 
     def keep_runs_in(self, store: str) -> None:
-        """Take this store instead of the one the settings come to."""
+        """Use this store instead of the one from the settings."""
         self._store = store
         self.settings = read_settings(self._config, {"store": store}, headings=self._headings)
 
     def require_within(self, place: Path) -> None:
-        """Raise `Untrusted` where a project nobody trusts names a place outside its folder."""
+        """Raise `Untrusted` if an untrusted project names a store outside its folder."""
         if not self.trust.ok and not place.resolve().is_relative_to(self.trust.root):
             self.trust.require()
 
@@ -120,7 +120,7 @@ class Workspace:
         return "detent " + " ".join(shlex.quote(word) for word in [*words, *options])
 
     def log(self, verbose: int = 0, level: str | None = None, default: str | None = None) -> None:
-        """Log as the command line and the settings say; silent when nobody asked and there is no default."""
+        """Configure logging from the command line and the settings; silent without either or a default."""
         from detent.runtime import logging
 
         if not self.trust.ok and self.settings.of_project("logging"):
@@ -136,7 +136,7 @@ class Workspace:
 
     @asynccontextmanager
     async def store(self) -> AsyncIterator[Store]:
-        """The store, open, for looking into."""
+        """The open store, for reading."""
         store = self.closed_store()
         await store.open()
         try:
@@ -178,54 +178,54 @@ class Workspace:
         tape: Tape | None = None,
         store: Store | None = None,
     ) -> AsyncIterator[Engine]:
-        """The engine, open, with every flow that is known by name; `complete` when no other will be."""
+        """The open engine with every flow known by name; `complete` when no further flow will be added."""
         from detent.runtime.wiring import engine_for
 
-        flows = [found.flow for found in self.catalog.all().values()]
-        said = self.settings.section("steps") if complete else {}
+        flows = [source.flow for source in self.catalog.all().values()]
+        step_settings = self.settings.section("steps") if complete else {}
         engine = engine_for(
             self.settings, flows, observers=observers, concurrency=concurrency, create=create,
             deterministic=deterministic, complete=complete, tape=tape, store=store,
-            known_steps=self.catalog.step_names(said) if said else (),
+            known_steps=self.catalog.step_names(step_settings) if step_settings else (),
             agents=self.catalog.agents() if self.settings.section("agents") else (),
         )  # fmt: skip
         self.catalog.store = engine.store
         async with engine:
             yield engine
 
-    async def remember(self, store: Store, found: Found) -> None:
-        """Write down which file or folder a flow was run from, if it came from one."""
-        if not is_path(found.place):
+    async def remember(self, store: Store, source: Found) -> None:
+        """Record the file or folder a flow was run from, if it came from one."""
+        if not is_path(source.place):
             return
-        file = (self.settings.folder / found.place).resolve()
+        file = (self.settings.folder / source.place).resolve()
         self.trust.name(file)
         if not file.is_relative_to(self.settings.folder.resolve()):
             return
         place = str(file.relative_to(self.settings.folder.resolve()))
-        await self.remember_place(store, found.flow.name, place)
+        await self.remember_place(store, source.flow.name, place)
 
     async def remember_place(self, store: Store, name: str, place: str) -> None:
-        """Write down where the flow of a name is found again."""
-        there, version = await store.mark(SOURCE + name)
-        if there != place:
+        """Record the place from which a flow can be loaded again."""
+        remembered, version = await store.mark(SOURCE + name)
+        if remembered != place:
             await store.set_mark(SOURCE + name, place, version)
 
     async def recall(self, engine: Engine, names: Iterable[str]) -> list[str]:
-        """Make the flows of these names known to the engine; gives the names that cannot be found."""
+        """Load flows into the engine by name; return the names that cannot be found."""
         missing: list[str] = []
         for name in names:
             if name in engine.flows:
                 continue
-            found = await self._recalled(engine.store, name)
-            if name not in found:
+            sources = await self._recalled(engine.store, name)
+            if name not in sources:
                 missing.append(name)
                 continue
-            for neighbour in found.values():  # a run may start others of the same file
+            for neighbour in sources.values():  # a run may start others of the same file
                 engine.add_flow(neighbour.flow)
         return missing
 
     async def know(self, engine: Engine, name: str) -> None:
-        """Make one flow known, or say that it is not."""
+        """Load one flow into the engine, or raise if it cannot be found."""
         if await self.recall(engine, [name]):
             place = await self._place(engine.store, name)
             if place is not None and not (self.settings.folder / place).exists():
@@ -243,11 +243,16 @@ class Workspace:
 
     async def known(self, store: Store) -> dict[str, Flow]:
         """Every flow known here: by name, and those of the files that runs in the store were started from."""
-        found = {name: there.flow for name, there in self.catalog.all().items()}
+        flows = {name: source.flow for name, source in self.catalog.all().items()}
         for name in dict.fromkeys(name for name, _, _ in await store.flows()):
-            if name not in found:
-                found.update({one: there.flow for one, there in (await self._recalled(store, name)).items()})
-        return found
+            if name not in flows:
+                flows.update(
+                    {
+                        flow_name: source.flow
+                        for flow_name, source in (await self._recalled(store, name)).items()
+                    }
+                )
+        return flows
 
     async def _recalled(self, store: Store, name: str) -> dict[str, Found]:
         """The flows of the file one was run from.
@@ -270,11 +275,11 @@ class Workspace:
     def _may_load(self, file: Path) -> bool:
         """Whether the file or folder that a run was started from is loaded again: a person named
         it, now or before."""
-        named = [(self.settings.folder / one).resolve() for one in self._plugins if is_path(one)]
+        named = [(self.settings.folder / plugin).resolve() for plugin in self._plugins if is_path(plugin)]
         return file in named or self.trust.was_named(file)
 
     async def _place(self, store: Store, name: str) -> str | None:
-        """Where a flow was run from, if that is known."""
+        """The file or folder a flow was run from, if known."""
         place, _ = await store.mark(SOURCE + name)
         if place is None and "." in name:  # a part of a definition, which was run from a file
             place, _ = await store.mark(SOURCE + name.partition(".")[0])
@@ -282,19 +287,19 @@ class Workspace:
 
     # -- runs -----------------------------------------------------------------------------------------------
 
-    async def run_id(self, store: Store, said: str) -> str:
-        """The id a text means: itself, or the one run whose id begins with it."""
+    async def run_id(self, store: Store, prefix: str) -> str:
+        """Resolve a run's id or unique prefix to the id."""
         try:
-            return (await store.row(said)).id
+            return (await store.row(prefix)).id
         except RunNotFound:
-            found = await store.find(said, 11) if said else []
+            matches = await store.find(prefix, 11) if prefix else []
         from detent.engine.family import ancestors
 
-        if not found:
-            raise RunNotFound(said, f" See: {self.command('runs')}")
-        first = found[0]
+        if not matches:
+            raise RunNotFound(prefix, f" See: {self.command('runs')}")
+        first = matches[0]
         # A run's children begin with its own id; the run itself is meant.
-        if all([first in await ancestors(store, other) for other in found[1:]]):
+        if all([first in await ancestors(store, other) for other in matches[1:]]):
             return first
-        shown = ", ".join(found[:10]) + (", …" if len(found) > 10 else "")
-        raise ConfigurationError(f"'{said}' is the beginning of several runs: {shown}.")
+        shown = ", ".join(matches[:10]) + (", …" if len(matches) > 10 else "")
+        raise ConfigurationError(f"'{prefix}' is the beginning of several runs: {shown}.")

@@ -1,4 +1,4 @@
-"""Two runs side by side: where they first went different ways, what differed there, and how each turned out.
+"""Comparison of two runs: where they first diverge, what differs there, and how each ended.
 
 What always differs between two runs (times, epochs, ids, who died and what had to be tried again) is left out
 unless asked for.
@@ -41,14 +41,14 @@ from detent.kernel.run import Run
 from detent.kernel.run_config import ORIGIN
 
 Also = Literal["times", "epochs", "run_ids", "takeovers", "retries", "notes"]
-"""What a comparison leaves out unless asked for it."""
+"""Aspects a comparison leaves out by default."""
 
 Aspect = Literal[
     "what", "state", "who", "reason", "event", "data", "looked", "effects", "hold", "child", "other"
 ]
 
 MOST = 50
-"""Differences listed at one point; more are counted."""
+"""Most differences listed at the divergence; further ones are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +57,18 @@ class Difference:
 
     aspect: Aspect
     path: str
-    """Where in it: `to`, `data.device.serial`, `effects[0].args.to`."""
+    """Path within the entry: `to`, `data.device.serial`, `effects[0].args.to`."""
     a: Any
-    """None when it is not there."""
+    """None when the entry has no such value."""
     b: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The first point at which the two journals say different things."""
+    """The first point at which two journals differ."""
 
     seq_a: int | None
-    """Number of the entry; None when the journal had ended by then."""
+    """Number of the entry; None when the journal had already ended."""
     seq_b: int | None
     what_a: str
     """The entry in words."""
@@ -80,12 +80,12 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """How one run went as a whole."""
+    """Summary of one run."""
 
     flow: str
     status: str
     state: str
-    """Where it stands or ended."""
+    """State the run is in or ended in."""
     reason: str | None
     path: tuple[str, ...]
     """States in the order they were entered."""
@@ -105,9 +105,9 @@ class Comparison:
     """Two runs side by side."""
 
     same: int
-    """Entries, of those compared, in which they agree before the first difference."""
+    """Number of compared entries before the first difference."""
     divergence: Divergence | None
-    """None when they say the same throughout."""
+    """None when the runs do not differ."""
     a: Summary
     b: Summary
 
@@ -118,22 +118,22 @@ class Comparison:
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
-        found = self.divergence
+        divergence = self.divergence
         return {
             "equal": self.equal,
             "same": self.same,
             "divergence": None
-            if found is None
+            if divergence is None
             else {
-                "seq_a": found.seq_a,
-                "seq_b": found.seq_b,
-                "what_a": found.what_a,
-                "what_b": found.what_b,
+                "seq_a": divergence.seq_a,
+                "seq_b": divergence.seq_b,
+                "what_a": divergence.what_a,
+                "what_b": divergence.what_b,
                 "differences": [
                     {"aspect": item.aspect, "path": item.path, "a": item.a, "b": item.b}
-                    for item in found.differences
+                    for item in divergence.differences
                 ],
-                "left_out": found.left_out,
+                "left_out": divergence.left_out,
             },
             "a": _summary_plain(self.a),
             "b": _summary_plain(self.b),
@@ -170,7 +170,7 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """What one entry says, as far as it is compared: aspect to value."""
+    """The compared content of one entry: aspect to value."""
 
     seq: int
     kind: str
@@ -202,7 +202,7 @@ def _points(journal: list[Entry], also: Collection[Also]) -> list[_Point]:
 
 
 def _left_out(body: Body, also: Collection[Also]) -> bool:
-    """True for entries that only tell of times, deaths, repetition or remarks."""
+    """True for entries that only record times, take-overs, retries or notes."""
     if isinstance(body, Claimed):
         return "takeovers" not in also
     if isinstance(body, Held | Released) and body.name == "takeovers":
@@ -228,7 +228,7 @@ _Facts = Iterator[tuple[tuple[Aspect, str], Any]]
 
 
 def _facts(body: Body, ids: _Ids, also: Collection[Also]) -> _Facts:
-    """Aspect and path of everything compared in a body."""
+    """Aspect and path of every compared field in a body."""
     if isinstance(body, Started):
         yield ("state", "state"), body.state
         yield ("other", "flow"), body.flow
@@ -334,7 +334,7 @@ def _rare(body: Body) -> _Facts:
 
 
 class _Ids:
-    """Takes the run's own id out of its children's, which are `<run>.<key>`."""
+    """Removes the run's own id from its children's ids, which are `<run>.<key>`."""
 
     def __init__(self, journal: list[Entry], keep: bool) -> None:
         first = journal[0].body if journal else None
@@ -350,7 +350,7 @@ class _Ids:
         return key if dot else own
 
     def in_value(self, about: Any) -> Any:
-        """What a hold is about, with children's ids shortened."""
+        """The subject of a hold, with children's ids shortened."""
         if isinstance(about, dict) and isinstance(about.get("runs"), list):
             return {**about, "runs": [self.of_child(str(run)) for run in about["runs"]]}
         return about
@@ -364,14 +364,14 @@ def _divergence(
 ) -> Divergence:
     what_a = words_a[a.seq] if a is not None else "(nothing more)"
     what_b = words_b[b.seq] if b is not None else "(nothing more)"
-    found = list(_differences(a, b))
+    differences = list(_differences(a, b))
     return Divergence(
         a.seq if a else None,
         b.seq if b else None,
         what_a,
         what_b,
-        tuple(found[:MOST]),
-        max(0, len(found) - MOST),
+        tuple(differences[:MOST]),
+        max(0, len(differences) - MOST),
     )
 
 
@@ -455,24 +455,24 @@ def _summary_plain(summary: Summary) -> dict[str, Any]:
 
 
 def render(comparison: Comparison, a: str = "a", b: str = "b") -> str:
-    """The comparison as text; `a` and `b` are what the runs are called."""
-    found = comparison.divergence
-    if found is None:
+    """The comparison as text; `a` and `b` are the names of the runs."""
+    divergence = comparison.divergence
+    if divergence is None:
         lines = [f"{a} and {b} say the same; entries compared: {comparison.same}."]
     else:
         lines = [
-            f"{a} and {b} differ first at {_entry(found.seq_a, a)} and {_entry(found.seq_b, b)}.",
-            *(f"  {line}" for line in columns([(a, found.what_a), (b, found.what_b)])),
+            f"{a} and {b} differ first at {_entry(divergence.seq_a, a)} and {_entry(divergence.seq_b, b)}.",
+            *(f"  {line}" for line in columns([(a, divergence.what_a), (b, divergence.what_b)])),
         ]
         rows = [
-            (item.path, _shown(item.a), "|", _shown(item.b))
-            for item in found.differences
+            (item.path, _format(item.a), "|", _format(item.b))
+            for item in divergence.differences
             if item.aspect != "what"
         ]
         if rows:
             lines += ["", *(f"  {line}" for line in columns([("", a, "|", b), *rows]))]
-        if found.left_out:
-            lines.append(f"  … and {found.left_out} more")
+        if divergence.left_out:
+            lines.append(f"  … and {divergence.left_out} more")
     lines += ["", *columns([("", a, b), *_summary_rows(comparison.a, comparison.b)])]
     return "\n".join(lines)
 
@@ -481,8 +481,8 @@ def _entry(seq: int | None, name: str) -> str:
     return f"the end of {name}" if seq is None else f"entry {seq} of {name}"
 
 
-def _shown(found: Any) -> str:
-    return "(none)" if found is None else value(found, 50)
+def _format(item: Any) -> str:
+    return "(none)" if item is None else value(item, 50)
 
 
 def _summary_rows(a: Summary, b: Summary) -> Iterator[tuple[str, str, str]]:

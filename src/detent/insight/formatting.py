@@ -1,4 +1,4 @@
-"""How insight says numbers and values to people: spans of time, money, plain values in one short line."""
+"""Formatting for people: durations, money, plain values in one short line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from detent.kernel.plain import encode
 
 
 def span(seconds: float) -> str:
-    """A length of time in at most two units: `12 ms`, `4.20 s`, `2 m 05 s`, `3 h 12 m`, `2 d 04 h`."""
+    """A duration in at most two units: `12 ms`, `4.20 s`, `2 m 05 s`, `3 h 12 m`, `2 d 04 h`."""
     if seconds < 0:
         return f"-{span(-seconds)}"
     if not math.isfinite(seconds):
@@ -50,7 +50,7 @@ def count(number: int, noun: str) -> str:
 
 
 def value(plain: Any, limit: int = 60) -> str:
-    """A plain value on one line, cut when it is long; text as it is, one kept elsewhere by its size."""
+    """A plain value on one line, shortened if long; text unquoted, an offloaded value by its size."""
     if isinstance(plain, Mapping) and "$blob" in plain:
         return f"<{count(plain.get('size', 0), 'byte')} beside the journal>"
     return short(plain if isinstance(plain, str) else encode(plain), limit)

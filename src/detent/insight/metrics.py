@@ -1,4 +1,4 @@
-"""Figures: what one run's journal adds up to, and what many runs of a flow add up to.
+"""Metrics of one run, from its journal, and of all runs of a flow.
 
 The adding up of a run is the kernel's `StateMachine`; this module puts its figures beside what the object
 does not know (money, failed attempts, waiting) and makes all of it JSON. A flow's figures come from counted
@@ -22,7 +22,7 @@ from detent.kernel.state_machine import StateMachine
 
 @dataclass(frozen=True, slots=True)
 class StateFigures:
-    """What the visits to one state add up to. A visit counts once the state has been left."""
+    """Totals over the visits to one state. A visit counts once the run has left the state."""
 
     state: str
     visits: int = 0
@@ -63,26 +63,26 @@ class StateFigures:
 
 @dataclass(frozen=True, slots=True)
 class RunMetrics:
-    """The figures of one run."""
+    """The metrics of one run."""
 
     machine: str
     status: str
     states: tuple[StateFigures, ...]
-    """Every state that is no end, in table order, unvisited ones too."""
+    """Every working state in table order, visited or not."""
     totals: Mapping[str, Any]
-    """The six totals of `StateMachine.get_total_metrics`: what the moves say."""
+    """The six totals of `StateMachine.get_total_metrics`, over the moves."""
     transitions: Mapping[str, Any]
     bottlenecks: Mapping[str, Any]
     tokens: int
-    """Everything spent, beside the moves too: comparisons, children, a visit not yet over."""
+    """Total spend, including spend outside moves: comparisons, children, an unfinished visit."""
     cost_usd: float
     elapsed_seconds: float
     """From the first entry to the last, waiting included."""
     waited_seconds: float
-    """In holds that were answered, each for itself."""
+    """Seconds spent in answered holds, summed."""
     failed_attempts: int
     effects: int
-    """Effects that happened, each once."""
+    """Number of effects that happened."""
     report: str = field(repr=False)
     """The text report, in the layout of `StateMachine.format_metrics_report`."""
 
@@ -111,12 +111,12 @@ def run_metrics(
     max_iterations: int = 3,
     title: str | None = None,
 ) -> RunMetrics:
-    """The figures of a run from its whole journal and its table, or the stored description of that.
+    """The metrics of a run from its whole journal and its table, or the table's stored description.
 
     `title` stands at the head of the report in place of the machine's name.
     """
     journal = list(entries)
-    made: StateMachine[Any] = StateMachine.from_journal(
+    folded: StateMachine[Any] = StateMachine.from_journal(
         machine_of(machine), journal, max_iterations=max_iterations
     )
     run = Run.fold("", journal)
@@ -125,8 +125,8 @@ def run_metrics(
         if isinstance(entry.body, Moved):
             costs.setdefault(entry.body.frm, []).append(entry.body.spend.cost_usd)
     states = []
-    for state, metrics in made.get_all_state_metrics().items():
-        name = made.machine.named(state)
+    for state, metrics in folded.get_all_state_metrics().items():
+        name = folded.machine.named(state)
         visited = metrics.visit_count > 0
         states.append(
             StateFigures(
@@ -141,19 +141,19 @@ def run_metrics(
         )
     spent = run.total_spend
     return RunMetrics(
-        machine=made.machine.name,
+        machine=folded.machine.name,
         status=run.status.value,
         states=tuple(states),
-        totals=made.get_total_metrics(),
-        transitions=made.get_transition_metrics(),
-        bottlenecks=made.get_bottleneck_analysis(),
+        totals=folded.get_total_metrics(),
+        transitions=folded.get_transition_metrics(),
+        bottlenecks=folded.get_bottleneck_analysis(),
         tokens=spent.tokens,
         cost_usd=spent.cost_usd,
         elapsed_seconds=max(0.0, journal[-1].at - journal[0].at) if journal else 0.0,
         waited_seconds=_waited(journal),
         failed_attempts=sum(isinstance(entry.body, AttemptFailed) for entry in journal),
         effects=len({entry.body.key for entry in journal if isinstance(entry.body, EffectDone)}),
-        report=_titled(made.format_metrics_report(), title),
+        report=_titled(folded.format_metrics_report(), title),
     )
 
 
@@ -178,7 +178,7 @@ def _titled(report: str, title: str | None) -> str:
 
 
 class CountedMove(Protocol):
-    """One kind of move in one flow, added up over a day; what stores keep of every commit."""
+    """One move of a flow, summed over a day; stores update it with every commit."""
 
     @property
     def flow(self) -> str: ...
@@ -204,7 +204,7 @@ class CountedMove(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TransitionFigures:
-    """How often, how slowly and how expensively one move was made."""
+    """Count, time and cost of one move."""
 
     frm: str
     to: str
@@ -237,10 +237,10 @@ class TransitionFigures:
 
 @dataclass(frozen=True, slots=True)
 class FlowMetrics:
-    """The figures of all runs of one flow."""
+    """The metrics of all runs of one flow."""
 
     flow: str | None
-    """None when there was nothing to add up."""
+    """None when there were no moves."""
     first_day: int | None
     """Days since the epoch, UTC."""
     last_day: int | None
@@ -251,23 +251,23 @@ class FlowMetrics:
 
     @property
     def moves(self) -> int:
-        """Moves made."""
-        return sum(made.count for made in self.transitions)
+        """Number of moves."""
+        return sum(transition.count for transition in self.transitions)
 
     @property
     def seconds(self) -> float:
-        """Time at work."""
-        return total(made.seconds for made in self.transitions)
+        """Working time in seconds."""
+        return total(transition.seconds for transition in self.transitions)
 
     @property
     def tokens(self) -> int:
         """Tokens of the moves."""
-        return sum(made.tokens for made in self.transitions)
+        return sum(transition.tokens for transition in self.transitions)
 
     @property
     def cost_usd(self) -> float:
-        """Money of the moves."""
-        return total(made.cost_usd for made in self.transitions)
+        """Cost of the moves."""
+        return total(transition.cost_usd for transition in self.transitions)
 
     @property
     def slowest_state(self) -> StateFigures | None:
@@ -276,12 +276,12 @@ class FlowMetrics:
 
     @property
     def highest_token_state(self) -> StateFigures | None:
-        """The state with the highest average of tokens."""
+        """The state with the highest average token count."""
         return max(self.states, key=lambda figures: figures.avg_tokens, default=None)
 
     @property
     def report(self) -> str:
-        """All of it for people to read."""
+        """The text report."""
         return _flow_report(self)
 
     def to_plain(self) -> dict[str, Any]:
@@ -298,7 +298,7 @@ class FlowMetrics:
                 "total_cost_usd": self.cost_usd,
             },
             "states": [figures.to_plain() for figures in self.states],
-            "transitions": [made.to_plain() for made in self.transitions],
+            "transitions": [transition.to_plain() for transition in self.transitions],
             "bottlenecks": {
                 "slowest_state": slowest.to_plain() if slowest else None,
                 "highest_token_state": hungriest.to_plain() if hungriest else None,
@@ -307,7 +307,7 @@ class FlowMetrics:
 
 
 def flow_metrics(edges: Iterable[CountedMove]) -> FlowMetrics:
-    """Add counted moves of one flow up; days are added together."""
+    """Sum the counted moves of one flow over all days."""
     rows = [edge for edge in edges if edge.count > 0]
     flows = sorted({edge.flow for edge in rows})
     if len(flows) > 1:
@@ -338,7 +338,7 @@ def flow_metrics(edges: Iterable[CountedMove]) -> FlowMetrics:
         min((edge.day for edge in rows), default=None),
         max((edge.day for edge in rows), default=None),
         tuple(sorted(states, key=lambda figures: figures.state)),
-        tuple(sorted(transitions, key=lambda made: (-made.count, made.frm, made.to))),
+        tuple(sorted(transitions, key=lambda transition: (-transition.count, transition.frm, transition.to))),
     )
 
 
@@ -389,7 +389,8 @@ def _flow_report(metrics: FlowMetrics) -> str:
         *(
             f"  {line}"
             for line in columns(
-                ((made.name, f"{made.count:,}") for made in metrics.transitions), frozenset({1})
+                ((transition.name, f"{transition.count:,}") for transition in metrics.transitions),
+                frozenset({1}),
             )
         ),
     ]
@@ -397,7 +398,7 @@ def _flow_report(metrics: FlowMetrics) -> str:
 
 
 def _date(day: int | None) -> str | None:
-    """A day as `2026-09-21`; None where it is none a calendar has."""
+    """A day as `2026-09-21`; None for a day outside the calendar's range."""
     if day is None:
         return None
     try:

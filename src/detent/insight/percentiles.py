@@ -1,4 +1,4 @@
-"""How a great many amounts are spread, in little memory: the value below which a share of them lies."""
+"""Percentiles over any number of amounts, in bounded memory."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from collections import Counter
 
 EXACT = 2000
-"""Different values up to which everything is exact; beyond, values are rounded to three digits, of which
-there are 900 between one power of ten and the next."""
+"""Number of distinct values up to which percentiles are exact; beyond it values are rounded to three
+digits, which leaves 900 per power of ten."""
 
 
 class Spread:
-    """Amounts by how often they occurred."""
+    """A histogram: each amount with its frequency."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -19,23 +19,23 @@ class Spread:
         self._exact = True
 
     def add(self, value: float, times: int = 1) -> None:
-        """Take an amount in."""
+        """Add an amount."""
         self.count += times
         self._values[float(value) if self._exact else _rounded(value)] += times
         if self._exact and len(self._values) > EXACT:
             self._exact = False
             rounded: Counter[float] = Counter()
-            for one, often in self._values.items():
-                rounded[_rounded(one)] += often
+            for number, often in self._values.items():
+                rounded[_rounded(number)] += often
             self._values = rounded
 
     @property
     def kept(self) -> int:
-        """Different amounts in memory."""
+        """Number of distinct amounts in memory."""
         return len(self._values)
 
     def at(self, share: float) -> float | None:
-        """The amount of the nearest rank: 0.5 for the middle one. None while there is nothing."""
+        """The nearest-rank percentile: 0.5 is the median. None without amounts."""
         if not self.count:
             return None
         rank = max(1, math.ceil(share * self.count))
@@ -48,5 +48,5 @@ class Spread:
 
 
 def _rounded(value: float) -> float:
-    """To three significant digits, so that there are only so many different ones."""
+    """Rounded to three significant digits, which bounds the number of distinct values."""
     return float(f"{value:.3g}")

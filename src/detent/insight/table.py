@@ -1,4 +1,4 @@
-"""One reading of a table, whether it comes as a `Machine` or as the description a store keeps of one."""
+"""The table of a flow, read from a `Machine` or from the description that a store keeps of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Edge:
     to: str
     event: str | None = None
     when: str | None = None
-    """Name of the condition on it."""
+    """Name of the move's condition."""
     reason: str | None = None
 
     @property
@@ -40,7 +40,7 @@ class Table:
     states: tuple[str, ...]
     edges: tuple[Edge, ...]
     ends: Mapping[str, str]
-    """End to the status a run has there."""
+    """Each end with the status of a run that reaches it."""
     may_end: frozenset[str] = frozenset()
 
     @classmethod
@@ -79,7 +79,7 @@ class Table:
 
 
 Source: TypeAlias = Machine[Any] | Mapping[str, Any] | Table
-"""What tables are read from."""
+"""Sources a table can be read from."""
 
 
 def machine_of(source: Machine[Any] | Mapping[str, Any]) -> Machine[Any]:
@@ -113,22 +113,22 @@ def _always(data: Mapping[str, Any]) -> bool:
 
 
 def condition_text(name: str) -> str:
-    """A condition's name for people: one written as data is spelt out, any other stays as it is."""
+    """A condition's name for people: a condition written as data is spelled out, any other is unchanged."""
     try:
         tests = json.loads(name)
     except ValueError:
         return name
     if not isinstance(tests, dict) or not tests:
         return name
-    return ", ".join(_test_text(key, wanted) for key, wanted in tests.items())
+    return ", ".join(_test_text(key, expected) for key, expected in tests.items())
 
 
-def _test_text(key: str, wanted: Any) -> str:
-    if wanted in ("present", "absent"):
-        return f"{key} {wanted}"
-    if isinstance(wanted, list):
-        return f"{key} = {' or '.join(_literal(option) for option in wanted)}"
-    return f"{key} = {_literal(wanted)}"
+def _test_text(key: str, expected: Any) -> str:
+    if expected in ("present", "absent"):
+        return f"{key} {expected}"
+    if isinstance(expected, list):
+        return f"{key} = {' or '.join(_literal(option) for option in expected)}"
+    return f"{key} = {_literal(expected)}"
 
 
 def _literal(plain: Any) -> str:

@@ -1,4 +1,4 @@
-"""A journal as a story: one readable line per entry, with when, how long, who and what."""
+"""The timeline of a journal: one readable line per entry, with time, duration, actor and text."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TimelineLine:
     who: str
     what: str
     duration: float | None = None
-    """How long what the line tells took: a visit, an attempt, an effect, a wait."""
+    """Duration of the visit, attempt, effect or wait that the line describes."""
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -70,8 +70,8 @@ def timeline(entries: Iterable[Entry]) -> list[TimelineLine]:
     began = journal[0].at
     lines = []
     for entry in journal:
-        who, what, duration = teller.tell(entry)
-        lines.append(TimelineLine(entry.seq, entry.at, entry.at - began, entry.kind, who, what, duration))
+        who, text, duration = teller.tell(entry)
+        lines.append(TimelineLine(entry.seq, entry.at, entry.at - began, entry.kind, who, text, duration))
     return lines
 
 
@@ -95,7 +95,7 @@ Told = tuple[str, str, float | None]
 
 
 class _Teller:
-    """Knows enough of the whole journal to say of a line what later or earlier lines make of it."""
+    """Describes entries with knowledge of the whole journal, such as which release answered a hold."""
 
     def __init__(self, journal: list[Entry]) -> None:
         self._answers = _answers(journal)
@@ -132,52 +132,52 @@ class _Teller:
         if body.how == "reused":
             before = self._done.get(body.key)
             where = f" in entry {before}" if before is not None else ""
-            what = f"{body.tool} not repeated: done before{where}"
+            text = f"{body.tool} not repeated: done before{where}"
         elif body.how == "probed":
-            what = f"{body.tool} had happened: found by asking"
+            text = f"{body.tool} had happened: found by asking"
         elif body.how == "told":
-            who, what = "person", f"{body.tool} had happened: somebody said so"
+            who, text = "person", f"{body.tool} had happened: somebody said so"
         else:
-            what = f"{body.tool} {body.how}"
+            text = f"{body.tool} {body.how}"
         self._done.setdefault(body.key, entry.seq)
-        return who, what + (f" → {value(body.receipt)}" if body.receipt is not None else ""), duration
+        return who, text + (f" → {value(body.receipt)}" if body.receipt is not None else ""), duration
 
     def _held(self, body: Held, entry: Entry) -> Told:
         who = "engine" if body.why in ("attention", "breaker", "children") or body.name == "retry" else "step"
-        what = f"waits for {_WAITS.get(body.why, body.why)}"
+        text = f"waits for {_WAITS.get(body.why, body.why)}"
         if body.why == "children" and body.about.get("runs"):
-            what += f": {', '.join(map(str, body.about['runs']))}"
+            text += f": {', '.join(map(str, body.about['runs']))}"
         elif body.name not in ("hold", "retry", "breaker"):
-            what += f" ('{short(body.name, 40)}')"
+            text += f" ('{short(body.name, 40)}')"
         if body.question:
-            what += f": {short(body.question, 100)}"
+            text += f": {short(body.question, 100)}"
         if body.choices:
-            what += f" [{' / '.join(body.choices)}]"
+            text += f" [{' / '.join(body.choices)}]"
         if body.wake_at is not None:
-            what += f", at most {span(max(0.0, body.wake_at - entry.at))}"
+            text += f", at most {span(max(0.0, body.wake_at - entry.at))}"
         answer = self._answers.get(entry.seq)
         if answer is None:
-            what += "; still waiting"
+            text += "; still waiting"
         elif answer.kind != Released.kind:
-            what += "; never answered"
-        return who, what, body.duration or None
+            text += "; never answered"
+        return who, text, body.duration or None
 
     def _released(self, body: Released, entry: Entry) -> Told:
         held = self._answers.get(entry.seq)
         waited = entry.at - held.at if held is not None else None
         name = "" if body.name == "hold" else f" '{short(body.name, 40)}'"
         if body.answer is None:
-            what = f"wait{name} over"
+            text = f"wait{name} over"
         else:
-            what = f"wait{name} answered: {value(body.answer)}"
+            text = f"wait{name} answered: {value(body.answer)}"
         if waited is not None:
-            what += f", after {span(waited)}"
-        return body.by, what, waited
+            text += f", after {span(waited)}"
+        return body.by, text, waited
 
 
 def _answers(journal: list[Entry]) -> dict[int, Entry]:
     """For every hold the entry that ended it, and for every release the hold it answers."""
-    found: dict[int, Entry] = {}
+    pairs: dict[int, Entry] = {}
     held: dict[str, Entry] = {}
     for entry in journal:
         body = entry.body
@@ -185,12 +185,12 @@ def _answers(journal: list[Entry]) -> dict[int, Entry]:
             held[body.name] = entry
         elif isinstance(body, Released):
             if (before := held.pop(body.name, None)) is not None:
-                found[before.seq], found[entry.seq] = entry, before
+                pairs[before.seq], pairs[entry.seq] = entry, before
         elif isinstance(body, Moved | Ended | Forked | Reopened | Migrated):
             for before in held.values():
-                found[before.seq] = entry
+                pairs[before.seq] = entry
             held.clear()
-    return found
+    return pairs
 
 
 _WAITS = {
@@ -204,27 +204,27 @@ _WAITS = {
 
 def _extra(*parts: str) -> str:
     """Remarks in parentheses, the empty ones left out."""
-    said = [part for part in parts if part]
-    return f" ({'; '.join(said)})" if said else ""
+    remarks = [part for part in parts if part]
+    return f" ({'; '.join(remarks)})" if remarks else ""
 
 
 def _started(body: Started, entry: Entry) -> Told:
-    what = f"started {body.flow} v{body.version} in '{body.state}'"
+    text = f"started {body.flow} v{body.version} in '{body.state}'"
     if body.forked_from:
-        what += f", a fork of {body.forked_from.get('run')} after entry {body.forked_from.get('seq')}"
+        text += f", a fork of {body.forked_from.get('run')} after entry {body.forked_from.get('seq')}"
     tags = f"tags {', '.join(body.tags)}" if body.tags else ""
-    return "engine", what + _extra(f"child of {body.parent}" if body.parent else "", tags), None
+    return "engine", text + _extra(f"child of {body.parent}" if body.parent else "", tags), None
 
 
 def _moved(body: Moved, entry: Entry) -> Told:
-    what = f"{body.frm} → {body.to}"
+    text = f"{body.frm} → {body.to}"
     if body.event:
-        what += f" on {body.event}"
+        text += f" on {body.event}"
     if body.reason:
-        what += f": {short(body.reason, 120)}"
+        text += f": {short(body.reason, 120)}"
     return (
         body.by,
-        what
+        text
         + _extra(
             f"attempt {body.attempt}" if body.attempt > 1 else "",
             "new iteration" if body.iteration else "",
@@ -240,17 +240,17 @@ def _again(retry_at: float | None, at: float) -> str:
 
 
 def _attempt_failed(body: AttemptFailed, entry: Entry) -> Told:
-    what = f"attempt {body.attempt} at '{body.step}' failed: {body.error}"
+    text = f"attempt {body.attempt} at '{body.step}' failed: {body.error}"
     if body.message:
-        what += f": {short(body.message, 120)}"
-    what += f"; {_again(body.retry_at, entry.at)}"
-    return "engine", what + _extra(cost(body.spend)), body.duration
+        text += f": {short(body.message, 120)}"
+    text += f"; {_again(body.retry_at, entry.at)}"
+    return "engine", text + _extra(cost(body.spend)), body.duration
 
 
 def _proposed(body: Proposed, entry: Entry) -> Told:
     tools = ", ".join(str(effect.get("tool")) for effect in body.effects)
-    what = f"'{body.step}' proposed {count(len(body.effects), 'effect')}: {tools}"
-    return body.by, what + _extra(cost(body.spend)), body.duration
+    text = f"'{body.step}' proposed {count(len(body.effects), 'effect')}: {tools}"
+    return body.by, text + _extra(cost(body.spend)), body.duration
 
 
 def _effect_begun(body: EffectBegun, entry: Entry) -> Told:
@@ -260,10 +260,10 @@ def _effect_begun(body: EffectBegun, entry: Entry) -> Told:
 def _effect_failed(body: EffectFailed, entry: Entry) -> Told:
     if body.code == "told":
         return "person", f"{body.tool} did not happen: {short(body.message, 120)}; to be tried again", None
-    what = f"{body.tool} failed, attempt {body.attempts}: {body.code}"
+    text = f"{body.tool} failed, attempt {body.attempts}: {body.code}"
     if body.message and body.message != body.code:
-        what += f": {short(body.message, 120)}"
-    return "engine", f"{what}; {_again(body.retry_at, entry.at)}", None
+        text += f": {short(body.message, 120)}"
+    return "engine", f"{text}; {_again(body.retry_at, entry.at)}", None
 
 
 def _effect_skipped(body: EffectSkipped, entry: Entry) -> Told:
@@ -275,8 +275,8 @@ def _recorded(body: Recorded, entry: Entry) -> Told:
 
 
 def _child_ended(body: ChildEnded, entry: Entry) -> Told:
-    what = f"child {body.run} ended {body.status.value}"
-    return "child", what + _extra(count(body.steps, "step"), cost(body.spend)), body.seconds
+    text = f"child {body.run} ended {body.status.value}"
+    return "child", text + _extra(count(body.steps, "step"), cost(body.spend)), body.seconds
 
 
 def _claimed(body: Claimed, entry: Entry) -> Told:
@@ -284,8 +284,8 @@ def _claimed(body: Claimed, entry: Entry) -> Told:
 
 
 def _noted(body: Noted, entry: Entry) -> Told:
-    said = f": {value(body.body, 120)}" if body.body else ""
-    return "step", f"note {body.topic}{said}" + _extra(cost(body.spend)), None
+    body_text = f": {value(body.body, 120)}" if body.body else ""
+    return "step", f"note {body.topic}{body_text}" + _extra(cost(body.spend)), None
 
 
 def _tagged(body: Tagged, entry: Entry) -> Told:
@@ -294,8 +294,8 @@ def _tagged(body: Tagged, entry: Entry) -> Told:
 
 
 def _migrated(body: Migrated, entry: Entry) -> Told:
-    what = f"carried over to version {body.version} in '{body.state}'"
-    return "engine", what + (f": {short(body.reason, 120)}" if body.reason else ""), None
+    text = f"carried over to version {body.version} in '{body.state}'"
+    return "engine", text + (f": {short(body.reason, 120)}" if body.reason else ""), None
 
 
 def _forked(body: Forked, entry: Entry) -> Told:
@@ -317,11 +317,11 @@ def _called_off(body: CalledOff, entry: Entry) -> Told:
 
 
 def _reopened(body: Reopened, entry: Entry) -> Told:
-    what = f"reopened in '{body.state}'" + (f": {short(body.reason, 120)}" if body.reason else "")
-    return body.by, what + _extra("another budget" if body.budget is not None else ""), None
+    text = f"reopened in '{body.state}'" + (f": {short(body.reason, 120)}" if body.reason else "")
+    return body.by, text + _extra("another budget" if body.budget is not None else ""), None
 
 
 def _ended(body: Ended, entry: Entry) -> Told:
-    what = f"ended {body.status.value}" + (f": {short(body.reason, 120)}" if body.reason else "")
+    text = f"ended {body.status.value}" + (f": {short(body.reason, 120)}" if body.reason else "")
     error = short(body.error, 120) if body.error else ""
-    return body.by, what + _extra(error, cost(body.spend)), body.duration or None
+    return body.by, text + _extra(error, cost(body.spend)), body.duration or None

@@ -1,4 +1,4 @@
-"""What happened in a run, step by step, folded from its journal: the same whether or not it was resumed.
+"""The visits of a run, folded from its journal: the same whether or not the run was resumed.
 
 Values kept outside the journal (private arguments, long answers, what agents said) are put in their place
 when they are handed in as `blobs`; otherwise a reference to them stands there.
@@ -33,21 +33,21 @@ StepTuple: TypeAlias = tuple[str, dict[str, Any], dict[str, Any], str]
 """`(step_name, input_data, output_data, next_step)`."""
 
 CALLS = "function_calls"
-"""Key of `output_data` that holds what functions were called with and gave."""
+"""Key of `output_data` that holds the function calls with arguments and results."""
 
 AGENT = "agent/"
-"""Begins the keys under which agents' answers are kept."""
+"""Prefix of the keys under which agents' answers are kept."""
 
 Blobs: TypeAlias = Mapping[str, bytes]
 
 Needs: TypeAlias = Mapping[str, Sequence[str]]
-"""By step, the dotted keys of the data it is given; a step that is not listed is given everything."""
+"""The dotted keys of the data that each step receives; an unlisted step receives everything."""
 
 _ABSENT = object()
 
 
 class BlobStore(Protocol):
-    """Where values outside the journal are read from; every store is one."""
+    """Source of values kept outside the journal; every store is one."""
 
     async def blob(self, hash: str, /) -> bytes | None:
         """The value with this hash; None when it was purged."""
@@ -55,7 +55,7 @@ class BlobStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A query asked or an effect performed, as the step's record."""
+    """A query asked or an effect performed in a step."""
 
     function_name: str
     arguments: Any
@@ -63,20 +63,20 @@ class FunctionCall:
     success: bool = True
     error_message: str | None = None
     execution_time_ms: float | None = None
-    """None where the journal does not say: of queries."""
+    """None for queries, whose time the journal does not record."""
     attempts: int = 1
     step_name: str = ""
     kind: Literal["query", "effect"] = "query"
 
     def outline(self) -> dict[str, Any]:
-        """What it amounts to, without times: equal for equal runs."""
-        said: dict[str, Any] = {"function_name": self.function_name, "arguments": self.arguments}
-        said["success"] = self.success
+        """The call without its times: equal for equal runs."""
+        plain: dict[str, Any] = {"function_name": self.function_name, "arguments": self.arguments}
+        plain["success"] = self.success
         if self.result is not None:
-            said["result"] = self.result
+            plain["result"] = self.result
         if self.error_message is not None:
-            said["error_message"] = self.error_message
-        return said
+            plain["error_message"] = self.error_message
+        return plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,37 +86,37 @@ class StepVisit:
     step_name: str
     next_step: str
     input_data: dict[str, Any]
-    """The step's `needs` as they were."""
+    """The step's `needs` at the time of the visit."""
     changes: dict[str, Any]
-    """What it set in the run's data."""
+    """Values the step set in the run's data."""
     data: dict[str, Any]
-    """The run's data after it."""
+    """The run's data after the step."""
     reason: str | None = None
     by: str = "handler"
     """handler, agent, engine or person."""
     attempts: int = 1
     fallback: str | None = None
-    """Why an agent's step was decided by its handler, when it was."""
+    """Reason for the fallback to the handler, if there was one."""
     duration_ms: float = 0.0
     error: str | None = None
     calls: tuple[FunctionCall, ...] = ()
     reply: str | None = None
-    """What an agent said last."""
+    """The agent's last answer."""
 
     @property
     def mode(self) -> str:
-        """Who performed it."""
+        """Who performed the step."""
         return "agent" if self.by == "agent" else "deterministic"
 
     @property
     def output_data(self) -> dict[str, Any]:
-        """What it set, and what its functions gave."""
+        """Values the step set, and the results of its functions."""
         if not self.calls:
             return dict(self.changes)
         return {**self.changes, CALLS: [call.outline() for call in self.calls]}
 
     def as_tuple(self) -> StepTuple:
-        """As step histories have it."""
+        """The visit as a line of a step history."""
         return self.step_name, self.input_data, self.output_data, self.next_step
 
 
@@ -126,18 +126,18 @@ def function_calls(entries: Iterable[Entry], *, blobs: Blobs | None = None) -> l
 
 
 async def blobs_of(store: BlobStore, entries: Iterable[Entry]) -> dict[str, bytes]:
-    """What lies beside a journal about its functions and agents, by hash; what was purged is not there."""
-    wanted: set[str] = set()
+    """Blobs of a journal's functions and agents, by hash, without purged ones."""
+    hashes: set[str] = set()
     for entry in entries:
         body = entry.body
         if isinstance(body, Moved | Ended):
-            wanted |= _references(list(body.looked))
+            hashes |= _references(list(body.looked))
         elif isinstance(body, Proposed):
-            wanted |= _references(body.effects) | _references(list(body.looked))
+            hashes |= _references(body.effects) | _references(list(body.looked))
         elif isinstance(body, Recorded) and body.key.startswith(AGENT):
-            wanted |= _references(body.value)
-    found = {hash: await store.blob(hash) for hash in sorted(wanted)}
-    return {hash: raw for hash, raw in found.items() if raw is not None}
+            hashes |= _references(body.value)
+    blobs = {hash: await store.blob(hash) for hash in sorted(hashes)}
+    return {hash: raw for hash, raw in blobs.items() if raw is not None}
 
 
 def visits(
@@ -147,12 +147,12 @@ def visits(
     hashed: Collection[str] = (),
     blobs: Blobs | None = None,
 ) -> list[StepVisit]:
-    """Every step that was done, in order. One that was only about to begin is none.
+    """Every finished step, in order. A step that had not begun is left out.
 
     `input_data` of a step in `needs` holds those keys, of any other step all data. Keys in `hashed` are
     represented by their hash alone.
     """
-    found: list[StepVisit] = []
+    finished: list[StepVisit] = []
     run = Run("")
     here = _Visit(blobs or {})
     for entry in entries:
@@ -162,7 +162,7 @@ def visits(
                 before = run.data
                 inputs = _inputs(before, (needs or {}).get(body.frm), hashed)
                 run.apply(entry)
-                found.append(here.over(body, inputs, copied(run.data)))
+                finished.append(here.over(body, inputs, copied(run.data)))
             else:
                 run.apply(entry)
             here = _Visit(blobs or {})
@@ -173,34 +173,34 @@ def visits(
             inputs = _inputs(run.data, (needs or {}).get(run.state), hashed)
             state = run.state
             run.apply(entry)
-            found.append(here.ended(body, state, inputs, copied(run.data)))
+            finished.append(here.ended(body, state, inputs, copied(run.data)))
             here = _Visit(blobs or {})
             continue
         here.take(body)
         run.apply(entry)
-    return found
+    return finished
 
 
 @dataclass(slots=True)
 class _Visit:
-    """A step under way."""
+    """A step in progress."""
 
     blobs: Blobs
     calls: list[FunctionCall] = field(default_factory=list)
     effects: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Proposed ones by key."""
+    """Proposed effects by key."""
     receipts: dict[str, Any] = field(default_factory=dict)
     failed: dict[str, int] = field(default_factory=dict)
-    """Attempts at an effect that failed so far."""
+    """Failed attempts at each effect so far."""
     asked: list[Mapping[str, Any]] = field(default_factory=list)
-    """Queries behind every proposal, those whose effects failed included."""
+    """Queries behind every proposal, including proposals whose effects failed."""
     step: str = ""
     reply: str | None = None
     begun: bool = False
     error: str | None = None
 
     def take(self, body: Any) -> None:
-        """Take in an entry of the visit."""
+        """Apply an entry of the visit."""
         if isinstance(body, Proposed):
             self.begun = True
             self.step = body.step
@@ -212,8 +212,8 @@ class _Visit:
         elif isinstance(body, Recorded):
             if body.key.startswith(AGENT) and isinstance(body.value, Mapping):
                 record = {**body.value, **(_opened(body.value.get("kept") or {}, self.blobs))}
-                said = record.get("output")
-                self.reply = _words(said) or self.reply
+                output = record.get("output")
+                self.reply = _words(output) or self.reply
         elif isinstance(body, EffectDone):
             self.receipts[body.key] = body.receipt
             if body.how != "reused":
@@ -246,9 +246,9 @@ class _Visit:
         self.calls.append(FunctionCall(tool, args, step_name=self.step, kind="effect", **facts))
 
     def _all(self, looked: Sequence[Mapping[str, Any]], step: str, attempt: int) -> tuple[FunctionCall, ...]:
-        """Queries first, then effects: the order in which they came about."""
+        """All calls in the order they happened: queries, then effects."""
         queries = []
-        for line in (*(one for one in self.asked if one not in looked), *looked):
+        for line in (*(query for query in self.asked if query not in looked), *looked):
             answer, args = _opened(line.get("answer"), self.blobs), _opened(line["args"], self.blobs)
             error = answer.get("$error") if isinstance(answer, Mapping) else None
             result = None if error else copied(answer)
@@ -258,7 +258,7 @@ class _Visit:
         return (*queries, *self.calls)
 
     def over(self, body: Moved, inputs: dict[str, Any], data: dict[str, Any]) -> StepVisit:
-        """The visit that a move ends."""
+        """The visit, ended by a move."""
         changes = copied(dict(body.set))
         changes |= {key: copied(data.get(key)) for key in body.append}
         detail = body.detail
@@ -271,7 +271,7 @@ class _Visit:
         )  # fmt: skip
 
     def ended(self, body: Ended, state: str, inputs: dict[str, Any], data: dict[str, Any]) -> StepVisit:
-        """The visit in which a run ended where it stood."""
+        """The visit, ended by the end of the run without a move."""
         return StepVisit(
             state, f"({body.status.value})", inputs, copied(dict(body.set)), data, body.reason, body.by,
             attempts=body.attempt, error=body.error or self.error,
@@ -279,22 +279,22 @@ class _Visit:
         )  # fmt: skip
 
 
-def _words(said: Any) -> str | None:
-    """What an agent said, as a text; a form as it was filled in."""
-    if said is None or isinstance(said, str):
-        return said
-    return json.dumps(said, ensure_ascii=False)
+def _words(output: Any) -> str | None:
+    """An agent's answer as text; a form as JSON."""
+    if output is None or isinstance(output, str):
+        return output
+    return json.dumps(output, ensure_ascii=False)
 
 
 def _opened(value: Any, blobs: Blobs) -> Any:
-    """A value that may lie beside the journal."""
+    """A value that may be kept beside the journal."""
     if isinstance(value, Mapping) and value.get("$blob") in blobs:
         return decode(blobs[value["$blob"]])
     return value
 
 
 def _references(value: Any) -> set[str]:
-    """Hashes of what a value refers to beside the journal."""
+    """Hashes of the blobs that a value refers to."""
     if isinstance(value, Mapping):
         if isinstance(value.get("$blob"), str):
             return {value["$blob"]}
@@ -303,11 +303,11 @@ def _references(value: Any) -> set[str]:
 
 
 def _inputs(data: Mapping[str, Any], needs: Sequence[str] | None, hashed: Collection[str]) -> dict[str, Any]:
-    wanted = list(data) if needs is None else needs
-    found: dict[str, Any] = {}
-    for key in wanted:
+    keys = list(data) if needs is None else needs
+    inputs: dict[str, Any] = {}
+    for key in keys:
         value = dig(data, key, _ABSENT)
         if value is _ABSENT or value is None:
             continue
-        found[key] = {"$hash": digest(value, 16)} if key in hashed else copied(value)
-    return found
+        inputs[key] = {"$hash": digest(value, 16)} if key in hashed else copied(value)
+    return inputs

@@ -1,4 +1,4 @@
-"""Why a run went the way it went: for every decision its reason, its grounds, its maker, its price.
+"""The decisions of a run, each with its reason, its grounds, who made it and what it cost.
 
 A decision is a move, an end, a hold, a fallback from agent to handler, an effect that was settled, or a
 change from outside (cancellation, migration, fork, reopening).
@@ -42,7 +42,7 @@ DecisionKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a decision did to one key of the data."""
+    """The change a decision made to one key of the data."""
 
     key: str
     after: Any
@@ -64,29 +64,29 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another way the table (or, for a hold, the question) offered."""
+    """An alternative that the table (or, for a hold, the question) offered."""
 
     to: str
     event: str | None = None
     when: str | None = None
-    """The condition on it, for people."""
+    """The alternative's condition, for people."""
     reason: str | None = None
     held: bool | None = None
-    """Whether the condition held on the data then; None when that cannot be known."""
+    """Whether the condition held on the data at that time; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Performed:
-    """What became of one effect proposed for a decision."""
+    """The fate of one effect proposed for a decision."""
 
     key: str
     tool: str
     args: Any = None
     how: str = "pending"
-    """performed, probed, told, reused, skipped, failed; in doubt or pending while not settled."""
+    """performed, probed, told, reused, skipped, failed; in doubt or pending until settled."""
     receipt: Any = None
     failures: tuple[str, ...] = ()
-    """Attempts that did not work, as `code: message`."""
+    """Failed attempts, as `code: message`."""
     duration: float = 0.0
 
 
@@ -95,57 +95,57 @@ class Decision:
     """One decision and its grounds."""
 
     seq: int
-    """The entry that tells of it."""
+    """Number of the entry that records the decision."""
     at: float
     kind: DecisionKind
     state: str
-    """Where the run stood."""
+    """State of the run at the decision."""
     to: str | None = None
-    """Where it went: a state, or for an effect its tool and for a hold its name."""
+    """Target of the decision: a state; for an effect its tool, for a hold its name."""
     by: str = "engine"
     """handler, agent, person, engine, clock."""
     reason: str | None = None
     event: str | None = None
     status: str | None = None
-    """Set when it ended the run."""
+    """Final status, set when the decision ended the run."""
     attempts: int = 1
     failures: tuple[str, ...] = ()
-    """Attempts before it that failed, as `type: message`."""
+    """Failed attempts before the decision, as `type: message`."""
     duration: float = 0.0
-    """Of the whole visit; for a hold, how long it was waited; for an effect, how long it took."""
+    """Duration of the whole visit; for a hold, of the wait; for an effect, of the call."""
     spend: Spend = NOTHING
     changed: tuple[Change, ...] = ()
     looked: tuple[Look, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
     effects: tuple[Performed, ...] = ()
-    """Performed for it; for a decision about one effect, that one."""
+    """Effects of the decision; for a decision about one effect, that effect."""
     children: tuple[str, ...] = ()
-    """Child runs it waited for, as `id: status`."""
+    """Child runs the step waited for, as `id: status`."""
     question: str | None = None
     answer: Any = None
     answered: bool | None = None
     """For a hold: whether it was answered."""
     detail: Mapping[str, Any] | None = None
-    """What dispatch and gate had to say."""
+    """Details from dispatch and the gate."""
 
     def to_plain(self) -> dict[str, Any]:
-        """As JSON values, what was not said left out."""
+        """As JSON values, without empty fields."""
         plain: dict[str, Any] = {"seq": self.seq, "at": self.at, "kind": self.kind, "state": self.state}
         for item in fields(self):
-            found = getattr(self, item.name)
-            if item.name not in plain and found is not None and found != ():
-                plain[item.name] = _plain(found)
+            attribute = getattr(self, item.name)
+            if item.name not in plain and attribute is not None and attribute != ():
+                plain[item.name] = _plain(attribute)
         return plain
 
 
-def _plain(found: Any) -> Any:
-    if isinstance(found, Spend):
-        return found.to_plain()
-    if isinstance(found, tuple):
-        return [_plain(item) for item in found]
-    if is_dataclass(found) and not isinstance(found, type):
-        return {item.name: _plain(getattr(found, item.name)) for item in fields(found)}
-    return copied(dict(found)) if isinstance(found, Mapping) else found
+def _plain(part: Any) -> Any:
+    if isinstance(part, Spend):
+        return part.to_plain()
+    if isinstance(part, tuple):
+        return [_plain(item) for item in part]
+    if is_dataclass(part) and not isinstance(part, type):
+        return {item.name: _plain(getattr(part, item.name)) for item in fields(part)}
+    return copied(dict(part)) if isinstance(part, Mapping) else part
 
 
 def why(entries: Iterable[Entry], machine: Source | None = None) -> list[Decision]:
@@ -161,7 +161,7 @@ def why(entries: Iterable[Entry], machine: Source | None = None) -> list[Decisio
 
 
 class _Reader:
-    """Walks a journal beside the run it adds up to."""
+    """Reads a journal entry by entry, folding the run alongside."""
 
     def __init__(self, source: Source | None) -> None:
         self._table = Table.of(source) if source is not None else None
@@ -173,14 +173,14 @@ class _Reader:
         self._failures: list[str] = []
         self._children: dict[str, str] = {}
         self._waits: dict[str, int] = {}
-        """Open holds: name to their place among the decisions."""
+        """Open holds: name to index in the decisions."""
 
     def finish(self) -> list[Decision]:
-        """What was found."""
+        """The decisions found so far."""
         return self._found
 
     def read(self, entry: Entry) -> None:
-        """Take the next entry in."""
+        """Read the next entry."""
         body = entry.body
         state, changes = self._run.state, self._changes(body)
         spent, seconds = self._run.visit_spend, self._run.visit_seconds
@@ -329,17 +329,17 @@ class _Reader:
         self._leave()
 
     def _fallback(self, entry: Entry, detail: Mapping[str, Any], state: str) -> None:
-        """A decision of its own when the agent's answer was not used."""
-        said = fallback_of(detail)
-        if said is None:
+        """Add a decision for a fallback, when the agent's answer was not used."""
+        fallback = fallback_of(detail)
+        if fallback is None:
             return
-        error = said.get("agent_error") or said.get("error")
+        error = fallback.get("agent_error") or fallback.get("error")
         self._add(
             Decision(
                 entry.seq, entry.at, "fallback", state, "handler", "engine",
-                str(said.get("fallback_reason") or said.get("reason") or "fallback"),
+                str(fallback.get("fallback_reason") or fallback.get("reason") or "fallback"),
                 failures=(_error_text(error),) if error else (),
-                detail=said,
+                detail=fallback,
             )
         )  # fmt: skip
 
@@ -359,7 +359,7 @@ class _Reader:
         return tuple(f"{run}: {status}" for run, status in self._children.items())
 
     def _changes(self, body: Any) -> tuple[Change, ...]:
-        """What an entry is about to change, with what was there before."""
+        """The changes an entry is about to make, with the old values."""
         data = self._run.data
         changed = [Change(key, new, copied(data.get(key))) for key, new in getattr(body, "set", {}).items()]
         added = [
@@ -382,7 +382,7 @@ class _Reader:
         return tuple(others)
 
     def _held_then(self, state: str, number: int) -> bool | None:
-        """Whether the condition on a row of the machine's own table holds on the data after the step."""
+        """Whether the condition on a move of the table holds on the data after the step."""
         if self._machine is None:
             return None
         guard = self._machine.moves[self._machine.state(state)][number].when
@@ -395,10 +395,12 @@ class _Reader:
 
 
 def fallback_of(detail: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What a decision's detail says about a fallback, at its top or one level down."""
-    for said in (detail, *(inner for inner in detail.values() if isinstance(inner, Mapping))):
-        if said.get("fallback_used") is True or (said.get("fallback_reason") and "fallback_used" not in said):
-            return said
+    """The fallback recorded in a decision's detail, at its top or one level down."""
+    for record in (detail, *(inner for inner in detail.values() if isinstance(inner, Mapping))):
+        if record.get("fallback_used") is True or (
+            record.get("fallback_reason") and "fallback_used" not in record
+        ):
+            return record
     return None
 
 
@@ -419,9 +421,9 @@ def _line(kind: str, message: str) -> str:
 
 
 def render(decisions: Iterable[Decision]) -> str:
-    """The decisions as text, one block each. An effect that a move tells of has no block of its own."""
+    """The decisions as text, one block each. An effect shown with its move has no block of its own."""
     listed = list(decisions)
-    told = {
+    shown = {
         (effect.key, effect.how)
         for decision in listed
         if decision.kind in ("move", "end")
@@ -430,17 +432,17 @@ def render(decisions: Iterable[Decision]) -> str:
     blocks = [
         "\n".join(_block(decision))
         for decision in listed
-        if decision.kind != "effect" or (decision.effects[0].key, decision.effects[0].how) not in told
+        if decision.kind != "effect" or (decision.effects[0].key, decision.effects[0].how) not in shown
     ]
     return "\n\n".join(blocks)
 
 
 MOST_CHILDREN = 10
-"""Children of one decision that are shown where all went well; others always are, up to as many."""
+"""Most children listed for one decision; of more, only unsuccessful ones are listed, at most this many."""
 
 
 def _some(children: Sequence[str]) -> list[str]:
-    """Children worth showing: all of a few; of many, those that did not succeed and how many there are."""
+    """The children to show: all of a few; of many, the unsuccessful ones and the total."""
     if len(children) <= MOST_CHILDREN:
         return list(children)
     bad = [child for child in children if not child.endswith(": succeeded")]
@@ -489,8 +491,8 @@ def _block(decision: Decision) -> list[str]:
 
 
 def _disagreement(detail: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Where an agent's answer parted from the handler's, or what a validator had against it."""
-    places = [str(one.get("pointer") or "the whole") for one in detail.get("validation_details") or ()]
+    """Where an agent's answer differed from the handler's, or why a validator rejected it."""
+    places = [str(at.get("pointer") or "the whole") for at in detail.get("validation_details") or ()]
     if places:
         more = detail.get("more_details", 0) + max(0, len(places) - 8)
         yield "differed at", ", ".join(places[:8]) + (f" and {more} more" if more else "")
@@ -499,14 +501,14 @@ def _disagreement(detail: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _error_text(error: Any) -> str:
-    """An agent's error as it stands in a record."""
+    """An agent's error from a dispatch record."""
     if isinstance(error, Mapping) and "type" in error:
         return f"{error['type']}: {error['message']}" if error.get("message") else str(error["type"])
     return error if isinstance(error, str) else value(error, 200)
 
 
 def _gate(decision: Decision) -> str:
-    """What an agent's answer had to pass, where that is known."""
+    """The check that an agent's answer had to pass, if known."""
     checks = {
         "compare": "the handler came to the same", "validator": "passed by the step's validator",
         "contract": "held to its contract only", "none": "taken as it was",

@@ -1,1 +1,1 @@
-"""Drawings of a table, as Mermaid text and as SVG; `diagram` is the door."""
+"""Diagrams of a table, as Mermaid text and as SVG; the entry point is `diagram`."""

@@ -1,4 +1,4 @@
-"""Drawings of a table: Mermaid text and a self-contained SVG, with a run's path marked in either."""
+"""Diagrams of a table: Mermaid text and self-contained SVG, optionally with a run's path marked."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from detent.kernel.errors import name_of
 
 
 class Path(NamedTuple):
-    """The way a run took through its table."""
+    """The path of a run through its table."""
 
     moves: tuple[tuple[str, str], ...]
     """From and to, in order."""
     current: str | None = None
-    """Where it stands now."""
+    """The run's current state."""
 
 
 PathLike = Path | tuple[Sequence[tuple[Any, Any]], Any]
 
 
 def path_of(entries: Iterable[Entry]) -> Path:
-    """The path a journal tells of."""
+    """The path recorded in a journal."""
     moves: list[tuple[str, str]] = []
     current: str | None = None
     for entry in entries:
@@ -89,14 +89,14 @@ def _edge_text(edge: Edge, times: int) -> str:
     parts = [edge.event or "", f"[{edge.condition}]" if edge.condition else ""]
     if not any(parts) and edge.reason:
         parts.append(edge.reason)
-    said = _escaped(" ".join(part for part in parts if part))
+    text = _escaped(" ".join(part for part in parts if part))
     if times:
-        said = f"{said} ×{times}".strip() if times > 1 else f"{said} ✓".strip()
-    return said
+        text = f"{text} ×{times}".strip() if times > 1 else f"{text} ✓".strip()
+    return text
 
 
 def _escaped(text: str) -> str:
-    """A text in which nothing means anything to Mermaid: signs it knows become entity codes."""
+    """Text escaped for Mermaid: its special characters become entity codes."""
     return "".join(
         character if character.isalnum() or character in " -_.,/+=×✓()[]" else f"#{ord(character)};"
         for character in clean(text)

@@ -149,7 +149,7 @@ class Rails:
 
     def _back_wires(self, places: Places) -> list[Wire]:
         sky = _Skyline(places, 1)
-        found: list[tuple[RailLink, list[Point], float]] = []
+        drafts: list[tuple[RailLink, list[Point], float]] = []
         for link in self._backs:
             key = (link.frm, link.to)
             tail = self._tail(places, link.frm, key, left=False)
@@ -157,11 +157,11 @@ class Rails:
             wide = max((width(line, LABEL_SIZE) for line in link.lines), default=0.0)
             low, high = sorted((tail[-1][1], head[0][1]))
             lane = sky.take(low, high, wide + 8.0 if wide else 0.0)
-            found.append((link, [*tail, (lane, tail[-1][1]), (lane, head[0][1]), *head], lane))
-        runs = [pair for _, points, _ in found for pair in _level_runs(points)]
+            drafts.append((link, [*tail, (lane, tail[-1][1]), (lane, head[0][1]), *head], lane))
+        runs = [pair for _, points, _ in drafts for pair in _level_runs(points)]
         labels: list[Label] = []
         wires: list[Wire] = []
-        for link, points, lane in found:
+        for link, points, lane in drafts:
             label = None
             if link.lines:
                 label = _beside(link.lines, lane, points, runs, labels)

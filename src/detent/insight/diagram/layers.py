@@ -58,7 +58,7 @@ def ranks(count: int, arcs: Iterable[Arc]) -> list[int]:
 
 
 class Neighbours:
-    """Who stands above and below whom, between layers next to each other."""
+    """The neighbours of each node in the layers directly above and below."""
 
     def __init__(self, arcs: Iterable[Arc]) -> None:
         self.above: dict[int, list[int]] = {}
@@ -98,7 +98,7 @@ def _by_barycenter(layer: list[int], side: Mapping[int, list[int]], place: Mappi
 
 
 def _exchange(layers: list[list[int]], near: Neighbours) -> None:
-    """Exchange neighbours while that takes crossings away."""
+    """Swap adjacent nodes as long as that removes crossings."""
     for _ in range(4):
         better = False
         for number, layer in enumerate(layers):
@@ -174,12 +174,12 @@ def placed(
         line: dict[int, float] = {}
         for run in runs if last else ():
             if len(run) > 1:
-                line.update(dict.fromkeys(run, _middle([x[one] for one in run])))
+                line.update(dict.fromkeys(run, _middle([x[member] for member in run])))
         downwards = sweep % 2 == 0
         numbers = range(len(layers)) if downwards else range(len(layers) - 1, -1, -1)
         for number in numbers:
             layer = layers[number]
-            wanted, weights = [], []
+            targets, weights = [], []
             for node in layer:
                 pull, weight = 0.0, 0.0
                 for above, side, now in (
@@ -195,9 +195,9 @@ def placed(
                         weight += share
                 if node in line:
                     pull, weight = pull + 24.0 * line[node], weight + 24.0
-                wanted.append(pull / weight if weight else x[node])
+                targets.append(pull / weight if weight else x[node])
                 weights.append(weight if weight else 0.05)
-            for node, place in zip(layer, _spread(wanted, weights, offsets[number]), strict=True):
+            for node, place in zip(layer, _spread(targets, weights, offsets[number]), strict=True):
                 x[node] = place
     return x
 
@@ -206,10 +206,10 @@ def _middle(places: list[float]) -> float:
     return sorted(places)[len(places) // 2]
 
 
-def _spread(wanted: Sequence[float], weights: Sequence[float], offsets: Sequence[float]) -> list[float]:
-    """The places nearest to the wanted ones (least squares) that keep order and distance."""
+def _spread(targets: Sequence[float], weights: Sequence[float], offsets: Sequence[float]) -> list[float]:
+    """The places nearest to the targets (least squares) that keep order and distance."""
     blocks: list[tuple[float, float, int]] = []  # mean, weight, how many
-    for want, weight, offset in zip(wanted, weights, offsets, strict=True):
+    for want, weight, offset in zip(targets, weights, offsets, strict=True):
         mean, heavy, many = want - offset, weight, 1
         while blocks and blocks[-1][0] >= mean:
             before, load, number = blocks.pop()

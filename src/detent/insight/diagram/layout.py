@@ -1,4 +1,4 @@
-"""Where everything of a table's drawing goes: boxes in layers, moves as wires between them, labels beside.
+"""Layout of a table's diagram: boxes in layers, moves as wires between them, labels beside the wires.
 
 Moves that lead on are curves from layer to layer. Moves that lead back run up lanes on the right. Moves into
 ends that nearly every state may fall into (failed, say) share one lane per end on the left, so that they do
@@ -61,7 +61,7 @@ def layout(table: Table) -> Layout:
 
 
 def label_lines(edges: Iterable[Edge]) -> tuple[str, ...]:
-    """What stands beside a wire: event or reason, and the condition; nothing for a plain move."""
+    """Label of a wire: event or reason, and the condition; empty for a plain move."""
     rows: list[str] = []
     listed = list(edges)
     for edge in listed:
@@ -79,7 +79,7 @@ def label_lines(edges: Iterable[Edge]) -> tuple[str, ...]:
 
 
 class _Plan:
-    """One drawing under way, from nodes without places to finished shapes."""
+    """One layout in progress, from nodes without places to finished shapes."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -102,13 +102,13 @@ class _Plan:
     # -- what there is --------------------------------------------------------------------------------------
 
     def _links(self) -> list[Link]:
-        found: dict[Arc, Link] = {}
+        links: dict[Arc, Link] = {}
         for edge in self.table.edges:
             pair = (self.index[edge.frm], self.index[edge.to])
-            found.setdefault(pair, Link(*pair, [])).edges.append(edge)
-        for link in found.values():
+            links.setdefault(pair, Link(*pair, [])).edges.append(edge)
+        for link in links.values():
             link.lines = label_lines(link.edges)
-        return list(found.values())
+        return list(links.values())
 
     def _classify(self) -> None:
         into: dict[int, list[Link]] = {}
@@ -202,15 +202,15 @@ class _Plan:
         """Nodes breadth first along the table, so that equal choices stand in the table's order."""
         after: dict[int, list[int]] = {}
         for link in self.forward:
-            for here, there in pairwise(link.chain):
-                after.setdefault(here, []).append(there)
+            for here, successor in pairwise(link.chain):
+                after.setdefault(here, []).append(successor)
         seen = dict.fromkeys([self.index[self.table.start]])
         todo = list(seen)
         for node in todo:
-            for there in after.get(node, ()):
-                if there not in seen:
-                    seen[there] = None
-                    todo.append(there)
+            for successor in after.get(node, ()):
+                if successor not in seen:
+                    seen[successor] = None
+                    todo.append(successor)
         return [*seen, *(node for node in self.level if node not in seen)]
 
     # -- places ---------------------------------------------------------------------------------------------
@@ -320,17 +320,17 @@ class _Plan:
         row: list[object] = [*(("rail", key) for key in first), *links, *(("rail", key) for key in last)]
         box = self.boxes[number]
         many = len(row)
-        chief = [at for at, what in enumerate(row) if what in self.main]
+        chief = [at for at, item in enumerate(row) if item in self.main]
         middle = float(chief[0]) if len(chief) == 1 else (many - 1) / 2
         widest = max(middle, many - 1 - middle)
         step = min(24.0, (box.w / 2 - 12.0) / widest) if widest else 0.0
         places: dict[int, float] = {}
-        for at, what in enumerate(row):
+        for at, item in enumerate(row):
             x = box.cx + (at - middle) * step
-            if isinstance(what, int):
-                places[what] = x
-            elif isinstance(what, tuple):
-                self.rails.meet(number, what[1], below, x)
+            if isinstance(item, int):
+                places[item] = x
+            elif isinstance(item, tuple):
+                self.rails.meet(number, item[1], below, x)
         return places
 
     def _curve(self, link: Link, leave: float, enter: float) -> Wire:
@@ -382,8 +382,8 @@ def _moved(boxes: list[Box], wires: list[Wire], mark: tuple[float, float]) -> La
     def at(x: float) -> float:
         return round(x + shift, 1)
 
-    def label(found: Label | None) -> Label | None:
-        return replace(found, x=at(found.x), y=round(found.y, 1)) if found is not None else None
+    def label(old: Label | None) -> Label | None:
+        return replace(old, x=at(old.x), y=round(old.y, 1)) if old is not None else None
 
     return Layout(
         round(max(xs) + shift + MARGIN, 1),

@@ -123,7 +123,7 @@ def _description(table: Table, marks: Marks) -> str:
 
 def _edge_words(edges: Sequence[Edge], times: int) -> str:
     first = edges[0]
-    said = []
+    phrases = []
     for edge in edges:
         parts = [
             f"on {edge.event}" if edge.event else "",
@@ -131,8 +131,8 @@ def _edge_words(edges: Sequence[Edge], times: int) -> str:
             f"({edge.reason})" if edge.reason else "",
         ]
         if any(parts):
-            said.append(" ".join(part for part in parts if part))
-    text = f"{first.frm} → {first.to}" + (f": {'; '.join(said)}" if said else "")
+            phrases.append(" ".join(part for part in parts if part))
+    text = f"{first.frm} → {first.to}" + (f": {'; '.join(phrases)}" if phrases else "")
     return text + (f", taken {_times(times)}" if times else "")
 
 

@@ -30,8 +30,6 @@ BATCH = 64
 """Runs claimed at a time: few enough to leave some to other workers, enough to be cheap."""
 GATHERED = 0.01
 """Seconds to wait for more free slots before claiming runs."""
-GIVEN_BACK_AFTER = 1.0
-"""Seconds a run queues for a slot before a serving worker leaves it to other workers."""
 TRIED_AGAIN_AFTER = 60.0
 """Seconds after which runs that could not be resumed are tried again."""
 OF_ONE_RUN = (Fenced, RunBusy, RunDamaged, RunNotFound)

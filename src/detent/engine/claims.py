@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable
 from typing import TYPE_CHECKING
 
-from detent.engine import moves
+from detent.engine import logger, moves
 from detent.engine.driver import Driver
 from detent.engine.flow import Flow
 from detent.engine.journal_reader import load, load_taken
 from detent.engine.ports import Lease, Taken
 from detent.engine.user_errors import failure, message_of
-from detent.kernel import checks, log
+from detent.kernel import checks
 from detent.kernel.entries import Claimed, Held, Migrated, Released
 from detent.kernel.errors import (
     ConfigurationError,
@@ -164,7 +164,7 @@ async def launch(active: ActiveRuns, driver: Driver) -> None:
 
 async def _taken_over(active: ActiveRuns, driver: Driver, lease: Lease) -> None:
     """Record a takeover; a run whose workers keep dying is held for a person's attention instead."""
-    log.warning("run.taken_over", run_id=driver.run.id, lost=lease.lost, times=driver.run.takeovers + 1)
+    logger.warning("run.taken_over", run_id=driver.run.id, lost=lease.lost, times=driver.run.takeovers + 1)
     claimed = Claimed(active.leases.me.id, lease.lost)
     if driver.run.takeovers + 1 < active.takeover_limit:
         await driver.commit(claimed)

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from detent.engine import effects, moves
+from detent.engine import effects, logger, moves
 from detent.engine.calls import call
 from detent.engine.context import StepContext
 from detent.engine.outcome import Hold, Outcome
@@ -19,7 +19,6 @@ from detent.engine.step import Step
 from detent.engine.step_failures import Transient
 from detent.engine.user_errors import ChildrenWaiting, failure, located, message_of
 from detent.engine.work import Process, Work
-from detent.kernel import log
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import (
     AttemptFailed,
@@ -126,7 +125,7 @@ class Driver(Work):
         if assignment is None:
             assignment = self._assignments[run.state] = performer.assign(self.flow, run)
         step = assignment.step
-        self.telling = telling = log.wants(log.INFO)
+        self.telling = telling = logger.wants(logger.INFO)
         if step.breaker is not None and await self._left_alone(step):
             return
         attempt = run.attempts + 1
@@ -224,12 +223,12 @@ class Driver(Work):
         wait = retry.wait_before(attempt + 1, self.run.id)
         if isinstance(error, Transient) and error.retry_after is not None:
             wait = max(wait, error.retry_after)
-        log.warning(
+        logger.warning(
             "step.failed", run_id=self.run.id, step=step.name, attempt=attempt, error=kind, will_retry=again
         )
-        if log.wants(log.DEBUG):
+        if logger.wants(logger.DEBUG):
             stack = "".join(traceback.format_exception(error))
-            log.debug("step.raised", run_id=self.run.id, step=step.name, exception=stack)
+            logger.debug("step.raised", run_id=self.run.id, step=step.name, exception=stack)
         failed = AttemptFailed(
             step.name, attempt, kind, message[:2000], transient, self.clock.now() + wait if again else None,
             duration,
@@ -287,7 +286,7 @@ class Driver(Work):
             )  # fmt: skip
         else:
             body = moves.failing(self.flow, self.run, reason, "", Status.BUDGET_EXHAUSTED, seconds=seconds)
-        log.warning(
+        logger.warning(
             "budget.exhausted",
             run_id=self.run.id,
             limit=limit,

@@ -23,7 +23,7 @@ from detent.engine.leases import LeaseLost, Leases
 from detent.engine.observers import Observers
 from detent.engine.offloaded import Beside
 from detent.engine.performer import HandlerPerformer, Performer
-from detent.engine.ports import Blob, Clock, Lease, NewRun, Resource, Store, Tape
+from detent.engine.ports import Blob, Cancellation, Clock, Lease, NewRun, Resource, Store, Tape
 from detent.engine.step import Step
 from detent.engine.timers import Timers
 from detent.engine.user_errors import failure, message_of
@@ -59,7 +59,7 @@ class Duties(Protocol):
         """Resume a run."""
 
     def end(
-        self, active: ActiveRuns, run_id: str, reason: str, by: str, undo: bool, stopped: bool
+        self, active: ActiveRuns, run_id: str, cancellation: Cancellation, stopped: bool
     ) -> Coroutine[Any, Any, bool]:
         """End a run as cancelled."""
 
@@ -68,7 +68,7 @@ class Duties(Protocol):
     ) -> Coroutine[Any, Any, list[Child]]:
         """Run children to their ends."""
 
-    def wind_up(
+    def cancel_descendants(
         self, active: ActiveRuns, driver: Driver, runs: Sequence[str], reason: str
     ) -> Coroutine[Any, Any, None]:
         """Cancel descendants of a run under way."""
@@ -261,9 +261,9 @@ class ActiveRuns:
             result = failed = failure(raised)
             if failed is not None:
                 await self._put_aside(driver, failed)
-            elif isinstance(raised, asyncio.CancelledError) and driver.cancelling is not None:
+            elif isinstance(raised, asyncio.CancelledError) and driver.cancellation is not None:
                 stopped = not driver.unstopped
-                await asyncio.shield(self._duties.end(self, run_id, *driver.cancelling, stopped=stopped))
+                await asyncio.shield(self._duties.end(self, run_id, driver.cancellation, stopped))
             else:
                 if isinstance(raised, asyncio.CancelledError):
                     with contextlib.suppress(Exception):
@@ -447,9 +447,9 @@ class ActiveRuns:
         """Run children of a run under way to their ends."""
         return await self._duties.run_children(self, work, *args, **options)
 
-    async def wind_up(self, work: Driver, runs: Sequence[str], reason: str) -> None:
+    async def cancel_descendants(self, work: Driver, runs: Sequence[str], reason: str) -> None:
         """Cancel descendants of a run under way, in whichever process they are."""
-        await self._duties.wind_up(self, work, runs, reason)
+        await self._duties.cancel_descendants(self, work, runs, reason)
 
     async def create(
         self,

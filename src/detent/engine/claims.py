@@ -10,7 +10,7 @@ from detent.engine import logger, moves
 from detent.engine.driver import Driver
 from detent.engine.flow import Flow
 from detent.engine.journal_reader import load, load_taken
-from detent.engine.ports import Lease, Taken
+from detent.engine.ports import Cancellation, Lease, Taken
 from detent.engine.user_errors import failure, message_of
 from detent.kernel import checks
 from detent.kernel.entries import Claimed, Held, Migrated, Released
@@ -31,7 +31,7 @@ from detent.kernel.status import Status
 if TYPE_CHECKING:
     from detent.engine.active_runs import ActiveRuns
 
-UNDONE_WITH = "what it is part of is being undone"
+UNDONE_WITH = Cancellation("what it is part of is being undone", "engine", undo=True)
 """Reason recorded for ending a child run because its root rolls back."""
 
 
@@ -97,14 +97,14 @@ async def _standing(
         if carried is not None:
             await driver.commit(carried)
         if run.parent is not None and not run.status.is_end:
-            driver.halting = await _undone_with(active, run)
+            driver.cancellation = await _undone_with(active, run)
     except BaseException:
         await active.store.park(lease)
         raise
     return driver
 
 
-async def _undone_with(active: ActiveRuns, run: Run) -> str | None:
+async def _undone_with(active: ActiveRuns, run: Run) -> Cancellation | None:
     """Reason a child run may only settle effects in doubt: its root is rolling back."""
     above = None if run.config.get(moves.UNDOES) else run.parent
     while above is not None:

@@ -14,7 +14,7 @@ from detent.engine.calls import call
 from detent.engine.context import StepContext
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.performer import Assignment, Performer, called, concluded
-from detent.engine.ports import Lease
+from detent.engine.ports import Cancellation, Lease
 from detent.engine.step import Step
 from detent.engine.step_failures import Transient
 from detent.engine.user_errors import ChildrenWaiting, failure, located, message_of
@@ -84,12 +84,12 @@ class Driver(Work):
             if self.engine.stopping:
                 await self.engine.store.park(self.lease)
                 return
-            if (self.halting is not None or run.called_off is not None) and await self._cut_short():
+            if (self.cancellation is not None or run.called_off is not None) and await self._cancelled():
                 continue
             if run.retry_at is not None and not await self._wait_until(run.retry_at):
                 continue
-            if self.halting is not None and not moves.unsettled(self.flow, run):
-                continue  # it was halted while it waited
+            if self.cancellation is not None and not moves.unsettled(self.flow, run):
+                continue  # it was cancelled while it waited
             if not self.in_slot and not await self.engine.slots.acquire(self, self.engine.patience(self)):
                 await self.engine.store.park(self.lease)  # another worker may have a free slot
                 return
@@ -101,20 +101,20 @@ class Driver(Work):
                 (_, after), self._after = self._after, None
                 await after()
 
-    async def _cut_short(self) -> bool:
-        """End the run or start its rollback, if either was requested and no effect is unsettled."""
+    async def _cancelled(self) -> bool:
+        """End the run or start its rollback, as its cancellation asks, unless an effect is unsettled."""
         flow, run = self.flow, self.run
         if moves.unsettled(flow, run):
             return False
-        if self.halting is not None:
-            await self.commit(moves.cancelled(flow, run, self.halting, "engine"))
-            return True
-        if flow.undoing is None or moves.undoing_now(flow, run):
+        cancellation, self.cancellation = self.cancellation, None
+        if cancellation is None:
+            if flow.undoing is None or run.called_off is None:
+                return False
+            cancellation = Cancellation(run.called_off["reason"], run.called_off["by"], undo=True)
+        rolls_back = cancellation.undo and run.parent is None and flow.undoing is not None
+        if rolls_back and moves.undoing_now(flow, run):
             return False
-        assert run.called_off is not None
-        await self.commit(
-            moves.cancelled(flow, run, run.called_off["reason"], run.called_off["by"], undo=True)
-        )
+        await self.commit(moves.cancelled(flow, run, cancellation._replace(undo=rolls_back)))
         return True
 
     async def _visit(self) -> None:

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from detent.engine import claims, commands, logger, waking
+from detent.engine import cancellation, claims, logger, waking
 from detent.engine.driver import Driver
 from detent.engine.journal_reader import load
 from detent.engine.ports import RunRow, Worker
@@ -224,7 +224,7 @@ async def heed_requests(active: ActiveRuns) -> None:
         for run_id, request in requests:
             if active.under_way(run_id) is not None:
                 try:
-                    await commands.stop_here(active, run_id, *request)
+                    await cancellation.cancel_here(active, run_id, request)
                 except StoreError as error:  # repeated at the next poll
                     logger.warning("run.not_cancelled", run_id=run_id, error=str(error))
 

@@ -88,16 +88,16 @@ class StateMachine(StateHistory[S]):
         here = self._state
         moves = self._rows[here].get(to_state)  # type: ignore[arg-type]
         if moves is None:
-            found = self._find(to_state)
-            if found is not None:
-                moves = self._rows[here].get(found)
+            target = self._find(to_state)
+            if target is not None:
+                moves = self._rows[here].get(target)
             if moves is None:
-                return self._refuse(found, to_state)
+                return self._refuse(target, to_state)
         to: S = moves[0].to
         if type(duration_seconds) is not float or type(tokens_consumed) is not int or tokens_consumed < 0 \
                 or not 0.0 <= duration_seconds < math.inf:  # fmt: skip
             duration_seconds, tokens_consumed = _checked(duration_seconds, tokens_consumed)
-        made: StateTransition[S] = StateTransition(
+        transition: StateTransition[S] = StateTransition(
             here,
             to,
             self._clock(),
@@ -108,12 +108,12 @@ class StateMachine(StateHistory[S]):
         )
         # Asked before anything changes, for it is the caller's code and may raise.
         counted = self._counts is not None and self._counts(here, to)
-        self.history.append(made)
+        self.history.append(transition)
         self._state = to
         if counted:
             self.iteration_count += 1
         if logger.wants(logger.INFO):
-            self._log(made)
+            self._log(transition)
         return True
 
     def reset(self) -> None:
@@ -122,23 +122,23 @@ class StateMachine(StateHistory[S]):
         self.history.clear()
         self.iteration_count = 0
 
-    def _refuse(self, found: S | None, wanted: Any) -> bool:
+    def _refuse(self, target: S | None, to_state: Any) -> bool:
         here = self._state
-        if found is not None:
+        if target is not None:
             if here in self.machine.ends:
-                logger.warning("state.move_refused", end=name_of(here), wanted=name_of(found))
+                logger.warning("state.move_refused", end=name_of(here), wanted=name_of(target))
                 return False
-            if found == here and self.machine.self_moves == "noop":
+            if target == here and self.machine.self_moves == "noop":
                 return False
-        raise InvalidTransitionError(here, wanted if found is None else found, self.machine.allowed(here))
+        raise InvalidTransitionError(here, to_state if target is None else target, self.machine.allowed(here))
 
-    def _log(self, made: StateTransition[S]) -> None:
+    def _log(self, transition: StateTransition[S]) -> None:
         facts = {
-            "from": name_of(made.from_state),  # `from` is a keyword
-            "to": name_of(made.to_state),
+            "from": name_of(transition.from_state),  # `from` is a keyword
+            "to": name_of(transition.to_state),
             "iteration": self.iteration_count,
-            "duration_s": round(made.duration_seconds, 2),
-            "tokens": made.tokens_consumed,
-            "reason": made.reason,
+            "duration_s": round(transition.duration_seconds, 2),
+            "tokens": transition.tokens_consumed,
+            "reason": transition.reason,
         }
         logger.info("state.moved", **facts)

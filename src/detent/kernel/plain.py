@@ -67,8 +67,8 @@ def to_plain(value: Any, path: str = "", depth: int = 0) -> Any:
             raise InvalidValue(f"{_at(path)} is {value}, which JSON cannot hold.")
         return value
     if depth >= DEEPEST:
-        what = _at(_cut(path))
-        raise NestedTooDeeply(f"{what} is nested more than {DEEPEST} levels deep, or contains itself.")
+        place = _at(_cut(path))
+        raise NestedTooDeeply(f"{place} is nested more than {DEEPEST} levels deep, or contains itself.")
     deeper = depth + 1
     if kind is dict:
         return {

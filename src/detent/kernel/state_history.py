@@ -167,8 +167,8 @@ class StateHistory(Generic[S]):
 
     def can_transition_to(self, state: S | str) -> bool:
         """True when the table lists the move from here; never in an end."""
-        found = self._find(state)
-        return found is not None and found in self._rows[self._state]
+        target = self._find(state)
+        return target is not None and target in self._rows[self._state]
 
     def exceeded_max_iterations(self) -> bool:
         """True when no further iteration may be started. Ask it before starting one."""
@@ -191,28 +191,28 @@ class StateHistory(Generic[S]):
 
     def get_state_metrics(self, state: S | str) -> StateMetrics[S]:
         """What the visits to one state add up to."""
-        wanted = self.machine.state(state)
-        return _metrics(wanted, [made for made in self.history if made.from_state == wanted])
+        member = self.machine.state(state)
+        return _metrics(member, [move for move in self.history if move.from_state == member])
 
     def get_all_state_metrics(self) -> dict[S, StateMetrics[S]]:
         """The same for every state that is no end, in the table's order, unvisited ones too."""
         left: dict[S, list[StateTransition[S]]] = {
             state: [] for state in self.machine.states if state not in self.machine.ends
         }
-        for made in self.history:
-            if made.from_state in left:  # a migrated run may have left states this table no longer has
-                left[made.from_state].append(made)
+        for move in self.history:
+            if move.from_state in left:  # a migrated run may have left states this table no longer has
+                left[move.from_state].append(move)
         return {state: _metrics(state, visits) for state, visits in left.items()}
 
     def get_total_metrics(self) -> dict[str, Any]:
         """Duration, tokens, transitions, iterations, times each state was left, and where it stands."""
         visits: dict[str, int] = {}
-        for made in self.history:
-            name = name_of(made.from_state)
+        for move in self.history:
+            name = name_of(move.from_state)
             visits[name] = visits.get(name, 0) + 1
         return {
-            "total_duration_seconds": _sum(made.duration_seconds for made in self.history),
-            "total_tokens": sum(made.tokens_consumed for made in self.history),
+            "total_duration_seconds": _sum(move.duration_seconds for move in self.history),
+            "total_tokens": sum(move.tokens_consumed for move in self.history),
             "total_transitions": len(self.history),
             "iteration_count": self.iteration_count,
             "state_visits": visits,
@@ -222,8 +222,8 @@ class StateHistory(Generic[S]):
     def get_transition_metrics(self) -> dict[str, Any]:
         """How often each move was made, in order of first occurrence, and the most common one."""
         counts: dict[str, int] = {}
-        for made in self.history:
-            key = f"{name_of(made.from_state)} → {name_of(made.to_state)}"
+        for move in self.history:
+            key = f"{name_of(move.from_state)} → {name_of(move.to_state)}"
             counts[key] = counts.get(key, 0) + 1
         common = max(counts, key=lambda key: counts[key], default=None)  # the first of equals
         return {
@@ -318,7 +318,7 @@ class StateHistory(Generic[S]):
             "current_state": name_of(self._state),
             "iteration_count": self.iteration_count,
             "max_iterations": self.max_iterations,
-            "history": [made.to_dict() for made in self.history],
+            "history": [move.to_dict() for move in self.history],
         }
 
     @classmethod
@@ -495,9 +495,9 @@ def _metrics(state: S, visits: list[StateTransition[S]]) -> StateMetrics[S]:
     if not visits:
         return StateMetrics(state)
     count = len(visits)
-    durations = [made.duration_seconds for made in visits]
+    durations = [move.duration_seconds for move in visits]
     duration = _sum(durations)
-    tokens = sum(made.tokens_consumed for made in visits)
+    tokens = sum(move.tokens_consumed for move in visits)
     return StateMetrics(
         state, count, duration, tokens, duration / count, tokens / count, min(durations), max(durations)
     )

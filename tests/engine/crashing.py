@@ -9,6 +9,7 @@ from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
 from detent.engine.step_failures import Transient
+from detent.engine.tools import Tool
 from detent.kernel.budget import Budget, Spend
 from detent.kernel.machine import Machine
 from detent.kernel.policy import BreakerPolicy, RetryPolicy
@@ -32,6 +33,23 @@ def one_effect(world: World, crash: CrashPoints) -> Workload:
     tools = [crash.tool(tool) for tool in world.tools()]
     flow = Flow(Machine("one", start="do", moves=ONE, ends=ENDS), {"do": do}, tools=tools)
     return Workload([flow], lambda number: Planned("one", {"number": number}))
+
+
+def three_rounds(world: World, crash: CrashPoints) -> Workload:
+    """One step that looks and acts three times, on receipts; the number of the run says on which tool."""
+
+    async def do(ctx):
+        tool, receipts = f"world.{KINDS[ctx.data.number]}", []
+        if await ctx.query("world.size") == 0:
+            for letter in "abc":
+                receipt = await ctx.perform(tool, run=f"{ctx.run_id}-{letter}")
+                receipts.append(receipt)
+        return Outcome(set={"receipts": receipts, "size": await ctx.query("world.size")})
+
+    size = Tool("world.size", lambda: world.count(), "query")
+    tools = [*(crash.tool(tool) for tool in world.tools()), size]
+    flow = Flow(Machine("rounds", start="do", moves=ONE, ends=ENDS), {"do": do}, tools=tools)
+    return Workload([flow], lambda number: Planned("rounds", {"number": number}))
 
 
 def one_answer(world: World, crash: CrashPoints) -> Workload:

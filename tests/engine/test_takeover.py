@@ -11,7 +11,7 @@ from detent.adapters.stores.memory import MemoryStore
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Hold, Outcome
-from detent.engine.tools import Tool
+from detent.engine.tools import Tool, ToolError
 from detent.kernel.budget import Spend
 from detent.kernel.errors import RunBusy
 from detent.kernel.machine import Machine
@@ -71,17 +71,28 @@ async def test_a_parent_that_missed_its_childs_end_is_found_by_the_next_process(
 
 
 async def test_an_effect_that_was_done_before_costs_its_step_all_the_same():
-    performed = []
+    performed, broken = [], [True]
     act = Tool("act", lambda: performed.append(1))
 
-    def do(ctx):
-        return Outcome(next="do" if ctx.visit < 3 else "done", effects=[Effect("act", {})], spend=Spend(2, 3))
+    def late() -> None:
+        if broken:
+            raise ToolError("broken")
 
-    machine = Machine("again", start="do", moves={"do": ["do", "done"]}, ends=["done"])
-    async with Engine(MemoryStore(), [Flow(machine, {"do": do}, tools=[act])]) as engine:
-        run = await engine.run("again")
+    def do(ctx):
+        if ctx.failure is not None:
+            raise ValueError("not today")
+        return Outcome(effects=[Effect("act", {}), Effect("late", {})], spend=Spend(2, 3))
+
+    machine = Machine("again", start="do", moves={"do": ["done", "failed"]},
+                      ends={"done": Status.SUCCEEDED, "failed": Status.FAILED})  # fmt: skip
+    async with Engine(MemoryStore(), [Flow(machine, {"do": do}, tools=[act, Tool("late", late)])]) as engine:
+        run_id = (await engine.run("again")).id
+        broken.clear()
+        await engine.reopen(run_id)
+        run = await engine.finish(run_id)
+    assert run.status is Status.SUCCEEDED
     assert performed == [1]
-    assert run.total_spend.tokens == 15
+    assert run.total_spend.tokens == 10
 
 
 async def test_a_run_that_cannot_be_driven_asks_for_attention_instead_of_hanging():

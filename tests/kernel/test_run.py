@@ -329,12 +329,17 @@ EVERY_KIND: list[Body] = [
     EffectSkipped("b", "post"),
     EffectBegun("c", "post"),
     EffectFailed("c", "post", "refused", "no"),
+    Proposed("one", {}, EFFECTS[:2], round=1, final=False),
+    EffectDone("a", "post", {"number": 4}),
+    EffectFailed("b", "post", "refused", "no"),
     Held("wait", "timer", wake_at=9.0),
     CalledOff("a mistake", "ada"),
     Moved("s0", "s0", "again", "once more", {"n": 4}, {"log": [1]}, 1.5, Spend(6), iteration=True),
     Migrated(2, "y", "s1", {"n": 5}, "renamed", "m2"),
     Ended(Status.FAILED, "step_failed", "ValueError: no", {"n": 6}, {"log": [2]}, 0.5, Spend(7)),
     Reopened("s1", "ada", "mended", Budget(steps=20).to_plain()),
+    Moved("s1", "end", status=Status.FAILED),
+    Reopened("s1", "ada"),
 ]
 
 

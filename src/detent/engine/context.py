@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from detent.engine.calls import TimeLimit, call
@@ -14,14 +15,16 @@ from detent.engine.ports import Clock, TapeCall, TapeError
 from detent.engine.step import Step
 from detent.engine.step_failures import Transient
 from detent.engine.tools import Tool, Toolbox, ToolError
-from detent.engine.user_errors import located
+from detent.engine.user_errors import Acting, located, message_of
 from detent.kernel import checks
 from detent.kernel.budget import NOTHING, Budget, Spend
 from detent.kernel.caller import line_of
+from detent.kernel.effect_key import effect_key as keyed
 from detent.kernel.entries import Body, Noted, Recorded, Tagged
 from detent.kernel.errors import ConfigurationError, DetentError, InvalidValue
 from detent.kernel.guards import dig
 from detent.kernel.plain import LONGEST_KEPT, brief, canonical, copied, decode, digest, encode, to_plain
+from detent.kernel.run import SEEN
 from detent.kernel.run_config import PATH
 from detent.kernel.view import View, view
 
@@ -55,6 +58,15 @@ class StepContext:
 
     cap: Budget | None = None
     """The visit's own budget, within the run's."""
+
+    occurrences: Mapping[str, int] = MappingProxyType({})
+    """How often each action was performed so far in this pass through the step, by the action's digest."""
+    requested: Mapping[str, Effect] = MappingProxyType({})
+    """Effects to perform before the step goes on, by key."""
+    _settled = 0
+    """Settled effects that this pass has come to; also the version of the world that queries see."""
+    _seen: Mapping[str, dict[str, Any]] = MappingProxyType({})
+    """Query answers of this pass that are not in the journal yet, as records."""
 
     def __init__(
         self, driver: Work, step: Step, attempt: int, run: Run | None = None, retry: RetryPolicy | None = None
@@ -215,21 +227,26 @@ class StepContext:
             raise ConfigurationError(f"Step '{step.name}' may not query '{tool}'. Allowed: {allowed}.")
         resolved = self._driver.flow.tools.get(tool, "query")
         plain = to_plain(resolved.whole(self, args))
-        key = canonical([tool, plain])
+        world = self._settled
+        key = canonical([tool, plain, world] if world else [tool, plain])
         memo = self._memo = self._memo if self._memo is not None else {}
         if key not in memo:
-            name = f"look/{digest([tool, plain], 24)}"
-            if name in self._run.records:
+            name = f"look/{digest([tool, plain, world] if world else [tool, plain], 24)}"
+            seen = f"{SEEN}{name}"
+            if seen in self._run.records:
+                memo[key] = asyncio.ensure_future(self._seen_before(resolved, plain, self._run.records[seen]))
+            elif name in self._run.records:
                 answer = self._run.records[name]
                 line = self._line(resolved, plain, answer)
                 if name not in memo and line not in self.looked:
                     self._looked(line)  # made before a crash; this attempt decides on it too
                 memo[name] = True
                 return copied(answer)
-            if durable and not resolved.private:
+            elif durable and not resolved.private:
                 memo[name] = True
                 return await self.once(name, lambda: self._ask(resolved, plain))
-            memo[key] = asyncio.ensure_future(self._ask(resolved, plain))
+            else:
+                memo[key] = asyncio.ensure_future(self._ask(resolved, plain, seen))
         try:
             answer = await memo[key]
         except Exception:
@@ -237,7 +254,34 @@ class StepContext:
             raise
         return copied(answer)
 
-    async def _ask(self, tool: Tool, args: dict[str, Any]) -> Any:
+    async def _seen_before(self, tool: Tool, args: dict[str, Any], record: Mapping[str, Any]) -> Any:
+        """The answer on which an earlier round rests."""
+        if "error" in record:
+            raise _error_again(record["error"])
+        if "kept" not in record:
+            return record["answer"]
+        raw = await self.kept(record["kept"])
+        return decode(raw) if raw is not None else await self._ask(tool, args)  # purged since
+
+    def _remember(self, name: str | None, tool: Tool, **outcome: Any) -> None:
+        """Note a query's answer or error; the journal keeps it if the step performs effects and goes on."""
+        if name is not None:
+            if "answer" in outcome and (
+                tool.private or len(text := encode(outcome["answer"])) > LONGEST_KEPT
+            ):
+                outcome = {"text": encode(outcome["answer"]) if tool.private else text}
+            self._seen = {**self._seen, name: outcome}
+
+    def seen(self) -> list[Recorded]:
+        """The query answers on which the requested effects rest, as entries; long and private ones are kept
+        outside the journal.
+        """
+        return [
+            Recorded(name, {"kept": self.keep(outcome["text"])} if "text" in outcome else outcome)
+            for name, outcome in self._seen.items()
+        ]
+
+    async def _ask(self, tool: Tool, args: dict[str, Any], record: str | None = None) -> Any:
         breakers, name = self._driver.engine.breakers, f"tool/{tool.name}"
         if tool.breaker is not None and await breakers.open_until(name, tool.breaker) is not None:
             raise ToolError(
@@ -261,12 +305,14 @@ class StepContext:
             if tool.breaker is not None and not (isinstance(error, ToolError) and not error.transient):
                 await breakers.failed(name, tool.breaker)
             self._looked(self._line(tool, args, {"$error": type(error).__name__}))
+            self._remember(record, tool, error=_error_facts(error))
             if isinstance(error, ToolError) and error.transient:
                 raise Transient(str(error)) from error
             raise
         if tool.breaker is not None:
             await breakers.succeeded(name)
         self._looked(self._line(tool, args, answer))
+        self._remember(record, tool, answer=answer)
         return answer
 
     def _looked(self, line: dict[str, Any]) -> None:
@@ -317,6 +363,44 @@ class StepContext:
                 await self._driver.commit_whole(Recorded(key, value))
                 raise
         await self._driver.commit_whole(Recorded(key, value, used))
+
+    async def perform(self, tool: str, /, *, effect_key: str | None = None, **args: Any) -> Any:
+        """Have an effect performed and return its receipt; the step then goes on.
+
+        The step is called again from its top with the receipts of all rounds so far and the answers its
+        queries had, so it must come to the same calls again: the time and chance belong into `once`.
+
+        Raises:
+            ToolError: the effect failed for good.
+            ConfigurationError: the step may not use the tool, or its arguments do not fit.
+            StepChanged: the step did not come to the effects it has performed before.
+        """
+        step, run = self.step, self._run
+        if step.effects is not None and tool not in step.effects:
+            allowed = ", ".join(step.effects) or "none"
+            raise ConfigurationError(f"Step '{step.name}' may not perform '{tool}'. Allowed: {allowed}.")
+        effect = Effect(tool, to_plain(args), effect_key)
+        action = effect.identity(step.name)
+        occurrence = self.occurrences.get(action, 0)
+        self.occurrences = {**self.occurrences, action: occurrence + 1}
+        key = keyed(action, run.visit, occurrence)
+        if key in run.receipts or key in run.refusals:
+            self._settled += 1
+            self.emitted = ()  # written with the round
+            if key in run.refusals:
+                refusal = run.refusals[key]
+                raise ToolError(refusal["code"], refusal["message"])
+            return copied(run.receipts[key])
+        if self._settled < len(run.receipts) + len(run.refusals):
+            raise StepChanged(step.name, tool)
+        self._driver.flow.tools.get(tool, "effect")
+        self.requested = {**self.requested, key: effect}
+        raise Acting
+
+    def check_complete(self) -> None:
+        """Raise `StepChanged` if the step ended without coming to all effects it has performed."""
+        if self._settled < len(self._run.receipts) + len(self._run.refusals):
+            raise StepChanged(self.step.name)
 
     def propose(self, tool: str, /, *, effect_key: str | None = None, **args: Any) -> Receipt:
         """Propose an effect, performed once the outcome is accepted; returns its receipt's placeholder."""
@@ -497,6 +581,40 @@ def step_path(step: Step, run: Run) -> str:
     return f"{above}/{own}" if above else own
 
 
+class StepChanged(DetentError):
+    """A step that goes on after its effects did not come to them again."""
+
+    def __init__(self, step: str, tool: str = "") -> None:
+        self.step = step
+        self.tool = tool
+        what = f"asks for '{tool}' where it has performed other effects" if tool else "ends before them"
+        super().__init__(
+            f"Step '{step}' did not come again to the effects it has performed: it {what}. A step that calls "
+            f"ctx.perform is called again from its top and may depend only on its inputs, queries and "
+            f"receipts; put the time, random numbers and the like into ctx.once."
+        )
+
+
+_BUILT_IN = (ConnectionError, FileNotFoundError, KeyError, LookupError, OSError, PermissionError,
+             TimeoutError, TypeError, ValueError)  # fmt: skip
+
+
+def _error_facts(error: Exception) -> dict[str, Any]:
+    """A query's error as the journal keeps it."""
+    if isinstance(error, ToolError):
+        return {"code": error.code, "message": error.message, "transient": error.transient}
+    return {"type": type(error).__name__, "message": message_of(error)[:2000]}
+
+
+def _error_again(facts: Mapping[str, Any]) -> Exception:
+    """The error that a query raised when it was first made."""
+    if "code" in facts:
+        error = ToolError(facts["code"], facts["message"], transient=facts["transient"])
+        return Transient(str(error)) if error.transient else error
+    kind = next((kind for kind in _BUILT_IN if kind.__name__ == facts["type"]), RuntimeError)
+    return kind(facts["message"])
+
+
 class CannotCheck(DetentError):
     """A handler run only for comparison requested something that has side effects."""
 
@@ -534,6 +652,10 @@ class TrialContext(StepContext):
         """Record a message, sent if the trial is adopted."""
         super().emit(message, level, **metadata)
         self.said.append(self.emitted[-1])
+
+    async def perform(self, tool: str, /, **args: Any) -> Any:
+        """Refused."""
+        raise CannotCheck(f"The handler of step '{self.step.name}' performs effects and goes on.")
 
     async def children(self, items: Iterable[Any], **options: Any) -> list[Child]:
         """Refused."""

@@ -17,7 +17,7 @@ from detent.engine.performer import Assignment, Performer, called, concluded
 from detent.engine.ports import Cancellation, Lease
 from detent.engine.step import Step
 from detent.engine.step_failures import Transient
-from detent.engine.user_errors import ChildrenWaiting, failure, located, message_of
+from detent.engine.user_errors import Acting, ChildrenWaiting, failure, located, message_of
 from detent.engine.work import Process, Work
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import (
@@ -162,6 +162,10 @@ class Driver(Work):
                     outcome = value if type(value) is Outcome else Outcome.of(value)
                 if telling:
                     performer.completed(assignment, run, self.clock.now(), self.clock.elapsed() - began)
+            if ctx.requested:
+                raise Acting  # the step swallowed it
+            if run.round:
+                ctx.check_complete()
             bodies, proposes = moves.decided(self.flow, run, step, ctx, outcome, self.clock.elapsed() - began)
         except ChildrenWaiting as waiting:
             self.spending.began = None
@@ -180,6 +184,9 @@ class Driver(Work):
         except BaseException as raised:
             self.spending.began = None
             failed = failure(raised)
+            if ctx.requested and (failed is not None or isinstance(raised, Acting)):
+                await self._act(ctx, self.clock.elapsed() - began, assignment.retry)
+                return
             if failed is None:
                 raise
             if (after := getattr(failed, "after", None)) is not None:
@@ -198,6 +205,15 @@ class Driver(Work):
         if ctx.emitted:
             await self.commit(*ctx.emitted)
         await effects.perform(self, bodies)
+
+    async def _act(self, ctx: StepContext, duration: float, retry: RetryPolicy) -> None:
+        """Perform the effects a step has asked for; it goes on with their receipts in the next visit."""
+        try:
+            proposal = moves.acting(self.flow, self.run, ctx.step, ctx, ctx.requested, duration)
+        except Exception as error:
+            await self._failed(ctx, error, duration, retry)
+            return
+        await effects.perform(self, [proposal, *ctx.seen(), *ctx.emitted])
 
     def _assigned(self, step: Step) -> Assignment:
         """The assignment of a step that is performed instead of the state's own."""

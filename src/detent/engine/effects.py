@@ -1,13 +1,14 @@
 """Performs the effects that steps propose: an intent before, a receipt after, never blindly twice.
 
-The commits of a proposal with effects a and b: [proposed, a begun] [a done, b begun] [b done, moved]. An
+The commits of a proposal with effects a and b: [proposed, a begun] [a done, b begun] [b done, moved]; no move
+follows a round after which the step goes on. An
 effect is in doubt exactly while it is begun and not settled; after a crash it is probed if its tool can
 probe, repeated if its tool is idempotent, and otherwise a person is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import logger, moves
@@ -17,6 +18,7 @@ from detent.engine.ports import LedgerLine, TapeCall, TapeError
 from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
 from detent.engine.user_errors import failure, message_of
 from detent.kernel.budget import NOTHING
+from detent.kernel.effect_key import action_of
 from detent.kernel.entries import Body, EffectBegun, EffectDone, EffectFailed, Held, Proposed
 from detent.kernel.errors import ConfigurationError, Fenced, StoreUnavailable
 from detent.kernel.placeholders import fill, receipts_in
@@ -52,10 +54,10 @@ async def _perform(driver: Work, opening: Sequence[Body]) -> None:
     for item in proposal.effects:
         key = item["key"]
         receipts = _receipts(driver, pending)
-        if key in receipts:
+        if key in receipts or key in run.refusals:
             continue
         tool = driver.flow.tools.get(item["tool"], "effect")
-        args = fill(await _args(driver, tool, item["args"]), receipts)
+        args = fill(await _args(driver, tool, item["args"]), _by_action(receipts))
         line = await driver.engine.store.effect(run.id, key)
         if run.begun == key and not opening:
             if line is not None and not await _over(driver, line):
@@ -77,6 +79,10 @@ async def _perform(driver: Work, opening: Sequence[Body]) -> None:
         if settled is None:
             return
         pending.append(settled)
+    if not proposal.final:
+        if pending:
+            await driver.commit(*pending)
+        return
     # The visit's totals do not yet include uncommitted entries.
     seconds = sum(body.duration for body in pending if isinstance(body, EffectDone | Proposed))
     spend = proposal.spend if opening else NOTHING
@@ -85,10 +91,10 @@ async def _perform(driver: Work, opening: Sequence[Body]) -> None:
             changes = proposal.outcome.get("set", {})
             if receipts_in(changes):
                 step = driver.flow.step_named(run.state, proposal.step)
-                filled = fill(changes, _receipts(driver, pending))
+                filled = fill(changes, _by_action(_receipts(driver, pending)))
                 await driver.engine.check_filled(step, filled)
         ending: Body = moves.moving_from(
-            driver.flow, run, proposal, _receipts(driver, pending), seconds, spend
+            driver.flow, run, proposal, _by_action(_receipts(driver, pending)), seconds, spend
         )
     except BaseException as raised:
         if (error := failure(raised)) is None:
@@ -120,6 +126,11 @@ def _receipts(driver: Work, pending: Sequence[Body]) -> dict[str, Any]:
     """Receipts known so far, including those not yet committed."""
     fresh = {body.key: body.receipt for body in pending if isinstance(body, EffectDone)}
     return {**driver.run.done, **fresh}
+
+
+def _by_action(receipts: Mapping[str, Any]) -> dict[str, Any]:
+    """The receipts of a proposal by action, as its placeholders name them."""
+    return {action_of(key): receipt for key, receipt in receipts.items()}
 
 
 async def _earlier(driver: Work, line: LedgerLine) -> EffectDone:
@@ -258,7 +269,7 @@ async def _settle(
     """
     attempts = driver.run.effect_attempts + 1 if number is None else number
     if tool.probe is not None:
-        receipt = await _probe(driver, tool, args)
+        receipt = await _probe(driver, tool, key, args, attempts)
         if receipt is NOT_DONE and not running:
             if number is None:  # the worker died before performing it, which is not a failed attempt
                 await driver.confirm()
@@ -303,14 +314,17 @@ def _receipt(value: Any, function: Callable[..., Any]) -> Any:
         raise UnkeptReceipt(message_of(error)) from error
 
 
-async def _probe(driver: Work, tool: Tool, args: dict[str, Any]) -> Any:
-    """Call a tool's probe, with retries; UNKNOWN when it does not answer."""
+async def _probe(driver: Work, tool: Tool, key: str, args: dict[str, Any], attempt: int) -> Any:
+    """Call a tool's probe, with retries; UNKNOWN when it does not answer, or cannot by arguments alone."""
     assert tool.probe is not None
+    if key != action_of(key) and not tool.probe_wants_call:
+        return UNKNOWN
+    first = (driver.effect_call(key, attempt),) if tool.probe_wants_call else ()
     for number in range(1, tool.retry.max_attempts + 1):
         await driver.clock.sleep(tool.retry.wait_before(number, driver.run.id))
         try:
             async with TimeLimit(tool.timeout):
-                receipt = await call(tool.probe, tool.off_loop, **args)
+                receipt = await call(tool.probe, tool.off_loop, *first, **args)
                 return (
                     receipt if receipt is NOT_DONE or receipt is UNKNOWN else kept_answer(receipt, tool.probe)
                 )

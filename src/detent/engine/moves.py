@@ -15,6 +15,7 @@ from detent.engine.step import Step
 from detent.engine.tools import CALL
 from detent.kernel import checks
 from detent.kernel.budget import NOTHING, Spend
+from detent.kernel.effect_key import action_of, effect_key
 from detent.kernel.entries import Body, Ended, Moved, Proposed
 from detent.kernel.errors import (
     ConfigurationError,
@@ -46,6 +47,8 @@ class Proposer(Protocol):
     attempt: int
     proposed: Sequence[Effect]
     looked: Sequence[dict[str, Any]]
+    occurrences: Mapping[str, int]
+    """How often the step has performed each action in this pass, by the action's digest."""
 
     @property
     def failure(self) -> Mapping[str, Any] | None:
@@ -101,20 +104,15 @@ def decided(
                 f"Step '{step.name}' may not propose '{item.tool}'. "
                 f"Allowed: {', '.join(step.effects) or 'none'}."
             )
-        tool = flow.tools.get(item.tool, "effect")
-        tool.check(tool.whole(ctx, item.args))
-        key = item.identity(step.name)
-        if run.failure is not None and key in run.failure["failed"] and ctx.failure is not None:
+        action = item.identity(step.name)
+        if run.failure is not None and action in run.failure["failed"] and ctx.failure is not None:
             raise EffectRefused(item.tool, run.failure["code"], str(run.failure.get("message") or ""))
-        if all(key != other["key"] for other in chosen):  # equal effects count once
-            args = written(tool.whole(ctx, item.args))
-            _check_receipts(receipts_in(args), chosen, f"'{item.tool}'")
-            # Private arguments are kept outside the journal, where they can be purged.
-            stored_args = ctx.keep(encode(args)) if tool.private and not dry else args
-            chosen.append({"key": key, "tool": item.tool, "args": stored_args})
+        if all(action != action_of(other["key"]) for other in chosen):  # equal effects count once
+            key = effect_key(action, run.visit, ctx.occurrences.get(action, 0))
+            chosen.append(_item(flow, ctx, item, key, chosen, dry))
     proposal = Proposed(
         step.name, proposed(outcome), chosen, duration, outcome.spend, outcome.by, ctx.attempt,
-        list(ctx.looked), to_plain(outcome.detail),
+        list(ctx.looked), to_plain(outcome.detail), run.round + 1,
     )  # fmt: skip
     # Checked before any effect is performed, so that none is performed for a forbidden move.
     referred = receipts_in(proposal.outcome)
@@ -127,6 +125,36 @@ def decided(
         if not flow.machine.allows(flow.machine.state(run.state), to):
             raise InvalidTransitionError(run.state, to, flow.machine.allowed(flow.machine.state(run.state)))
     return [proposal], True
+
+
+def acting(
+    flow: Flow, run: Run, step: Step, ctx: Proposer, effects: Mapping[str, Effect], duration: float
+) -> Proposed:
+    """The proposal of a round after which the step goes on, from its effects by key."""
+    chosen: list[dict[str, Any]] = []
+    for key, effect in effects.items():
+        chosen.append(_item(flow, ctx, effect, key, (), False))
+    return Proposed(
+        step.name, {}, chosen, duration, attempt=ctx.attempt, looked=list(ctx.looked), round=run.round + 1,
+        final=False,
+    )  # fmt: skip
+
+
+def _item(
+    flow: Flow, ctx: Proposer, effect: Effect, key: str, before: Sequence[dict[str, Any]], dry: bool
+) -> dict[str, Any]:
+    """An effect as a proposal holds it, its arguments checked."""
+    tool = flow.tools.get(effect.tool, "effect")
+    whole = tool.whole(ctx, effect.args)
+    tool.check(whole)
+    args = written(whole)
+    _check_receipts(receipts_in(args), before, f"'{effect.tool}'")
+    # Private arguments are kept outside the journal, where they can be purged.
+    return {
+        "key": key,
+        "tool": effect.tool,
+        "args": ctx.keep(encode(args)) if tool.private and not dry else args,
+    }
 
 
 def proposed(outcome: Outcome) -> dict[str, Any]:
@@ -177,8 +205,8 @@ def moving_from(
     )  # fmt: skip
 
 
-def _check_receipts(referred: set[str], chosen: list[dict[str, Any]], subject: str) -> None:
-    unknown = referred - {other["key"] for other in chosen}
+def _check_receipts(referred: set[str], chosen: Sequence[dict[str, Any]], subject: str) -> None:
+    unknown = referred - {action_of(other["key"]) for other in chosen}
     if unknown:
         raise ConfigurationError(
             f"{subject} refers to the receipt of an effect that is not performed before it: "

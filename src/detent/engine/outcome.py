@@ -55,7 +55,7 @@ class Effect:
         return cls(tool, args, key)
 
     def identity(self, step: str) -> str:
-        """Identity of the effect, in hex: the same for equal effects of the same step."""
+        """Digest of the action, in hex: the same for equal effects of the same step."""
         return digest([self.tool, to_plain(self.args), step, self.key], 24)
 
 

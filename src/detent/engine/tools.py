@@ -84,6 +84,10 @@ class Tool:
     idempotent: bool = False
     """Effects: performing twice is the same as once."""
     wants_call: bool = False
+    """The first argument is an `EffectCall`, which has the effect's key."""
+    probe_wants_call: bool = False
+    """The probe takes the `EffectCall` first too. A probe by arguments alone cannot tell a second equal
+    effect from the first one, so such an effect in doubt is not probed."""
     wants_context: bool = False
     """The step's context is the only argument: for calling an opaque step's own handler."""
     retry: RetryPolicy = USUAL

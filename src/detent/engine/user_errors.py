@@ -22,6 +22,10 @@ class ChildrenWaiting(BaseException):
         super().__init__(f"waiting for {', '.join(runs)}")
 
 
+class Acting(BaseException):
+    """The step has asked for effects and goes on once they are performed; nothing for a step to catch."""
+
+
 class PutDown(asyncio.CancelledError):
     """The run is put down as its journal stands: the engine is stopping, or an executor was cancelled."""
 
@@ -30,7 +34,7 @@ def failure(error: BaseException) -> Exception | None:
     """The failure an error stands for; None where it is none and must be raised on."""
     if isinstance(error, Exception):
         return error
-    if isinstance(error, ChildrenWaiting | PutDown):
+    if isinstance(error, Acting | ChildrenWaiting | PutDown):
         return None
     try:
         task = asyncio.current_task()

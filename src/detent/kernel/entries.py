@@ -89,7 +89,11 @@ class AttemptFailed:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """The step's outcome, accepted and written down before its effects are performed."""
+    """Effects of a step, written down before they are performed.
+
+    The proposal of the last round is the step's outcome. After any other round the step goes on with the
+    receipts.
+    """
 
     kind: ClassVar[str] = "proposed"
     step: str
@@ -102,6 +106,10 @@ class Proposed:
     attempt: int = 1
     looked: list[Plain] = field(default_factory=list)
     detail: Plain = field(default_factory=dict)
+    round: int = 1
+    """Number of the round within the visit."""
+    final: bool = True
+    """The outcome's move follows the effects; otherwise the step is performed on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from detent.kernel.effect_key import action_of
 from detent.kernel.entries import Proposed
 from detent.kernel.guards import dig
 
@@ -37,7 +38,7 @@ def uses_receipt(proposal: Proposed | None, key: str) -> bool:
     if proposal is None:
         return False
     others = [effect["args"] for effect in proposal.effects if effect["key"] != key]
-    return key in receipts_in([proposal.outcome, others])
+    return action_of(key) in receipts_in([proposal.outcome, others])
 
 
 def fill(value: Any, receipts: Mapping[str, Any]) -> Any:

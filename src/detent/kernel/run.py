@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from detent.kernel.budget import NOTHING, Budget, Spend
+from detent.kernel.effect_key import action_of
 from detent.kernel.entries import (
     AttemptFailed,
     Body,
@@ -41,6 +42,9 @@ from detent.kernel.hold_token import HoldToken
 from detent.kernel.plain import copied
 from detent.kernel.status import Status
 
+SEEN = "seen/"
+"""Prefix of the records that hold query answers on which a round rests."""
+
 
 class Run:
     """Current standing of a run, folded from its journal."""
@@ -48,10 +52,11 @@ class Run:
     __slots__ = (
         "answered_by", "answers", "attempts", "begun", "beside", "budget", "called_off", "children",
         "children_spend", "children_steps", "config", "created_at", "data", "done", "effect_attempts",
-        "entered_at", "epoch", "error", "failure", "fingerprint", "flow", "forked_from", "held_at", "holds",
-        "id", "iterations", "let_in", "machine", "parent", "proposal", "reason", "records", "retry_at",
-        "seconds", "seq", "side_spend", "spend", "state", "status", "steps", "tags", "takeovers",
-        "touched", "updated_at", "version", "visit_seconds", "visit_spend", "visits",
+        "entered_at", "epoch", "error", "failure", "fingerprint", "flow", "forked_from", "held_at",
+        "holds", "id", "iterations", "let_in", "machine", "parent", "proposal", "reason", "receipts",
+        "records", "refusals", "retry_at", "returns", "round", "seconds", "seq", "side_spend", "spend",
+        "state", "status", "steps", "tags", "takeovers", "touched", "updated_at", "version",
+        "visit_seconds", "visit_spend", "visits",
     )  # fmt: skip
 
     def __init__(self, run_id: str) -> None:
@@ -85,6 +90,8 @@ class Run:
         self.seconds = 0.0
         self.visits: dict[str, int] = {}
         """Times each state was left."""
+        self.returns: dict[str, int] = {}
+        """Times a state was entered again by reopening the run: the visit it had left goes on."""
         self.iterations = 0
         self.children_spend = NOTHING
         self.children_steps = 0
@@ -112,6 +119,12 @@ class Run:
         self.answered_by: dict[str, list[Any]] = {}
         """Who answered, and when."""
         self.records: dict[str, Any] = {}
+        self.round = 0
+        """Rounds proposed after which the step goes on."""
+        self.receipts: dict[str, Any] = {}
+        """Receipts of the rounds that are over, by key, in the order of performance."""
+        self.refusals: dict[str, dict[str, Any]] = {}
+        """Effects of those rounds that failed for good, by key: code and message."""
         self.let_in = False
         """An attempt at the step has written something: it passed the budget when it began, and need not
         again.
@@ -162,6 +175,11 @@ class Run:
             return HoldNotOpen(self.id, hold, why, f"Open now: {', '.join(questions)}.", tokens)
         how = f"has ended as {self.status.value}" if self.status.is_end else f"is {self.status.value}"
         return HoldNotOpen(self.id, hold, why, f"It does not wait for an answer: it {how}.", tokens)
+
+    @property
+    def visit(self) -> int:
+        """Number of the visit of the current state, from 0; reopening continues the visit it had left."""
+        return self.visits.get(self.state, 0) - self.returns.get(self.state, 0)
 
     # -- totals ---------------------------------------------------------------------------------------------
 
@@ -246,7 +264,7 @@ class Run:
         self.entered_at = at
         if self.touched:  # an undisturbed visit leaves nothing to forget
             self.takeovers = 0
-            self._leave()
+            self._leave(ending=body.status is not None)
             self.touched = False
             if self.status is Status.WAITING:  # cancelled while it waited, and about to undo what it did
                 self.status = Status.RUNNING
@@ -269,7 +287,7 @@ class Run:
             else:
                 raise ValueError(f"'{key}' is no list, so nothing can be appended to it.")
 
-    def _leave(self) -> None:
+    def _leave(self, ending: bool = False) -> None:
         self.attempts = 0
         self.retry_at = None
         self.failure = None
@@ -281,8 +299,15 @@ class Run:
         if self.answers:
             self.answers = {}
             self.answered_by = {}
+        if self.round and ending:  # a reopened run goes on with the same visit
+            self.records = {key: value for key, value in self.records.items() if key.startswith(SEEN)}
+            return
         if self.records:
             self.records = {}
+        if self.round:
+            self.round = 0
+            self.receipts = {}
+            self.refusals = {}
 
     def _settle(self) -> None:
         self.let_in = False
@@ -303,6 +328,10 @@ class Run:
         self.visit_seconds += seconds
 
     def _proposed(self, body: Proposed, at: float) -> None:
+        if body.round != self.round + 1:
+            raise ValueError(f"Journal of {self.id}: round {body.round} cannot follow round {self.round}.")
+        if not body.final:
+            self.round = body.round
         self.proposal = body
         self.done = {}
         self.begun = None
@@ -319,12 +348,26 @@ class Run:
         self.retry_at = None
         self.takeovers = 0
         self.visit_seconds += body.duration
+        self._round_over()
+
+    def _round_over(self) -> None:
+        """After the last effect of a round that does not conclude the step, keep its receipts."""
+        proposal = self.proposal
+        if proposal is None or proposal.final:
+            return
+        if all(item["key"] in self.done or item["key"] in self.refusals for item in proposal.effects):
+            self.receipts.update(self.done)
+            self._settle()
 
     def _effect_failed(self, body: EffectFailed, at: float) -> None:
         self.begun = None
         self.effect_attempts = body.attempts
         self.retry_at = body.retry_at
-        if body.retry_at is None:
+        if body.retry_at is None and self.proposal is not None and not self.proposal.final:
+            self.refusals[body.key] = {"tool": body.tool, "code": body.code, "message": body.message}
+            self.effect_attempts = 0
+            self._round_over()
+        elif body.retry_at is None:
             # The proposal did not come about: the step is asked once more and told why.
             performed = sorted(self.done)
             failed = self.failure["failed"] if self.failure else []
@@ -335,9 +378,9 @@ class Run:
                 "code": body.code,
                 "message": body.message,
                 "attempts": body.attempts,
-                "key": body.key,
+                "key": action_of(body.key),
                 "performed": performed,
-                "failed": [*failed, body.key],
+                "failed": [*failed, action_of(body.key)],
                 "by": proposal.by if proposal is not None else "handler",
                 "detail": copied(proposal.detail) if proposal is not None else {},
             }
@@ -346,6 +389,7 @@ class Run:
         self.done[body.key] = None
         self.begun = None
         self.effect_attempts = 0
+        self._round_over()
 
     def _recorded(self, body: Recorded, at: float) -> None:
         self.records[body.key] = copied(body.value)
@@ -436,13 +480,15 @@ class Run:
         self.attempts = 0
         self.takeovers = 0
         self.failure = None
+        self.refusals = {}
         if body.budget is not None:
             self.budget = Budget.from_plain(body.budget)
         if body.state != self.state:
             self.state = body.state
             self.entered_at = at
             self.side_spend += self.visit_spend
-            self._leave()
+            self.returns[body.state] = self.returns.get(body.state, 0) + 1
+            self._leave(ending=True)
         elif self.begun is None:
             self._settle()  # the step decides anew; an effect in doubt is settled first
 
@@ -509,6 +555,10 @@ class Run:
             "let_in": self.let_in,
             "called_off": self.called_off,
             "children": self.children,
+            "round": self.round,
+            "receipts": self.receipts,
+            "refusals": self.refusals,
+            "returns": self.returns,
         }
 
     @classmethod
@@ -520,6 +570,10 @@ class Run:
         run.answered_by = plain.get("answered_by", {})  # folds of version 0.1 have none
         run.called_off = plain.get("called_off")
         run.held_at = plain.get("held_at", {})
+        run.round = plain.get("round", 0)  # folds of version 0.2 have no rounds
+        run.receipts = plain.get("receipts", {})
+        run.refusals = plain.get("refusals", {})
+        run.returns = plain.get("returns", {})
         run.status = Status(plain["status"])
         run.budget = Budget.from_plain(plain["budget"])
         run.spend = Spend.from_plain(plain["spend"])

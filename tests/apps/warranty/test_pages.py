@@ -20,7 +20,7 @@ def test_the_drawing_is_that_of_the_step_files():
 def test_the_pages_are_there_and_name_what_they_should():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert "detent run warranty" in readme
-    routing = (ROOT / "docs/playbooks.md").read_text(encoding="utf-8")
+    routing = (ROOT / "docs/concepts/step-routing.md").read_text(encoding="utf-8")
     assert "How step routing works" in routing
     page = "".join(
         (ROOT / "docs" / name).read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -76,6 +77,14 @@ def test_every_link_leads_to_a_page_and_a_heading_that_exist():
             target = page.parent / link if link else page
             assert target.exists(), f"{page.name} links to {link}"
             assert not anchor or anchor in anchors(target), f"{page.name} links to {link}#{anchor}"
+
+
+def test_every_name_that_a_page_imports_exists():
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        text = page.read_text(encoding="utf-8")
+        for module, names in re.findall(r"^from (detent[\w.]*) import ([^\n#(]+)", text, re.MULTILINE):
+            for name in names.split(","):
+                assert hasattr(importlib.import_module(module), name.strip()), f"{page.name}: {module}.{name}"
 
 
 def test_the_demo_answers_a_mailbox_with_no_model_and_no_key(tmp_path):

@@ -15,7 +15,8 @@ from urllib.parse import quote
 
 from detent.adapters.crm.auth import credentials
 from detent.adapters.crm.faults import CrmFault
-from detent.adapters.crm.settings import DEVICE, RECEIPT, TICKET, CrmSettings, on_this_machine
+from detent.adapters.crm.settings import DEVICE, RECEIPT, TICKET, CrmSettings
+from detent.adapters.hosts import on_this_machine
 from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, whole
 from detent.kernel.errors import IntegrationMissing
 

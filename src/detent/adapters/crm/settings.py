@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
+from detent.adapters.hosts import host_of, on_this_machine
 from detent.kernel.errors import DefinitionError, nearest
 
 Auth = Literal["none", "basic", "token"]
@@ -127,14 +127,4 @@ class CrmSettings:
     @property
     def host(self) -> str:
         """Host and port, for messages."""
-        parts = urlsplit(self.base_url)
-        return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
-
-
-def on_this_machine(url: str) -> bool:
-    """Whether an address is this machine's own."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+        return host_of(self.base_url)

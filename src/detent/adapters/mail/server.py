@@ -6,13 +6,13 @@ for by name.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
+from detent.adapters.hosts import is_loopback
 from detent.kernel.errors import ConfigurationError, IntegrationMissing
 
 Tls = Literal["implicit", "starttls", "none"]
@@ -108,13 +108,3 @@ class MailServer:
         return MailUnavailable(
             self, "unreachable", what, f"Check host and port, and that tls '{self.tls}' fits the port."
         )
-
-
-def is_loopback(host: str) -> bool:
-    """True for a name or address of this very machine."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from detent.adapters.hosts import on_this_machine
 from detent.adapters.http_body import limiting_hooks
 from detent.adapters.models import http_common
 from detent.adapters.models.executor import ModelStepExecutor
@@ -70,7 +71,7 @@ def claude(
         from pydantic_ai.providers.anthropic import AnthropicProvider
 
         # No time limit between two pieces of the answer and no second try: who asks sees to both.
-        trust_env = base_url is None or not http_common.on_this_machine(base_url)
+        trust_env = base_url is None or not on_this_machine(base_url)
         http = httpx2.AsyncClient(
             timeout=httpx2.Timeout(None, connect=timeout),
             trust_env=trust_env,

@@ -5,7 +5,6 @@ Nothing here speaks HTTP itself.
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -139,12 +138,6 @@ def cut_short(text: str) -> bool:
 # -- addresses and options ----------------------------------------------------------------------------------
 
 
-def host_of(url: str) -> str:
-    """Host and port of an address, without whatever else stands in it."""
-    parts = urlsplit(url)
-    return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
-
-
 def wrong_address(url: str) -> str:
     """What is wrong with an address; empty when it will do."""
     try:
@@ -155,15 +148,6 @@ def wrong_address(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return "base_url must be an http or https address, such as http://127.0.0.1:8080/v1"
     return ""
-
-
-def on_this_machine(url: str) -> bool:
-    """Whether an address is this machine's own, which no proxy stands before."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def checked_options(

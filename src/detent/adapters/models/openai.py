@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from detent.adapters.hosts import host_of, on_this_machine
 from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, pieces, whole
 from detent.adapters.models import http_common
 from detent.adapters.models.model import Message, ModelAnswer, ModelRequest, OnText, ToolCall
@@ -156,7 +157,7 @@ class OpenAIModel:
         self._clock = clock
         self._client: httpx2.AsyncClient | None = None
         self._taken: dict[str | None, _Taken] = {}
-        self._who = f"The {kind} server at {http_common.host_of(self.base_url)}"
+        self._who = f"The {kind} server at {host_of(self.base_url)}"
 
     def available(self) -> Availability:
         """Whether it could be asked now; nothing is sent."""
@@ -203,7 +204,7 @@ class OpenAIModel:
 
             self._client = httpx2.AsyncClient(
                 timeout=httpx2.Timeout(None, connect=self._connect_timeout),
-                trust_env=not http_common.on_this_machine(self.base_url),
+                trust_env=not on_this_machine(self.base_url),
             )
         return self._client
 

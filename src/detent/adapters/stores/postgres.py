@@ -27,13 +27,13 @@ from detent.adapters.stores.postgres_link import (
     repeatable,
 )
 from detent.adapters.stores.postgres_writer import Appending, Creating, Writer
+from detent.adapters.stores.sql_reads import SqlReads
 from detent.engine.ports import (
     FORGOTTEN_AFTER,
     PAGE,
     Commit,
     EdgeCount,
     Lease,
-    LedgerLine,
     NewRun,
     Page,
     Request,
@@ -44,7 +44,6 @@ from detent.engine.ports import (
 )
 from detent.kernel.entries import Entry
 from detent.kernel.errors import IntegrationMissing, RunBusy, RunNotFound, StoreClosed, StoreUnavailable
-from detent.kernel.status import Status
 
 try:
     import psycopg
@@ -59,7 +58,7 @@ T = TypeVar("T")
 LISTEN_AGAIN = 1.0
 """Seconds before another try to hear of free runs."""
 
-# `$.` stands for the store's schema.
+# `$.` stands for the store's schema (`_s` puts it in).
 _NUMBER = "SELECT number FROM $.runs WHERE id = %s"
 _LOCK_RUN = "SELECT number, owner, epoch, seq FROM $.runs WHERE id = %s FOR UPDATE"
 _HEARD = "SELECT until FROM $.workers WHERE id = %s"
@@ -110,7 +109,7 @@ ON CONFLICT (id)
 DO UPDATE SET host = excluded.host, pid = excluded.pid, born = excluded.born, until = excluded.until
 """
 # In order of runs, as the writers lock them.
-_FREE = """
+_RELEASE = """
 WITH theirs AS (SELECT number FROM $.runs WHERE owner = %s ORDER BY number FOR UPDATE)
 UPDATE $.runs AS r SET owner = NULL FROM theirs WHERE r.number = theirs.number AND r.owner = %s
 """
@@ -119,10 +118,7 @@ _WORKERS = """
 SELECT id, host, pid, born, until, until - extract(epoch FROM clock_timestamp())::float8
 FROM $.workers ORDER BY id
 """
-_OWNED = "SELECT id, epoch FROM $.runs WHERE owner = %s"
 _ASK = "UPDATE $.runs SET asked = CASE WHEN owner IS NULL THEN asked ELSE %s END WHERE id = %s"
-_ASKED = "SELECT id, asked FROM $.runs WHERE owner = %s AND asked IS NOT NULL ORDER BY number"
-_DUE = "SELECT id FROM $.runs WHERE wake_at <= %s AND status = 'waiting' ORDER BY wake_at, number LIMIT %s"
 _LOOSE = """
 SELECT id FROM $.runs WHERE status = 'running' AND (owner IS NULL OR owner = ANY(%s)
     OR owner NOT IN (SELECT id FROM $.workers)) ORDER BY number LIMIT %s
@@ -131,21 +127,15 @@ _RUN = f"""
 SELECT {", ".join(shared.RUN_COLUMNS)}, ARRAY(SELECT tag FROM $.tags WHERE run = number ORDER BY tag)
 FROM $.runs
 """
-_FIND = "SELECT id FROM $.runs WHERE id >= %s AND id < %s ORDER BY id LIMIT %s"
 _ENTRIES = (
     "SELECT seq, at, epoch, kind, body FROM $.entries WHERE run = %s AND seq > %s ORDER BY seq LIMIT %s"
 )
-_FOLD = "SELECT body FROM $.folds WHERE run = %s"
-_DEFINITION = "SELECT body FROM $.definitions WHERE fingerprint = %s"
-_EFFECT = "SELECT key, tool, state, seq FROM $.effects WHERE run = %s AND key = %s"
-_EFFECTS = "SELECT key, tool, state, seq FROM $.effects WHERE run = %s ORDER BY seq, key"
 _EDGES = """
 SELECT flow, day, frm, "to", sum(count)::bigint, sum(seconds), min(fastest), max(slowest),
     sum(tokens)::bigint, sum(cost_usd)
 FROM $.edges WHERE flow = %s AND (%s::bigint IS NULL OR day >= %s::bigint)
 GROUP BY flow, day, frm, "to" ORDER BY day, frm, "to"
 """
-_FLOWS = "SELECT flow, status, count(*) FROM $.runs GROUP BY flow, status ORDER BY flow, status"
 _FACTS = """
 SELECT (SELECT count(*) FROM $.runs), (SELECT count(*) FROM $.workers), current_setting('server_version'),
     current_setting('synchronous_commit'),
@@ -157,7 +147,6 @@ SELECT (SELECT count(*) FROM $.entries e WHERE NOT EXISTS (SELECT 1 FROM $.runs 
     (SELECT count(*) FROM $.blob_refs f WHERE NOT EXISTS (SELECT 1 FROM $.blobs b WHERE b.hash = f.hash)),
     (SELECT count(*) FROM $.blobs WHERE encode(sha256(body), 'hex') <> hash)
 """
-_BLOB = "SELECT body FROM $.blobs WHERE hash = %s"
 _LOCK_BLOBS = "SELECT pg_advisory_xact_lock(%s, 1)"
 _UNREFER_RUN = "DELETE FROM $.blob_refs WHERE run = %s"
 # Runs that have not ended, and all below them, keep what they refer to.
@@ -170,7 +159,6 @@ DELETE FROM $.blob_refs WHERE run IN (SELECT r.number FROM $.runs r WHERE r.upda
     AND r.id NOT IN (SELECT id FROM needed))
 """
 _SWEEP = "DELETE FROM $.blobs b WHERE NOT EXISTS (SELECT 1 FROM $.blob_refs r WHERE r.hash = b.hash)"
-_MARK = "SELECT value, version FROM $.marks WHERE key = %s"
 _MARK_SETTER = "SELECT version, setter FROM $.marks WHERE key = %s FOR UPDATE"
 _FIRST_MARK = """
 INSERT INTO $.marks (key, value, version, setter) VALUES (%s, %s, 1, %s) ON CONFLICT DO NOTHING
@@ -178,10 +166,9 @@ INSERT INTO $.marks (key, value, version, setter) VALUES (%s, %s, 1, %s) ON CONF
 _NEXT_MARK = """
 UPDATE $.marks SET value = %s, version = version + 1, setter = %s WHERE key = %s AND version = %s
 """
-_MARKS = "SELECT key, value FROM $.marks WHERE key >= %s AND key < %s ORDER BY key"
 
 
-class PostgresStore:
+class PostgresStore(SqlReads):
     """Journals in one schema of a PostgreSQL database."""
 
     def __init__(
@@ -240,11 +227,12 @@ class PostgresStore:
     # -- plumbing -------------------------------------------------------------------------------------------
 
     def _s(self, text: str) -> bytes:
-        """A statement with our schema in it."""
-        found = self._sql.get(text)
-        if found is None:
-            found = self._sql[text] = text.replace("$.", f'"{self._link.schema}".').encode()
-        return found
+        """A statement with our schema and psycopg's placeholders in it."""
+        statement = self._sql.get(text)
+        if statement is None:
+            text_here = text.replace("?", "%s").replace("$.", f'"{self._link.schema}".')
+            statement = self._sql[text] = text_here.encode()
+        return statement
 
     async def _do(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Do something repeatable over the pool; after a lost connection, again."""
@@ -280,12 +268,6 @@ class PostgresStore:
     async def _all(self, statement: str, *values: Any) -> list[Any]:
         async def work(db: Connection) -> list[Any]:
             return await (await db.execute(self._s(statement), values)).fetchall()
-
-        return await self._do(work)
-
-    async def _one(self, statement: str, *values: Any) -> Any:
-        async def work(db: Connection) -> Any:
-            return await (await db.execute(self._s(statement), values)).fetchone()
 
         return await self._do(work)
 
@@ -426,7 +408,7 @@ class PostgresStore:
 
         async def work(db: Connection) -> None:
             async with db.transaction():
-                await db.execute(self._s(_FREE), (worker_id, worker_id))
+                await db.execute(self._s(_RELEASE), (worker_id, worker_id))
                 await db.execute(self._s(_RETIRE), (worker_id,))
 
         try:
@@ -464,26 +446,14 @@ class PostgresStore:
         """All workers that did not retire."""
         return [Worker(*row) for row in await self._all(_WORKERS)]
 
-    async def owned(self, worker_id: str) -> list[tuple[str, int]]:
-        """Runs a worker holds."""
-        return await self._all(_OWNED, worker_id)
-
     async def ask(self, run_id: str, request: Request) -> None:
         """Leave a request for the driver, if there is one."""
         if await self._change(_ASK, shared.written(list(request)), run_id) == 0:
             raise RunNotFound(run_id)
 
-    async def asked(self, worker_id: str) -> list[tuple[str, Request]]:
-        """Requests for this worker's runs."""
-        return [(run_id, shared.request(text)) for run_id, text in await self._all(_ASKED, worker_id)]
-
-    async def due(self, now: float, limit: int = 100) -> list[str]:
-        """Waiting runs whose time has come."""
-        return [row[0] for row in await self._all(_DUE, now, limit)]
-
     async def loose(self, dead: Collection[Worker] = (), limit: int = 100) -> list[str]:
         """Running runs without a live worker."""
-        return [row[0] for row in await self._all(_LOOSE, [worker.id for worker in dead], limit)]
+        return await self._ids(_LOOSE, [worker.id for worker in dead], limit)
 
     # -- reading --------------------------------------------------------------------------------------------
 
@@ -496,44 +466,17 @@ class PostgresStore:
 
     async def rows(self, query: RunQuery) -> Page:
         """A page of runs, newest first."""
-        where, values = shared.conditions(query, "%s", "$.tags")
+        where, values = shared.conditions(query)
         found = await self._all(f"{_RUN} {where} ORDER BY number DESC LIMIT %s", *values, query.limit + 1)
         return shared.page_of(query, found, lambda values: shared.run_row(values, values[-1]))
-
-    async def find(self, prefix: str, limit: int = 10) -> list[str]:
-        """Ids beginning with a text."""
-        return [row[0] for row in await self._all(_FIND, prefix, shared.after_prefix(prefix), limit)]
 
     async def entries(self, run_id: str, after: int = 0, limit: int = 1000) -> list[Entry]:
         """A stretch of a journal."""
         return shared.entries(run_id, await self._of_run(run_id, _ENTRIES, after, limit))
 
-    async def saved_fold(self, run_id: str) -> dict[str, Any] | None:
-        """The latest saved fold."""
-        found = await self._of_run(run_id, _FOLD)
-        return shared.kept(f"The saved fold of run {run_id}", found[0][0]) if found else None
-
-    async def definition(self, fingerprint: str) -> dict[str, Any] | None:
-        """A definition some run was started under."""
-        found = await self._one(_DEFINITION, fingerprint)
-        return shared.kept(f"The definition {fingerprint}", found[0]) if found is not None else None
-
-    async def effect(self, run_id: str, key: str) -> LedgerLine | None:
-        """Standing of one effect."""
-        found = await self._of_run(run_id, _EFFECT, key)
-        return LedgerLine(*found[0]) if found else None
-
-    async def effects(self, run_id: str) -> list[LedgerLine]:
-        """Standing of all effects of a run."""
-        return [LedgerLine(*row) for row in await self._of_run(run_id, _EFFECTS)]
-
     async def edges(self, flow: str, since_day: int | None = None) -> list[EdgeCount]:
         """Moves of a flow by day, the shards added up."""
         return [EdgeCount(*row) for row in await self._all(_EDGES, flow, since_day, since_day)]
-
-    async def flows(self) -> list[tuple[str, Status, int]]:
-        """Runs per flow and status."""
-        return shared.counted(await self._all(_FLOWS))
 
     async def facts(self) -> dict[str, Any]:
         """What people may want to know."""
@@ -561,11 +504,6 @@ class PostgresStore:
 
     # -- values beside the journal --------------------------------------------------------------------------
 
-    async def blob(self, hash: str) -> bytes | None:
-        """A kept value."""
-        found = await self._one(_BLOB, hash)
-        return bytes(found[0]) if found is not None else None
-
     async def purge(self, run_id: str | None = None, before: float | None = None) -> int:
         """Drop references, then the blobs nobody refers to any more."""
         if run_id is None and before is None:
@@ -581,11 +519,6 @@ class PostgresStore:
                 return (await db.execute(self._s(_SWEEP))).rowcount
 
         return await self._do(work)
-
-    async def mark(self, key: str) -> tuple[Any, int]:
-        """A small durable value."""
-        found = await self._one(_MARK, key)
-        return (shared.kept(f"The mark '{key}'", found[0]), found[1]) if found is not None else (None, 0)
 
     async def set_mark(self, key: str, value: Any, expected: int) -> bool:
         """Set it if nobody else did; after a lost answer, look whether this very call did."""
@@ -612,8 +545,3 @@ class PostgresStore:
             return False
 
         return await self._do(work)
-
-    async def marks(self, prefix: str) -> dict[str, Any]:
-        """Marks by prefix."""
-        found = await self._all(_MARKS, prefix, shared.after_prefix(prefix))
-        return {key: shared.kept(f"The mark '{key}'", text) for key, text in found}

@@ -175,14 +175,14 @@ def counted(found: Iterable[Sequence[Any]]) -> list[tuple[str, Status, int]]:
     return counts
 
 
-def conditions(query: RunQuery, mark: str, tags: str = "tags") -> tuple[str, list[Any]]:
-    """The WHERE clause of a listing and its values; `mark` is the placeholder, `tags` the table of tags."""
+def conditions(query: RunQuery) -> tuple[str, list[Any]]:
+    """The WHERE clause of a listing, before it is put into a store's dialect, and its values."""
     parts: list[str] = []
     values: list[Any] = []
 
-    def add(text: str, *given: Any) -> None:
-        parts.append(text.replace("?", mark))
-        values.extend(given)
+    def add(text: str, *filtered_by: Any) -> None:
+        parts.append(text)
+        values.extend(filtered_by)
 
     if query.flow is not None:
         add("flow = ?", query.flow)
@@ -190,7 +190,7 @@ def conditions(query: RunQuery, mark: str, tags: str = "tags") -> tuple[str, lis
         statuses = [status.value for status in query.status]
         add(f"status IN ({', '.join('?' * len(statuses))})", *statuses)
     if query.tag is not None:
-        add(f"number IN (SELECT run FROM {tags} WHERE tag = ?)", query.tag)
+        add("number IN (SELECT run FROM $.tags WHERE tag = ?)", query.tag)
     if query.since is not None:
         add("created_at >= ?", query.since)
     if query.until is not None:

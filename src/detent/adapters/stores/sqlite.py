@@ -20,12 +20,14 @@ from typing import Any, Literal, TypeVar
 
 from detent.adapters.stores import rows as shared
 from detent.adapters.stores.group_commit import GroupCommit
+from detent.adapters.stores.sql_reads import SqlReads
 from detent.adapters.stores.sqlite_backup import copy_to
 from detent.adapters.stores.sqlite_file import SQLiteFile
 from detent.adapters.stores.sqlite_integrity import damage_in
 from detent.adapters.stores.sqlite_queries import (
     ADVANCE,
     ADVANCE_AND_PARK,
+    EDGES,
     FORGET,
     FREE_AND_DUE,
     FREE_AND_LOOSE,
@@ -48,7 +50,6 @@ from detent.engine.ports import (
     Commit,
     EdgeCount,
     Lease,
-    LedgerLine,
     NewRun,
     Page,
     Request,
@@ -68,7 +69,6 @@ from detent.kernel.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from detent.kernel.status import Status
 
 T = TypeVar("T")
 
@@ -124,7 +124,7 @@ class _Writing:
             self._connection.close()
 
 
-class SQLiteStore:
+class SQLiteStore(SqlReads):
     """Journals in one SQLite file."""
 
     def __init__(
@@ -225,6 +225,14 @@ class SQLiteStore:
             return work(connection)
         except sqlite3.Error as error:
             raise self._file.translate(error) from error
+
+    async def _all(self, statement: str, *values: Any) -> list[Any]:
+        return await self._read(lambda db: db.execute(_sql(statement), values).fetchall())
+
+    async def _of_run(self, run_id: str, statement: str, *values: Any) -> list[Any]:
+        return await self._read(
+            lambda db: db.execute(_sql(statement), (_number(db, run_id), *values)).fetchall()
+        )
 
     # -- driving --------------------------------------------------------------------------------------------
 
@@ -447,25 +455,17 @@ class SQLiteStore:
 
     async def workers(self) -> list[Worker]:
         """All workers that did not retire."""
-        found = await self._read(
-            lambda db: db.execute("SELECT id, host, pid, born, until FROM workers ORDER BY id").fetchall()
-        )
+        rows = await self._all("SELECT id, host, pid, born, until FROM workers ORDER BY id")
         now = self._ticks()
-        for row in found:
+        for row in rows:
             if not isinstance(row[4], int | float):
                 raise StoreError(f"The lease of worker {row[0]} is damaged in the store: it has no end.")
-        return [Worker(*row)._replace(left=self._left(row[1], row[4] - now)) for row in found]
+        return [Worker(*row)._replace(left=self._left(row[1], row[4] - now)) for row in rows]
 
     @staticmethod
     def _left(host: str, left: float) -> float:
         """What is left of a lease; nothing of one from before the machine was started."""
         return left if boot_of(host) == boot_of(this_host()) and left <= FORGOTTEN_AFTER else -FORGOTTEN_AFTER
-
-    async def owned(self, worker_id: str) -> list[tuple[str, int]]:
-        """Runs a worker holds."""
-        return await self._read(
-            lambda db: db.execute("SELECT id, epoch FROM runs WHERE owner = ?", (worker_id,)).fetchall()
-        )
 
     async def ask(self, run_id: str, request: Request) -> None:
         """Leave a request for the driver, if there is one."""
@@ -479,33 +479,15 @@ class SQLiteStore:
 
         await self._write(work)
 
-    async def asked(self, worker_id: str) -> list[tuple[str, Request]]:
-        """Requests for this worker's runs."""
-        found = await self._read(
-            lambda db: db.execute(
-                "SELECT id, asked FROM runs WHERE owner = ? AND asked IS NOT NULL", (worker_id,)
-            ).fetchall()
-        )
-        return [(run_id, shared.request(text)) for run_id, text in found]
-
-    async def due(self, now: float, limit: int = 100) -> list[str]:
-        """Waiting runs whose time has come."""
-        return await self._ids(
-            "SELECT id FROM runs WHERE wake_at <= ? AND status = 'waiting' ORDER BY wake_at, number LIMIT ?",
-            (now, limit),
-        )
-
     async def loose(self, dead: Collection[Worker] = (), limit: int = 100) -> list[str]:
         """Running runs without a live worker."""
         gone = ", ".join("?" * len(dead))
         return await self._ids(
             f"SELECT id FROM runs WHERE status = 'running' AND (owner IS NULL OR owner IN ({gone}) "
             "OR owner NOT IN (SELECT id FROM workers)) ORDER BY number LIMIT ?",
-            (*(worker.id for worker in dead), limit),
+            *(worker.id for worker in dead),
+            limit,
         )
-
-    async def _ids(self, sql: str, values: tuple[Any, ...]) -> list[str]:
-        return await self._read(lambda db: [row[0] for row in db.execute(sql, values)])
 
     # -- reading --------------------------------------------------------------------------------------------
 
@@ -527,21 +509,14 @@ class SQLiteStore:
 
     async def rows(self, query: RunQuery) -> Page:
         """A page of runs, newest first."""
-        where, values = shared.conditions(query, "?")
-        sql = f"{RUN} {where} ORDER BY number DESC LIMIT ?"
+        where, values = shared.conditions(query)
+        sql = _sql(f"{RUN} {where} ORDER BY number DESC LIMIT ?")
 
         def work(db: sqlite3.Connection) -> Page:
             found = db.execute(sql, (*values, query.limit + 1)).fetchall()
             return shared.page_of(query, found, lambda values: self._run_row(db, values))
 
         return await self._read(work)
-
-    async def find(self, prefix: str, limit: int = 10) -> list[str]:
-        """Ids beginning with a text."""
-        return await self._ids(
-            "SELECT id FROM runs WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
-            (prefix, shared.after_prefix(prefix), limit),
-        )
 
     async def entries(self, run_id: str, after: int = 0, limit: int = 1000) -> list[Entry]:
         """A stretch of a journal."""
@@ -551,68 +526,10 @@ class SQLiteStore:
 
         return shared.entries(run_id, await self._read(work))
 
-    async def saved_fold(self, run_id: str) -> dict[str, Any] | None:
-        """The latest saved fold."""
-
-        def work(db: sqlite3.Connection) -> Any:
-            return db.execute("SELECT body FROM folds WHERE run = ?", (_number(db, run_id),)).fetchone()
-
-        found = await self._read(work)
-        return shared.kept(f"The saved fold of run {run_id}", found[0]) if found is not None else None
-
-    async def definition(self, fingerprint: str) -> dict[str, Any] | None:
-        """A definition some run was started under."""
-        found = await self._read(
-            lambda db: db.execute(
-                "SELECT body FROM definitions WHERE fingerprint = ?", (fingerprint,)
-            ).fetchone()
-        )
-        return shared.kept(f"The definition {fingerprint}", found[0]) if found is not None else None
-
-    async def effect(self, run_id: str, key: str) -> LedgerLine | None:
-        """Standing of one effect."""
-
-        def work(db: sqlite3.Connection) -> LedgerLine | None:
-            found = db.execute(
-                "SELECT key, tool, state, seq FROM effects WHERE run = ? AND key = ?",
-                (_number(db, run_id), key),
-            ).fetchone()
-            return LedgerLine(*found) if found is not None else None
-
-        return await self._read(work)
-
-    async def effects(self, run_id: str) -> list[LedgerLine]:
-        """Standing of all effects of a run."""
-
-        def work(db: sqlite3.Connection) -> list[LedgerLine]:
-            found = db.execute(
-                "SELECT key, tool, state, seq FROM effects WHERE run = ? ORDER BY seq", (_number(db, run_id),)
-            )
-            return [LedgerLine(*row) for row in found]
-
-        return await self._read(work)
-
     async def edges(self, flow: str, since_day: int | None = None) -> list[EdgeCount]:
         """Moves of a flow by day."""
-        return await self._read(
-            lambda db: [
-                EdgeCount(*row)
-                for row in db.execute(
-                    'SELECT flow, day, frm, "to", count, seconds, fastest, slowest, tokens, cost_usd '
-                    'FROM edges WHERE flow = ? AND day >= ? ORDER BY day, frm, "to"',
-                    (flow, since_day if since_day is not None else -(1 << 40)),
-                )
-            ]
-        )
-
-    async def flows(self) -> list[tuple[str, Status, int]]:
-        """Runs per flow and status."""
-        found = await self._read(
-            lambda db: db.execute(
-                "SELECT flow, status, count(*) FROM runs GROUP BY flow, status ORDER BY flow, status"
-            ).fetchall()
-        )
-        return shared.counted(found)
+        rows = await self._all(EDGES, flow, since_day if since_day is not None else -(1 << 40))
+        return [EdgeCount(*row) for row in rows]
 
     async def facts(self) -> dict[str, Any]:
         """What people may want to know."""
@@ -643,13 +560,6 @@ class SQLiteStore:
 
     # -- values beside the journal --------------------------------------------------------------------------
 
-    async def blob(self, hash: str) -> bytes | None:
-        """A kept value."""
-        found = await self._read(
-            lambda db: db.execute("SELECT body FROM blobs WHERE hash = ?", (hash,)).fetchone()
-        )
-        return bytes(found[0]) if found is not None else None
-
     async def purge(self, run_id: str | None = None, before: float | None = None) -> int:
         """Drop references, then the blobs nobody refers to any more."""
         if run_id is None and before is None:
@@ -664,13 +574,6 @@ class SQLiteStore:
             return db.execute("DELETE FROM blobs WHERE hash NOT IN (SELECT hash FROM blob_refs)").rowcount
 
         return await self._write(work)
-
-    async def mark(self, key: str) -> tuple[Any, int]:
-        """A small durable value."""
-        found = await self._read(
-            lambda db: db.execute("SELECT value, version FROM marks WHERE key = ?", (key,)).fetchone()
-        )
-        return (shared.kept(f"The mark '{key}'", found[0]), found[1]) if found is not None else (None, 0)
 
     async def set_mark(self, key: str, value: Any, expected: int) -> bool:
         """Set it if nobody else did."""
@@ -689,15 +592,10 @@ class SQLiteStore:
 
         return await self._write(work)
 
-    async def marks(self, prefix: str) -> dict[str, Any]:
-        """Marks by prefix."""
-        found = await self._read(
-            lambda db: db.execute(
-                "SELECT key, value FROM marks WHERE key >= ? AND key < ? ORDER BY key",
-                (prefix, shared.after_prefix(prefix)),
-            ).fetchall()
-        )
-        return {key: shared.kept(f"The mark '{key}'", text) for key, text in found}
+
+def _sql(statement: str) -> str:
+    """A statement without the mark of a schema: the file is the schema."""
+    return statement.replace("$.", "")
 
 
 def _number(db: sqlite3.Connection, run_id: str) -> int:

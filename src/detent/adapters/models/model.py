@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -58,6 +58,13 @@ class ModelAnswer:
     model_id: str | None = None
     finish: Literal["stop", "length", "tool", "filter", "other"] = "stop"
     calls: tuple[ToolCall, ...] = ()
+
+
+def with_system_text(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
+    """The messages with a text at the end of the system message, or as a new one."""
+    if messages and messages[0].role == "system":
+        return (messages[0]._replace(content=f"{messages[0].content}\n\n{text}"), *messages[1:])
+    return (Message("system", text), *messages)
 
 
 OnText: TypeAlias = Callable[[str, Literal["output", "thinking"]], Awaitable[None]]

@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from detent.adapters.hosts import host_of, on_this_machine
 from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, pieces, whole
 from detent.adapters.models import http_common
-from detent.adapters.models.model import Message, ModelAnswer, ModelRequest, OnText, ToolCall
+from detent.adapters.models.model import (
+    Message,
+    ModelAnswer,
+    ModelRequest,
+    OnText,
+    ToolCall,
+    with_system_text,
+)
 from detent.adapters.models.prices import PriceTable
 from detent.dispatch.executor import Availability
 from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
@@ -267,7 +274,7 @@ class OpenAIModel:
         *,
         streaming: bool,
     ) -> dict[str, Any]:
-        messages = list(request.messages)
+        messages = request.messages
         body: dict[str, Any] = {"model": model_id} if model_id else {}
         if request.schema is not None:
             form = _form(accepted, request.schema)
@@ -279,7 +286,7 @@ class OpenAIModel:
                     "json_schema": {"name": "answer", "schema": schema, "strict": strict},
                 }
             else:
-                messages = _with_words(messages, http_common.in_words(request.schema))
+                messages = with_system_text(messages, http_common.in_words(request.schema))
                 if form == "json_object":
                     body["response_format"] = {"type": form}
         if request.tools:
@@ -525,12 +532,6 @@ def _message(message: Message, names: http_common.WireNames) -> dict[str, Any]:
     if message.answers is not None:
         plain["tool_call_id"] = message.answers
     return plain
-
-
-def _with_words(messages: list[Message], words: str) -> list[Message]:
-    if messages and messages[0].role == "system":
-        return [messages[0]._replace(content=f"{messages[0].content}\n\n{words}"), *messages[1:]]
-    return [Message("system", words), *messages]
 
 
 def _count(value: Any) -> int:

@@ -114,9 +114,9 @@ class CrmClient:
         """The answer to a request; None for 404. Credentials are renewed once when they are not accepted."""
         extra = {} if key is None else {"idempotency-key": key}
         for last in (False, True):
-            credentials_ = await self._credentials.headers()
-            status, raw = await self._send(method, path, {**credentials_, **extra}, body=body)
-            if status == 401 and not last and await self._credentials.refused(credentials_):
+            auth_headers = await self._credentials.headers()
+            status, raw = await self._send(method, path, {**auth_headers, **extra}, body=body)
+            if status == 401 and not last and await self._credentials.refused(auth_headers):
                 continue
             return self._answer(status, raw, changes=method == "POST")
         raise AssertionError("the second answer is always given")

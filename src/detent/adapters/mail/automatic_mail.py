@@ -31,8 +31,8 @@ def ignore_reason(
     whose mail is for us: people's mails there are answered, but never to the list.
     """
     headers = message.headers
-    own_addresses_ = {_folded(address) for address in own_addresses}
-    if _is_own(message, own_addresses_, own_domain):
+    own = {_folded(address) for address in own_addresses}
+    if _is_own(message, own, own_domain):
         return "own_mail"
     if _is_automatic(headers, message.subject) or _is_calendars(message):
         return "auto_submitted"
@@ -42,12 +42,8 @@ def ignore_reason(
         return "list"
     answer_to = message.reply_address
     # An answer to ourselves, or to a list we are on, would loop for ever.
-    own_addresses_ |= posting_addresses(headers)
-    if (
-        answer_to is None
-        or _folded(answer_to) in own_addresses_
-        or _NO_REPLY.search(answer_to.rpartition("@")[0])
-    ):
+    own |= posting_addresses(headers)
+    if answer_to is None or _folded(answer_to) in own or _NO_REPLY.search(answer_to.rpartition("@")[0]):
         return "no_reply_address"
     if _is_flagged(headers):
         return "spam_flagged"
@@ -264,7 +260,7 @@ _NO_REPLY = re.compile(
 
 
 def _is_from_list(headers: Headers, own: frozenset[str]) -> bool:
-    ids = {list_id(value_) for value_ in headers.all("List-Id")}
+    ids = {list_id(header) for header in headers.all("List-Id")}
     is_ours = bool(ids) and ids <= own  # a mail that also passed another list belongs to that one
     if not is_ours and any(name in headers for name in _LIST_HEADERS):
         return True

@@ -259,7 +259,7 @@ def addresses(value: str) -> tuple[str | None, ...]:
 
     Names, comments and group names are skipped, even names that lack the quotes they should have.
     """
-    addresses_: list[str | None] = []
+    usable: list[str | None] = []
     bare: list[str] = []
     angle: list[str] | None = None
     closed = False  # an address in angle brackets is complete
@@ -269,7 +269,7 @@ def addresses(value: str) -> tuple[str | None, ...]:
         nonlocal angle, closed
         candidate = "".join(angle).strip() if angle is not None else "".join(bare).strip()
         if "@" in candidate:
-            addresses_.append(usable_address(candidate))
+            usable.append(usable_address(candidate))
         bare.clear()
         angle, closed = None, False
 
@@ -292,14 +292,14 @@ def addresses(value: str) -> tuple[str | None, ...]:
                 bare.clear()  # that was a group name
             else:
                 finish()
-                if len(addresses_) >= MOST_ADDRESSES:
-                    return tuple(addresses_)
+                if len(usable) >= MOST_ADDRESSES:
+                    return tuple(usable)
         elif depth or closed:
             continue
         else:
             (bare if angle is None else angle).append(token)
     finish()
-    return tuple(addresses_)
+    return tuple(usable)
 
 
 # -- message ids --------------------------------------------------------------------------------------------

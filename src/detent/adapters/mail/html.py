@@ -241,11 +241,11 @@ class _Reader:
             self._page.end_line()
 
     def _inside(self, name: str, attributes: str, around: _Inside) -> _Inside:
-        attributes_ = _attributes(attributes) if attributes and not around.gone else {}
-        gone = around.gone or name in _UNSEEN or "hidden" in attributes_
+        relevant = _attributes(attributes) if attributes and not around.gone else {}
+        gone = around.gone or name in _UNSEEN or "hidden" in relevant
         _, unseen, tiny, quote, keeps_space, counter, _ = around
         keeps_space = keeps_space or name in ("pre", "xmp", "textarea")
-        style = attributes_.get("style", "")
+        style = relevant.get("style", "")
         if style:
             styles = _styles(style)
             gone = gone or _is_gone(styles)
@@ -259,23 +259,23 @@ class _Reader:
         if name == "ul":
             counter = None
         elif name == "ol":
-            start = attributes_.get("start", "")
+            start = relevant.get("start", "")
             counter = [int(start) - 1 if _NUMBER.fullmatch(start) else 0]
-        if name == "blockquote" or "class" in attributes_ or "id" in attributes_:
-            quote = min(self._quote(name, attributes_, quote), DEEPEST_QUOTE)
+        if name == "blockquote" or "class" in relevant or "id" in relevant:
+            quote = min(self._quote(name, relevant, quote), DEEPEST_QUOTE)
         return _Inside(gone, unseen, tiny, quote, keeps_space, counter, gone or unseen or tiny)
 
     def _quote(self, name: str, attributes: Mapping[str, str], around: int) -> int:
         """The quote depth inside an element, by the names mail programs give to their quotes."""
         names = (attributes.get("class", "") + " " + attributes.get("id", "")).lower().split()
         # Outlook adds `x_` to every name each time a mail passes through it.
-        bare_names = {_PASSED.sub("", name_) for name_ in names}
+        bare_names = {_PASSED.sub("", label) for label in names}
         if bare_names & _OPENERS:
             self._rest = 1
         if name == "blockquote":
             # The quote inside the block a mail program made for it is the same quote.
             return around + (not self._fresh_block())
-        if not around and (bare_names & _QUOTES or any(_YAHOO.fullmatch(name_) for name_ in bare_names)):
+        if not around and (bare_names & _QUOTES or any(_YAHOO.fullmatch(label) for label in bare_names)):
             self._made_for_quote = len(self._names)
             return 1
         return around

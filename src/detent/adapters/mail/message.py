@@ -147,8 +147,8 @@ def read_message(
     Raises:
         Unreadable: the bytes are no mail, too many, or encrypted.
     """
-    for time_ in (received, fallback):
-        if time_ is not None and time_.utcoffset() is None:
+    for moment in (received, fallback):
+        if moment is not None and moment.utcoffset() is None:
             raise ValueError("The time a mail was received needs a time zone.")
     if len(raw) > limit:
         raise Unreadable("too_large", len(raw))
@@ -167,7 +167,10 @@ def read_message(
     subject = " ".join(headers.get("Subject", "").split())
     own_parts = parts.split(body, forwarded=parts.says_forwarded(subject))
     attached = tuple(
-        _passed_on(part) for text_ in reader.attached for part in parts.split(text_) if part.text
+        _passed_on(part)
+        for attached_text in reader.attached
+        for part in parts.split(attached_text)
+        if part.text
     )
 
     sha256 = hashlib.sha256(raw).hexdigest()
@@ -323,7 +326,7 @@ class _Reader:
     def text_of(self, entity: _Entity) -> str:
         """The text of a mail or an attached message."""
         texts = (self._text(leaf) for leaf in self._leaves(entity, 0, root=True))
-        text, was_cut = cut("\n\n".join(text_.strip("\n") for text_ in texts if text_.strip()))
+        text, was_cut = cut("\n\n".join(piece.strip("\n") for piece in texts if piece.strip()))
         if was_cut:
             self.flags.add("text_cut")
         return text
@@ -344,9 +347,9 @@ class _Reader:
             return []
         if kind in _SEALED:
             self.sealed = self.sealed or not self._within
-        disposition_ = disposition(entity.headers)
-        name = disposition_.parameters.get("filename") or parameters.get("name") or ""
-        if kind in _SHOWN and disposition_.value != "attachment" and (root or not name):
+        placement = disposition(entity.headers)
+        name = placement.parameters.get("filename") or parameters.get("name") or ""
+        if kind in _SHOWN and placement.value != "attachment" and (root or not name):
             return [entity]
         self._list(entity, name)
         return []

@@ -82,10 +82,10 @@ def reply(
         )
     if date.utcoffset() is None:
         raise ValueError("The date of a mail needs a time zone.")
-    references_ = [id_ for id_ in references if _ID.fullmatch(id_)]
+    earlier = [reference for reference in references if _ID.fullmatch(reference)]
     answered_id = in_reply_to if in_reply_to is not None and _ID.fullmatch(in_reply_to) else None
     if answered_id is not None:
-        references_ = [*(id_ for id_ in references_ if id_ != answered_id), answered_id]
+        earlier = [*(reference for reference in earlier if reference != answered_id), answered_id]
     encoding, content = _encoded(body)
     fields = [
         ("From", _mailbox(name, from_address)),
@@ -96,8 +96,8 @@ def reply(
     ]
     if answered_id is not None:
         fields.append(("In-Reply-To", answered_id))
-    if references_:
-        fields.append(("References", "\n ".join(references_[-MOST_REFERENCES:])))
+    if earlier:
+        fields.append(("References", "\n ".join(earlier[-MOST_REFERENCES:])))
     fields += [
         ("Auto-Submitted", "auto-replied"),
         ("X-Auto-Response-Suppress", "All"),

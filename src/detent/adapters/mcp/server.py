@@ -61,8 +61,8 @@ class McpServer:
             "command": command, "url": url, "env": env, "headers": headers_env, "queries": queries,
             "effects": effects, "timeout": timeout,
         }  # fmt: skip
-        if problems_ := problems(name, declaration):
-            lines = [f"'{'.'.join(keys)}' {message}" if keys else message for keys, message in problems_]
+        if found_problems := problems(name, declaration):
+            lines = [f"'{'.'.join(keys)}' {message}" if keys else message for keys, message in found_problems]
             raise ConfigurationError(f"MCP server '{name}': {' '.join(lines)}")
         self.name = name
         self._command = tuple(command or ())
@@ -247,9 +247,9 @@ class McpServer:
             raise CallFault("mcp_setup", str(error), sent=False, transient=False) from error
         if problem := self._lacking(connection, tool):
             raise CallFault("mcp_no_tool", problem, sent=False, transient=False)
-        if misfits_ := await over(args, misfits, dict(args), connection.tools[tool].schema):
-            message_ = f"'{self._full(tool)}' does not take these arguments: {'; '.join(misfits_)}."
-            raise CallFault("mcp_arguments", message_, sent=False, transient=False)
+        if problems := await over(args, misfits, dict(args), connection.tools[tool].schema):
+            text = f"'{self._full(tool)}' does not take these arguments: {'; '.join(problems)}."
+            raise CallFault("mcp_arguments", text, sent=False, transient=False)
         try:
             result = await connection.call(tool, args, meta=meta, timeout=timeout)
         except CallFault as fault:

@@ -110,7 +110,7 @@ def fit_to_tell(message: str, request: ModelRequest, secrets: Iterable[str] = ()
         if secret:
             line = line.replace(secret, "***")
     line = line if len(line) <= LONGEST_TOLD else f"{line[:LONGEST_TOLD]}…"
-    questions = [" ".join(message_.content.split()) for message_ in request.messages]
+    questions = [" ".join(question.content.split()) for question in request.messages]
     repeats = any(
         line[at : at + REPEATED] in text for text in questions for at in range(len(line) - REPEATED + 1)
     )

@@ -86,11 +86,11 @@ def connect(
 
         def make_provider(provider_name: str) -> Any:
             try:
-                provider_, http = _provider(provider_name, largest)
+                client_provider, http = _provider(provider_name, largest)
             except ValueError:
                 raise ConfigurationError(f"Unknown model: {full_name}") from None
             clients.extend(http)
-            return provider_
+            return client_provider
 
         served = infer_model(full_name, make_provider)
         close = clients[0].aclose if clients else None

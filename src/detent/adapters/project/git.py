@@ -124,10 +124,10 @@ class Git:
         excluded = [f":(exclude,glob){OWN_FOLDER}/*.db*"]
         own_folder = self.sandbox.root / OWN_FOLDER
         own_files = [*self.sandbox.protected, *(own_folder.iterdir() if own_folder.is_dir() else ())]
-        for path_ in dict.fromkeys(own_files):
-            inside = path_.is_relative_to(self.sandbox.root) and path_ != self.sandbox.root
-            if inside and path_ not in (own_folder, own_folder / READABLE):
-                excluded.append(f":(exclude,literal){self.sandbox.relative(path_)}")
+        for own_path in dict.fromkeys(own_files):
+            inside = own_path.is_relative_to(self.sandbox.root) and own_path != self.sandbox.root
+            if inside and own_path not in (own_folder, own_folder / READABLE):
+                excluded.append(f":(exclude,literal){self.sandbox.relative(own_path)}")
         return [*included, *excluded]
 
     async def addable(self, paths: Sequence[str]) -> list[str]:
@@ -152,9 +152,9 @@ class Git:
         output = await self.text(
             "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{{kind}}}", ok=(0, 1, 128)
         )
-        sha_ = output.splitlines()[-1] if output else ""
-        if _SHA.fullmatch(sha_):
-            return sha_
+        last_line = output.splitlines()[-1] if output else ""
+        if _SHA.fullmatch(last_line):
+            return last_line
         await self.ask("rev-parse", "--git-dir")  # raises when there is no repository at all
         return None
 

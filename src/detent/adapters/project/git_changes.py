@@ -195,7 +195,7 @@ class GitChanges:
         """The branch to publish and its commit."""
         remotes = (await self.git.text("remote")).split("\n")
         if remote not in remotes or not remote:
-            names = ", ".join(name_ for name_ in remotes if name_) or "none"
+            names = ", ".join(known for known in remotes if known) or "none"
             raise ToolError("no_remote", f"there is no remote {quoted(remote)}; there is: {names}.")
         name = branch or await self.git.branch_name()
         if name is None:

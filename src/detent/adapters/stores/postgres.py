@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from detent.adapters.stores import rows as shared
 
-# First of all, for it says what to install when the driver is missing.
+# First of all, as it says what to install when the driver is missing.
 from detent.adapters.stores.postgres_link import (
     Connection,
     Link,
@@ -56,7 +56,7 @@ except ImportError as error:
 T = TypeVar("T")
 
 LISTEN_AGAIN = 1.0
-"""Seconds before another try to hear of free runs."""
+"""Seconds before listening for free runs is tried again."""
 
 # `$.` stands for the store's schema (`_s` puts it in).
 _NUMBER = "SELECT number FROM $.runs WHERE id = %s"
@@ -69,7 +69,7 @@ r.flow = ANY(%(flows)s) AND r.id <> ALL(%(skip)s) AND (%(only)s::text[] IS NULL 
         OR NOT EXISTS (SELECT 1 FROM $.workers w WHERE w.id = r.owner))
     AND (r.parent IS NULL OR EXISTS (SELECT 1 FROM $.runs above WHERE above.id = r.parent))
 """
-# Rows another worker has locked are passed over: workers neither wait for each other nor get the same runs.
+# Rows locked by another worker are skipped: workers neither wait for each other nor get the same runs.
 _TAKE_SOME = f"""
 WITH gone AS (
     SELECT w.id FROM $.workers w
@@ -96,7 +96,7 @@ JOIN $.entries e ON e.run = w.run AND e.seq > w.after AND e.seq <= w.after + {PA
 ORDER BY e.run, e.seq
 """
 _PARK = "UPDATE $.runs SET owner = NULL, asked = NULL WHERE number = %s AND epoch = %s"
-# Leases are in the server's time: the clocks of workers differ, and jump.
+# Leases are in the server's time, as the clocks of workers differ and jump.
 _BEAT = """
 WITH clock AS (SELECT extract(epoch FROM clock_timestamp())::float8 AS now),
     forgotten AS (
@@ -180,7 +180,7 @@ class PostgresStore(SqlReads):
         self._pool: psycopg_pool.AsyncConnectionPool[Connection] | None = None
         self._writer: Writer | None = None
         self._line: Connection | None = None
-        """The connection over which the worker's lease is kept."""
+        """The connection that keeps the worker's lease."""
         self._line_lock = asyncio.Lock()
         self._version = 0
         self._defined: set[str] = set()
@@ -235,7 +235,7 @@ class PostgresStore(SqlReads):
         return statement
 
     async def _do(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Do something repeatable over the pool; after a lost connection, again."""
+        """Do something repeatable over the pool, again after a lost connection."""
         until = time.monotonic() + self._patience
         attempts = 0
         while True:
@@ -258,7 +258,7 @@ class PostgresStore(SqlReads):
                 if not again or time.monotonic() >= until:
                     raise self._link.explain(error) from error
                 if lost(connection, error):
-                    # The others in the pool are likely to be gone as well.
+                    # The other connections in the pool are probably lost as well.
                     with contextlib.suppress(Exception):
                         await pool.check()
                 if attempts:
@@ -281,10 +281,10 @@ class PostgresStore(SqlReads):
         return await self._do(work)
 
     async def _number(self, db: Connection, run_id: str) -> int:
-        found = await (await db.execute(self._s(_NUMBER), (run_id,))).fetchone()
-        if found is None:
+        row = await (await db.execute(self._s(_NUMBER), (run_id,))).fetchone()
+        if row is None:
             raise RunNotFound(run_id)
-        return int(found[0])
+        return int(row[0])
 
     # -- driving --------------------------------------------------------------------------------------------
 
@@ -297,7 +297,7 @@ class PostgresStore(SqlReads):
         return lease
 
     async def append(self, commit: Commit) -> int:
-        """Advance the run behind the fence and write everything that goes with it."""
+        """Advance the run behind the fence and write everything that belongs to the commit."""
         size: int = await self._writing().write(Appending(commit))
         return size
 
@@ -307,20 +307,20 @@ class PostgresStore(SqlReads):
         return self._writer
 
     async def claim(self, run_id: str, worker: str, dead: Collection[Worker] = ()) -> Lease:
-        """Raise the epoch if nobody alive has the run."""
-        gone = {one.id: one.until for one in dead}
+        """Raise the epoch if no live worker has the run."""
+        dead_until = {gone.id: gone.until for gone in dead}
         before: list[str] = []
-        """Whom an earlier try took it from, should the answer to that try have been lost."""
+        """The worker from which an earlier attempt took the run, in case its answer was lost."""
 
         async def work(db: Connection) -> Lease:
             async with db.transaction():
-                found = await (await db.execute(self._s(_LOCK_RUN), (run_id,))).fetchone()
-                if found is None:
+                row = await (await db.execute(self._s(_LOCK_RUN), (run_id,))).fetchone()
+                if row is None:
                     raise RunNotFound(run_id)
-                number, owner, epoch, seq = found
+                number, owner, epoch, seq = row
                 if owner is not None and owner != worker:
-                    heard = await (await db.execute(self._s(_HEARD), (owner,))).fetchone()
-                    if heard is not None and gone.get(owner) != heard[0]:
+                    lease_row = await (await db.execute(self._s(_HEARD), (owner,))).fetchone()
+                    if lease_row is not None and dead_until.get(owner) != lease_row[0]:
                         raise RunBusy(run_id, owner)
                     before[:] = [owner]
                 await db.execute(self._s(_TAKE), (epoch + 1, worker, number))
@@ -339,31 +339,31 @@ class PostgresStore(SqlReads):
         only: Collection[str] | None = None,
         skip: Collection[str] = (),
     ) -> list[Taken]:
-        """Raise the epochs of runs nobody alive has, and read their journals."""
+        """Raise the epochs of runs that no live worker has, and read their journals."""
         values = {
             "worker": worker, "limit": limit, "now": now, "flows": [*flows], "skip": [*skip],
             "only": None if only is None else [*only],
-            "dead": [one.id for one in dead], "until": [float(one.until) for one in dead],
+            "dead": [gone.id for gone in dead], "until": [float(gone.until) for gone in dead],
         }  # fmt: skip
 
         async def work(db: Connection) -> list[Taken]:
-            found = await (await db.execute(self._s(_TAKE_SOME), values)).fetchall()
-            if not found:
+            runs = await (await db.execute(self._s(_TAKE_SOME), values)).fetchall()
+            if not runs:
                 return []
-            lines: dict[int, list[Any]] = {number: [] for number, *_ in found}
-            after = [shared.seq_of(fold) for *_, fold in found]
+            lines: dict[int, list[Any]] = {number: [] for number, *_ in runs}
+            after = [shared.seq_of(fold) for *_, fold in runs]
             journals = await db.execute(self._s(_JOURNALS), (list(lines), after))
             for number, *line in await journals.fetchall():
                 lines[number].append(line)
             return [
                 shared.taken(Lease(run_id, epoch, seq, number, owner), flow, fold, lines[number])
-                for number, run_id, flow, epoch, seq, owner, fold in found
+                for number, run_id, flow, epoch, seq, owner, fold in runs
             ]
 
         return await self._do(work)
 
     async def changed(self) -> None:
-        """Wait for word from the server that a run has come free."""
+        """Wait until the server announces a free run."""
         if self._pool is None:
             raise StoreClosed("The store is not open.")
         if self._listener is None:
@@ -372,21 +372,21 @@ class PostgresStore(SqlReads):
         self._news.clear()
 
     async def _listen(self) -> None:
-        """Hear of free runs; while the server is away, workers look now and then by themselves."""
+        """Listen for free runs; while the server is away, workers poll by themselves."""
         while True:
             connection: Connection | None = None
             with contextlib.suppress(psycopg.Error):
                 connection = await self._link.connect()
                 await connection.execute("LISTEN detent")
-                self._news.set()  # of what happened before, nobody was told
-                async for word in connection.notifies():
-                    if word.payload == self._link.schema:
+                self._news.set()  # runs may have come free before we listened
+                async for notice in connection.notifies():
+                    if notice.payload == self._link.schema:
                         self._news.set()
             await let_go(connection)
             await asyncio.sleep(LISTEN_AGAIN)
 
     async def park(self, lease: Lease) -> None:
-        """Let the run go if it is still ours."""
+        """Release the run if it is still ours."""
         await self._change(_PARK, lease.key, lease.epoch)
 
     async def _change(self, statement: str, *values: Any) -> int:
@@ -404,7 +404,7 @@ class PostgresStore(SqlReads):
         await self._over_own_line(lambda db: db.execute(self._s(_BEAT), values))
 
     async def retire(self, worker_id: str) -> None:
-        """Forget a worker and free its runs."""
+        """Forget a worker and release its runs."""
 
         async def work(db: Connection) -> None:
             async with db.transaction():
@@ -459,19 +459,19 @@ class PostgresStore(SqlReads):
 
     async def row(self, run_id: str) -> RunRow:
         """One run's listing line."""
-        found = await self._one(f"{_RUN} WHERE id = %s", run_id)
-        if found is None:
+        row = await self._one(f"{_RUN} WHERE id = %s", run_id)
+        if row is None:
             raise RunNotFound(run_id)
-        return shared.run_row(found, found[-1])
+        return shared.run_row(row, row[-1])
 
     async def rows(self, query: RunQuery) -> Page:
         """A page of runs, newest first."""
         where, values = shared.conditions(query)
-        found = await self._all(f"{_RUN} {where} ORDER BY number DESC LIMIT %s", *values, query.limit + 1)
-        return shared.page_of(query, found, lambda values: shared.run_row(values, values[-1]))
+        rows = await self._all(f"{_RUN} {where} ORDER BY number DESC LIMIT %s", *values, query.limit + 1)
+        return shared.page_of(query, rows, lambda values: shared.run_row(values, values[-1]))
 
     async def entries(self, run_id: str, after: int = 0, limit: int = 1000) -> list[Entry]:
-        """A stretch of a journal."""
+        """A part of a journal."""
         return shared.entries(run_id, await self._of_run(run_id, _ENTRIES, after, limit))
 
     async def edges(self, flow: str, since_day: int | None = None) -> list[EdgeCount]:
@@ -479,7 +479,7 @@ class PostgresStore(SqlReads):
         return [EdgeCount(*row) for row in await self._all(_EDGES, flow, since_day, since_day)]
 
     async def facts(self) -> dict[str, Any]:
-        """What people may want to know."""
+        """Facts about the store for people."""
         runs, workers, server, synchronous, size = await self._one(_FACTS, self._link.schema)
         return {
             "kind": "postgres",
@@ -493,19 +493,19 @@ class PostgresStore(SqlReads):
         }
 
     async def integrity(self) -> list[str]:
-        """What belongs to nothing; the pages themselves are the server's to check."""
+        """Rows that belong to nothing; the pages themselves are for the server to check."""
         entries, refs, blobs = await self._one(_INTEGRITY)
-        found = {
+        counts = {
             "journal entries belong to no run": entries,
             "values kept beside journals are missing": refs,
             "values kept beside journals are not the ones that were kept": blobs,
         }
-        return [f"{number:,} {what}." for what, number in found.items() if number]
+        return [f"{number:,} {problem}." for problem, number in counts.items() if number]
 
-    # -- values beside the journal --------------------------------------------------------------------------
+    # -- offloaded values and marks -------------------------------------------------------------------------
 
     async def purge(self, run_id: str | None = None, before: float | None = None) -> int:
-        """Drop references, then the blobs nobody refers to any more."""
+        """Drop references, then the blobs without any."""
         if run_id is None and before is None:
             raise StoreUnavailable("Say which run's values to purge, or up to what time.")
 
@@ -521,7 +521,7 @@ class PostgresStore(SqlReads):
         return await self._do(work)
 
     async def set_mark(self, key: str, value: Any, expected: int) -> bool:
-        """Set it if nobody else did; after a lost answer, look whether this very call did."""
+        """Set a mark if its version is the expected one; after a lost answer, check whether this call did."""
         text, setter = shared.written(value), secrets.token_hex(8)
         tries = 0
 
@@ -535,13 +535,13 @@ class PostgresStore(SqlReads):
             if changed.rowcount == 1:
                 return True
             if tries > 1:
-                found = await (await db.execute(self._s(_MARK_SETTER), (key,))).fetchone()
-                if found is not None and found[0] > expected + 1:
+                row = await (await db.execute(self._s(_MARK_SETTER), (key,))).fetchone()
+                if row is not None and row[0] > expected + 1:
                     raise StoreUnavailable(
                         f"The connection was lost while the mark '{key}' was being set, and it was set again "
                         "since; whether it was set is not known."
                     )
-                return found is not None and bool(found[1] == setter)
+                return row is not None and bool(row[1] == setter)
             return False
 
         return await self._do(work)

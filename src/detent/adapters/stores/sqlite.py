@@ -73,11 +73,11 @@ from detent.kernel.errors import (
 T = TypeVar("T")
 
 SLOW, LEFT_TO_THE_WRITER = 0.03, 2.0
-"""A direct commit that took longer than the first leaves commits to the writer for the second, in seconds."""
+"""After a direct commit longer than the first, the writer takes over commits for the second, in seconds."""
 
 
 class Batch:
-    """One transaction under way."""
+    """A transaction under way."""
 
     __slots__ = ("connection", "edges")
 
@@ -87,7 +87,7 @@ class Batch:
 
 
 class _Writing:
-    """The writer's side of the file; lives in the writer's thread."""
+    """The writer's side of the file; used in the writer's thread only."""
 
     def __init__(self, file: SQLiteFile, busy_timeout: float | None = None) -> None:
         self._file = file
@@ -185,7 +185,7 @@ class SQLiteStore(SqlReads):
         return self._writer.write(work, *args)
 
     async def _write_alone(self, work: Callable[..., T], *args: Any) -> T:
-        """Write at once in this thread: where nobody else is under way, handing over costs more than waiting.
+        """Write at once in this thread: while nothing else is under way, a hand-over costs more than waiting.
 
         Falls back to the writer thread while the file is locked, and for a while after the disk was slow.
         """
@@ -283,7 +283,7 @@ class SQLiteStore(SqlReads):
 
     @staticmethod
     def _keep(db: sqlite3.Connection, number: int, blob: Blob) -> None:
-        """Write a blob, and that a run refers to it."""
+        """Write a blob and a run's reference to it."""
         db.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", blob)
         db.execute("INSERT OR IGNORE INTO blob_refs VALUES (?, ?)", (number, blob.hash))
 
@@ -305,7 +305,7 @@ class SQLiteStore(SqlReads):
             )
 
     async def append(self, commit: Commit) -> int:
-        """Advance the run behind the fence and write everything that goes with it."""
+        """Advance the run behind the fence and write everything that belongs to the commit."""
         lease, entries = commit.lease, commit.entries
         bodies = [shared.body_of(entry) for entry in entries]
         fold = shared.written(commit.fold) if commit.fold is not None else None
@@ -346,20 +346,18 @@ class SQLiteStore(SqlReads):
         return len(fold)
 
     async def claim(self, run_id: str, worker: str, dead: Collection[Worker] = ()) -> Lease:
-        """Raise the epoch if nobody alive has the run."""
-        gone = {one.id: one.until for one in dead}
+        """Raise the epoch if no live worker has the run."""
+        dead_until = {gone.id: gone.until for gone in dead}
 
         def work(batch: Batch) -> Lease:
             db = batch.connection
-            found = db.execute(
-                "SELECT number, owner, epoch, seq FROM runs WHERE id = ?", (run_id,)
-            ).fetchone()
-            if found is None:
+            row = db.execute("SELECT number, owner, epoch, seq FROM runs WHERE id = ?", (run_id,)).fetchone()
+            if row is None:
                 raise RunNotFound(run_id)
-            number, owner, epoch, seq = found
+            number, owner, epoch, seq = row
             if owner is not None and owner != worker:
-                heard = db.execute(HEARD, (owner,)).fetchone()
-                if heard is not None and gone.get(owner) != heard[0]:
+                lease_row = db.execute(HEARD, (owner,)).fetchone()
+                if lease_row is not None and dead_until.get(owner) != lease_row[0]:
                     raise RunBusy(run_id, owner)
             db.execute(TAKE, (epoch + 1, worker, number))
             return Lease(run_id, epoch + 1, seq, number, owner if owner not in (None, worker) else None)
@@ -377,44 +375,44 @@ class SQLiteStore(SqlReads):
         only: Collection[str] | None = None,
         skip: Collection[str] = (),
     ) -> list[Taken]:
-        """Raise the epochs of runs nobody alive has, and read their journals."""
-        gone = {one.id: one.until for one in dead}
+        """Raise the epochs of runs that no live worker has, and read their journals."""
+        dead_until = {gone.id: gone.until for gone in dead}
         values: dict[str, Any] = {
             "now": now, "limit": limit, "flows": json.dumps([*flows]), "skip": json.dumps([*skip]),
             "only": None if only is None else json.dumps([*only]),
         }  # fmt: skip
 
         def free(db: sqlite3.Connection) -> list[Any]:
-            heard = db.execute("SELECT id, until FROM workers").fetchall()
-            alive = json.dumps([name for name, until in heard if gone.get(name) != until])
-            found = db.execute(FREE_AND_DUE, {**values, "alive": alive}).fetchall()
-            return (found + db.execute(FREE_AND_LOOSE, {**values, "alive": alive}).fetchall())[:limit]
+            lease_rows = db.execute("SELECT id, until FROM workers").fetchall()
+            alive = json.dumps([name for name, until in lease_rows if dead_until.get(name) != until])
+            runs = db.execute(FREE_AND_DUE, {**values, "alive": alive}).fetchall()
+            return (runs + db.execute(FREE_AND_LOOSE, {**values, "alive": alive}).fetchall())[:limit]
 
         def work(batch: Batch) -> list[tuple[Lease, str]]:
-            found = free(batch.connection)
+            runs = free(batch.connection)
             batch.connection.executemany(
-                TAKE, [(epoch + 1, worker, number) for number, _, _, _, epoch, _ in found]
+                TAKE, [(epoch + 1, worker, number) for number, _, _, _, epoch, _ in runs]
             )
             return [
                 (Lease(run_id, epoch + 1, seq, number, owner if owner != worker else None), flow)
-                for number, run_id, flow, owner, epoch, seq in found
+                for number, run_id, flow, owner, epoch, seq in runs
             ]
 
         def journal(db: sqlite3.Connection, lease: Lease, flow: str) -> Taken:
             (fold,) = db.execute("SELECT body FROM folds WHERE run = ?", (lease.key,)).fetchone() or (None,)
             return shared.taken(lease, flow, fold, _entries(db, lease.key, shared.seq_of(fold), PAGE))
 
-        if not await self._read(free):  # as is usual: nothing is written to find that out
+        if not await self._read(free):  # the usual case, found without a write
             return []
         leases = await self._write(work)
         return await self._read(lambda db: [journal(db, lease, flow) for lease, flow in leases])
 
     async def changed(self) -> None:
-        """What other processes write to the file is found by looking."""
+        """Never returns: what other processes write to the file is found by polling."""
         await asyncio.Event().wait()
 
     async def park(self, lease: Lease) -> None:
-        """Let the run go if it is still ours."""
+        """Release the run if it is still ours."""
 
         def work(batch: Batch) -> None:
             batch.connection.execute(
@@ -435,7 +433,7 @@ class SQLiteStore(SqlReads):
         await self._write(work)
 
     async def retire(self, worker_id: str) -> None:
-        """Forget a worker and free its runs."""
+        """Forget a worker and release its runs."""
 
         def work(batch: Batch) -> None:
             batch.connection.execute("UPDATE runs SET owner = NULL WHERE owner = ?", (worker_id,))
@@ -444,7 +442,7 @@ class SQLiteStore(SqlReads):
         if self._writer is not None:
             await self._write(work)
             return
-        # Closed: what a worker still had running in a thread when it stopped is over now.
+        # Closed: the last thread of a worker may end after its store.
         try:
             with contextlib.closing(self._file.connect()) as connection:
                 connection.execute("BEGIN IMMEDIATE")
@@ -464,7 +462,7 @@ class SQLiteStore(SqlReads):
 
     @staticmethod
     def _left(host: str, left: float) -> float:
-        """What is left of a lease; nothing of one from before the machine was started."""
+        """The rest of a lease; none of a lease from before the machine was started."""
         return left if boot_of(host) == boot_of(this_host()) and left <= FORGOTTEN_AFTER else -FORGOTTEN_AFTER
 
     async def ask(self, run_id: str, request: Request) -> None:
@@ -481,9 +479,9 @@ class SQLiteStore(SqlReads):
 
     async def loose(self, dead: Collection[Worker] = (), limit: int = 100) -> list[str]:
         """Running runs without a live worker."""
-        gone = ", ".join("?" * len(dead))
+        placeholders = ", ".join("?" * len(dead))
         return await self._ids(
-            f"SELECT id FROM runs WHERE status = 'running' AND (owner IS NULL OR owner IN ({gone}) "
+            f"SELECT id FROM runs WHERE status = 'running' AND (owner IS NULL OR owner IN ({placeholders}) "
             "OR owner NOT IN (SELECT id FROM workers)) ORDER BY number LIMIT ?",
             *(worker.id for worker in dead),
             limit,
@@ -495,10 +493,10 @@ class SQLiteStore(SqlReads):
         """One run's listing line."""
 
         def work(db: sqlite3.Connection) -> RunRow:
-            found = db.execute(f"{RUN} WHERE id = ?", (run_id,)).fetchone()
-            if found is None:
+            row = db.execute(f"{RUN} WHERE id = ?", (run_id,)).fetchone()
+            if row is None:
                 raise RunNotFound(run_id)
-            return self._run_row(db, found)
+            return self._run_row(db, row)
 
         return await self._read(work)
 
@@ -513,13 +511,13 @@ class SQLiteStore(SqlReads):
         sql = _sql(f"{RUN} {where} ORDER BY number DESC LIMIT ?")
 
         def work(db: sqlite3.Connection) -> Page:
-            found = db.execute(sql, (*values, query.limit + 1)).fetchall()
-            return shared.page_of(query, found, lambda values: self._run_row(db, values))
+            rows = db.execute(sql, (*values, query.limit + 1)).fetchall()
+            return shared.page_of(query, rows, lambda values: self._run_row(db, values))
 
         return await self._read(work)
 
     async def entries(self, run_id: str, after: int = 0, limit: int = 1000) -> list[Entry]:
-        """A stretch of a journal."""
+        """A part of a journal."""
 
         def work(db: sqlite3.Connection) -> list[Any]:
             return _entries(db, _number(db, run_id), after, limit)
@@ -532,36 +530,36 @@ class SQLiteStore(SqlReads):
         return [EdgeCount(*row) for row in rows]
 
     async def facts(self) -> dict[str, Any]:
-        """What people may want to know."""
+        """Facts about the store for people."""
 
         def work(db: sqlite3.Connection) -> dict[str, Any]:
-            def one(sql: str) -> Any:
+            def value(sql: str) -> Any:
                 return db.execute(sql).fetchone()[0]
 
             return {
                 "kind": "sqlite",
                 "place": str(self.path),
-                "schema": one("PRAGMA user_version"),
-                "synchronous": {0: "off", 1: "normal", 2: "full", 3: "extra"}[one("PRAGMA synchronous")],
-                "runs": one("SELECT count(*) FROM runs"),
-                "bytes": one("PRAGMA page_count") * one("PRAGMA page_size"),
-                "workers": one("SELECT count(*) FROM workers"),
+                "schema": value("PRAGMA user_version"),
+                "synchronous": {0: "off", 1: "normal", 2: "full", 3: "extra"}[value("PRAGMA synchronous")],
+                "runs": value("SELECT count(*) FROM runs"),
+                "bytes": value("PRAGMA page_count") * value("PRAGMA page_size"),
+                "workers": value("SELECT count(*) FROM workers"),
             }
 
         return await self._read(work)
 
     async def integrity(self) -> list[str]:
-        """Damaged pages, and values that are missing or are not the ones that were kept."""
+        """Damaged pages, and offloaded values that are missing or changed."""
         return await self._read(damage_in)
 
     async def backup(self, target: Path) -> None:
-        """Write everything as it is this moment to a new file, while others go on writing."""
+        """Write the present content to a new file, while others go on writing."""
         await self._read(lambda db: copy_to(db, target))
 
-    # -- values beside the journal --------------------------------------------------------------------------
+    # -- offloaded values and marks -------------------------------------------------------------------------
 
     async def purge(self, run_id: str | None = None, before: float | None = None) -> int:
-        """Drop references, then the blobs nobody refers to any more."""
+        """Drop references, then the blobs without any."""
         if run_id is None and before is None:
             raise StoreUnavailable("Say which run's values to purge, or up to what time.")
 
@@ -576,7 +574,7 @@ class SQLiteStore(SqlReads):
         return await self._write(work)
 
     async def set_mark(self, key: str, value: Any, expected: int) -> bool:
-        """Set it if nobody else did."""
+        """Set a mark if its version is the expected one."""
         text = shared.written(value)
 
         def work(batch: Batch) -> bool:
@@ -594,15 +592,15 @@ class SQLiteStore(SqlReads):
 
 
 def _sql(statement: str) -> str:
-    """A statement without the mark of a schema: the file is the schema."""
+    """A statement without the schema mark: here the file is the schema."""
     return statement.replace("$.", "")
 
 
 def _number(db: sqlite3.Connection, run_id: str) -> int:
-    found = db.execute("SELECT number FROM runs WHERE id = ?", (run_id,)).fetchone()
-    if found is None:
+    row = db.execute("SELECT number FROM runs WHERE id = ?", (run_id,)).fetchone()
+    if row is None:
         raise RunNotFound(run_id)
-    return int(found[0])
+    return int(row[0])
 
 
 def _entries(db: sqlite3.Connection, number: int, after: int, limit: int) -> list[Any]:

@@ -329,7 +329,7 @@ class OpenTelemetryObserver:
             tracer = self._tracer or self._find_tracer()
             if tracer is None:
                 return
-            trace_id_, span_id = _trace_number(run.root), _span_number(label)
+            trace_number, span_id = _trace_number(run.root), _span_number(label)
             ids = getattr(tracer, "id_generator", None)
             if not isinstance(ids, _Ids):
                 ids, parent_label = (
@@ -337,11 +337,13 @@ class OpenTelemetryObserver:
                     parent_label or label,
                 )  # its ids cannot be set, but at least the trace is the same
             context = (
-                Context() if parent_label is None else _below(tracer, trace_id_, _span_number(parent_label))
+                Context()
+                if parent_label is None
+                else _below(tracer, trace_number, _span_number(parent_label))
             )
             began, ended = _nanoseconds(times[0]), _nanoseconds(times[1])
             if ids is not None:
-                ids.trace, ids.span = trace_id_, span_id
+                ids.trace, ids.span = trace_number, span_id
             try:
                 span = tracer.start_span(name, context, attributes=attributes, start_time=min(began, ended))
             finally:
@@ -402,13 +404,13 @@ def _span_number(label: str) -> int:
     return int.from_bytes(sha256(f"detent {label}".encode()).digest()[:8], "big") or 1
 
 
-def _below(tracer: trace.Tracer, trace_id_: int, span: int) -> Context:
+def _below(tracer: trace.Tracer, trace_number: int, span: int) -> Context:
     """The context of a parent span that any process may send, before or after this one."""
     sampler = getattr(tracer, "sampler", None)
     # Sampled like the root, whose trace id every process knows: a trace is kept completely or not at all.
-    sampled = sampler is None or sampler.should_sample(Context(), trace_id_, "run").decision.is_sampled()
+    sampled = sampler is None or sampler.should_sample(Context(), trace_number, "run").decision.is_sampled()
     flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if sampled else trace.TraceFlags.DEFAULT)
-    parent = trace.SpanContext(trace_id_, span, is_remote=True, trace_flags=flags)
+    parent = trace.SpanContext(trace_number, span, is_remote=True, trace_flags=flags)
     return trace.set_span_in_context(trace.NonRecordingSpan(parent), Context())
 
 

@@ -1,4 +1,4 @@
-"""Trials of what is kept beside the journal: the ledger, counted moves, tags, blobs, marks."""
+"""Trials of derived rows and offloaded values: the ledger, counted moves, tags, blobs, marks."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ FATAL = (Fenced, StoreUnavailable, TapeError, BudgetExceededError, CannotCheck)
 
 
 class AgentTool(NamedTuple):
-    """A tool's description for an agent."""
+    """A tool as an agent sees it."""
 
     name: str
     kind: Kind

@@ -117,7 +117,7 @@ class Recorder:
             self._file: IO[bytes] = open_private(self.path, "wb" if overwrite else "xb", buffering=0)
         except FileExistsError:
             raise ConfigurationError(
-                f"{self.path} is there already. Record to another file, or say that it may be overwritten."
+                f"{self.path} already exists. Record to another file, or say that it may be overwritten."
             ) from None
         except OSError as error:
             raise ConfigurationError(f"{self.path} cannot be written: {error.strerror or error}.") from error

@@ -1,6 +1,6 @@
 """Bodies of HTTP answers, read within a limit on bytes.
 
-Whoever answers decides how much to send: a stream that never ends, a length nobody has memory for, a few
+The server decides how much to send: a stream that never ends, a length that exceeds any memory, a few
 kilobytes that unpack to gigabytes. Bodies are counted while they are read, and unpacked in small pieces.
 """
 

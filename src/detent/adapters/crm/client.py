@@ -130,7 +130,7 @@ class CrmClient:
         if status == 404:
             return None
         if status in (401, 403):
-            raise self._fault("auth", f"did not accept who asks ({status})")
+            raise self._fault("auth", f"refused the credentials ({status})")
         if status in WAITING_HELPS:
             raise self._fault("server", f"cannot answer now ({status})", transient=True)
         if status >= 500 or (changes and status in UNDECIDED):

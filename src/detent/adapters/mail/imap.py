@@ -226,9 +226,8 @@ class _Line:
         if work != self._idle:
             self._interrupt()
         future = asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
-        future.add_done_callback(
-            lambda done: done.cancelled() or done.exception()
-        )  # retrieved even if nothing awaits it
+        # The exception is retrieved even if nothing awaits it.
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             async with asyncio.timeout(patience):
                 return await asyncio.shield(future)

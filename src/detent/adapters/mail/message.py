@@ -141,7 +141,7 @@ def read_message(
     fallback: datetime | None = None,
     limit: int = LARGEST_MAIL,
 ) -> EmailMessage:
-    """Read a mail. `received` is the time given by whoever delivered it; else the topmost `Received` header
+    """Read a mail. `received` is the time given by its deliverer; else the topmost `Received` header
     counts, and last `fallback`. The sender's `Date` is never used.
 
     Raises:

@@ -57,14 +57,9 @@ class MailSink(Protocol):
 
 def message_id_of(raw: bytes) -> str:
     """The Message-ID of one of our mails; a `ToolError` when it has none to be found by."""
-    message_id = str(_HEADERS.parsebytes(raw).get("Message-ID", "")).strip()
-    if not (
-        message_id.startswith("<")
-        and message_id.endswith(">")
-        and message_id.isascii()
-        and message_id.isprintable()
-    ):
+    text = str(_HEADERS.parsebytes(raw).get("Message-ID", "")).strip()
+    if not (text.startswith("<") and text.endswith(">") and text.isascii() and text.isprintable()):
         raise ToolError(
             "no_message_id", "The mail has no usable Message-ID header, so it could not be found again."
         )
-    return message_id
+    return text

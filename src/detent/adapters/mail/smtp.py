@@ -190,9 +190,8 @@ class _Sending:
         self._patience = server.timeout
         self._loop = asyncio.get_running_loop()
         self._doing = self._loop.run_in_executor(pool, _send, server, raw, envelope_from, to, self._may_leave)
-        self._doing.add_done_callback(
-            lambda future: future.cancelled() or future.exception()
-        )  # retrieved if not awaited
+        # The exception is retrieved even if nothing awaits it.
+        self._doing.add_done_callback(lambda future: future.cancelled() or future.exception())
 
     async def end(self) -> None:
         """Wait for its outcome: success, a `ToolError` or `MailInDoubt`."""
@@ -325,7 +324,7 @@ def _login(server: MailServer, client: smtplib.SMTP) -> None:
     except smtplib.SMTPServerDisconnected:
         raise
     except smtplib.SMTPException as error:  # no login method that both sides know
-        raise _Refused(server, "auth", f"nobody can log in there ({server.quoted(error)})") from None
+        raise _Refused(server, "auth", f"it supports no way to log in ({server.quoted(error)})") from None
 
 
 def _login_in_utf8(server: MailServer, client: smtplib.SMTP) -> None:

@@ -281,7 +281,7 @@ class Connection:
         if isinstance(answer, types.InputRequiredResult):
             raise CallFault(
                 "mcp_input_required",
-                f"'{tool}' of {self.target.shown()} wants to ask somebody first; nobody is asked from here.",
+                f"'{tool}' of {self.target.shown()} needs a person's input first, which cannot be given.",
                 sent=False,
                 transient=False,
             )

@@ -286,7 +286,7 @@ class _Conversation:
         return ExecutorResult(
             output,
             usage=answer.usage,
-            events=() if self.stream is None else tuple(self.stream.told),
+            events=() if self.stream is None else tuple(self.stream.chunks),
             model_id=answer.model_id or request.model_id,
         )
 
@@ -318,7 +318,7 @@ class _Stream:
     """Streams what the model writes, each piece once."""
 
     def __init__(self, agent: str, callback: EventCallback, clock: Callable[[], float]) -> None:
-        self.told: list[AgentStreamChunk] = []
+        self.chunks: list[AgentStreamChunk] = []
         self._agent = agent
         self._callback = callback
         self._clock = clock
@@ -364,7 +364,7 @@ class _Stream:
 
     async def _emit(self, text: str, kind: Literal["output", "thinking"]) -> None:
         chunk = AgentStreamChunk(self._agent, text, kind, self._clock())
-        self.told.append(chunk)
+        self.chunks.append(chunk)
         await self._callback(chunk)
 
 

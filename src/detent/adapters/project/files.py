@@ -137,7 +137,7 @@ class Files:
             return _written(path, *current, True)
         if current is not None and if_exists == "fail":
             raise ToolError(
-                "exists", f"{quoted(path)} is there. Say if_exists: replace if it may be replaced."
+                "exists", f"{quoted(path)} already exists. Set if_exists: replace if it may be replaced."
             )
         if sha256 is not None and (current is None or current[1] != sha256):
             raise ToolError("changed", f"{quoted(path)} was changed meanwhile; read it again.")
@@ -166,7 +166,7 @@ class Files:
         if source is not None:
             return _OfFile(self.sandbox, self.sandbox.readable(source), keeps_mode=True)
         if spool is None or not re.fullmatch("[0-9a-f]{64}", spool):
-            raise ToolError("invalid", "a spool goes by its SHA-256.")
+            raise ToolError("invalid", "a spool is named by its SHA-256.")
         place = self.sandbox.state / "spools" / spool
         if not place.is_file():
             raise ToolError("gone", "what was fetched is no longer there; fetch it again.")

@@ -62,9 +62,8 @@ class GitChanges:
             where = self.git.specs(paths or ["."])
             await self.git.ask("restore", f"--source={tree}", "--staged", "--", *where, changes=True)
         if not paths or "." in paths:
-            self.git.sandbox.remove(
-                place, missing_ok=True
-            )  # used up: what is staged from here on is somebody else's
+            # Used up: what is staged from here on is not this run's.
+            self.git.sandbox.remove(place, missing_ok=True)
         return {"files": note["files"]}
 
     async def _staged(self) -> dict[str, Any]:

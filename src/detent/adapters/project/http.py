@@ -68,7 +68,7 @@ class Web:
         sink = _Sink(self._sandbox, self._spools() if spool else None)
         try:
             async with asyncio.timeout(timeout):
-                status, response_headers, charset = await self._followed(
+                status, received, charset = await self._followed(
                     url, dict(headers or {}), timeout, most, sink
                 )
             body = sink.done() if 200 <= status < 300 or not spool else None
@@ -87,23 +87,14 @@ class Web:
         finally:
             sink.drop()
         if status in (429, 503):
-            wait = _wait(response_headers.get("retry-after"))
+            wait = _wait(received.get("retry-after"))
             raise Transient(f"'{host}' cannot answer now ({status}).", wait)
-        result = {
-            "status": status,
-            "headers": response_headers,
-            "bytes": sink.size,
-            "sha256": sink.sha256,
-            "spool": None,
-        }
+        size, sha256 = sink.size, sink.sha256
+        result = {"status": status, "headers": received, "bytes": size, "sha256": sha256, "spool": None}
         if spool:
-            return {**result, "text": "", "json": None, "spool": sink.sha256 if body is not None else None}
+            return {**result, "text": "", "json": None, "spool": sha256 if body is not None else None}
         assert isinstance(body, bytes)
-        return {
-            **result,
-            "text": _text(body, charset),
-            "json": _json(body, response_headers.get("content-type", "")),
-        }
+        return {**result, "text": _text(body, charset), "json": _json(body, received.get("content-type", ""))}
 
     async def _followed(
         self, url: str, headers: dict[str, str], timeout: float, most: int, sink: _Sink
@@ -125,11 +116,7 @@ class Web:
                     if urlsplit(url).scheme == "https" and urlsplit(next_url).scheme != "https":
                         raise ToolError("redirect", f"'{_host(url)}' leads from https to http; not followed.")
                     if urlsplit(next_url)[:2] != urlsplit(url)[:2]:
-                        headers = {
-                            name: header_value
-                            for name, header_value in headers.items()
-                            if name.lower() in _ANYWHERE
-                        }
+                        headers = {name: text for name, text in headers.items() if name.lower() in _ANYWHERE}
                     url = next_url
                     continue
                 try:
@@ -137,12 +124,12 @@ class Web:
                         sink.take(piece)
                 except BodyTooLarge:
                     raise ToolError("too_large", f"'{_host(url)}' gives more than {most:,} bytes.") from None
-                response_headers = {
+                received = {
                     name.lower(): value
                     for name, value in answer.headers.items()
                     if name.lower() not in _FORGOTTEN
                 }
-                return answer.status_code, response_headers, answer.charset_encoding
+                return answer.status_code, received, answer.charset_encoding
         raise ToolError("redirect", f"'{_host(url)}' redirects more than {MOST_REDIRECTS} times.")
 
     def _spools(self) -> Path:

@@ -77,7 +77,9 @@ class Notices:
         if 300 <= status < 500:
             raise ToolError("refused", f"the web hook refused the notice ({status}).")
         if status >= 500:
-            raise ConnectionError(f"the web hook failed ({status}); whether it told anybody is not known.")
+            raise ConnectionError(
+                f"the web hook failed ({status}); whether anybody was notified is not known."
+            )
         self._notes.put(call, {"at": notice["at"]})
         return {"channel": "webhook", "id": notice["id"], "delivered_at": notice["at"]}
 

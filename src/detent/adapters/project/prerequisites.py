@@ -69,22 +69,17 @@ async def git_remote(root: Path, environ: Mapping[str, str] | None = None) -> An
     return Answer(False, output if code is None else "the project is in no git work tree")
 
 
-async def _git(root: Path, environ: Mapping[str, str] | None, *arguments: str) -> tuple[int | None, str]:
+async def _git(root: Path, environ: Mapping[str, str] | None, *args: str) -> tuple[int | None, str]:
     """Exit code and output of git; without a code, the reason it could not be run."""
-    environment = {**(os.environ if environ is None else environ), **QUIET}
+    variables = {**(os.environ if environ is None else environ), **QUIET}
     try:
         ran = await run_program(
-            ["git", *arguments],
-            cwd=root,
-            env=environment,
-            timeout=TIMEOUT,
-            head=LONGEST_OUTPUT,
-            stop_when_full=True,
+            ["git", *args], cwd=root, env=variables, timeout=TIMEOUT, head=LONGEST_OUTPUT, stop_when_full=True
         )
     except TimedOut as error:
         return None, str(error).rstrip(".")
     except ToolError as error:
-        missing = shutil.which("git", path=environment.get("PATH")) is None
+        missing = shutil.which("git", path=variables.get("PATH")) is None
         return None, "git is not on PATH" if missing else error.message.rstrip(".")
     if ran.out_cut:
         return None, f"git answers with more than {LONGEST_OUTPUT:,} bytes"
@@ -123,12 +118,10 @@ def package(name: str) -> Answer:
     except (PackageNotFoundError, ValueError):
         pass
     try:
-        importable = find_spec(name) is not None
+        exists = find_spec(name) is not None
     except (ImportError, ValueError):  # part of a package that is missing, or not a name at all
-        importable = False
-    return (
-        Answer(True, f"{name} can be imported") if importable else Answer(False, f"{name} is not installed")
-    )
+        exists = False
+    return Answer(True, f"{name} can be imported") if exists else Answer(False, f"{name} is not installed")
 
 
 def path(name: str, root: Path) -> Answer:

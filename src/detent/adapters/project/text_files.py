@@ -60,7 +60,7 @@ class TextFiles:
         if current == raw:
             return self._receipt(place, raw, "existing")
         exists_message = (
-            f"{quoted(path)} is there with another text. Say `replace: true` if it may be replaced."
+            f"{quoted(path)} already exists with another text. Set `replace: true` if it may be replaced."
         )
         if current is not None and not replace:
             raise ToolError("exists", exists_message)
@@ -95,9 +95,7 @@ class TextFiles:
         try:
             return place.read_bytes() if place.is_file() else None
         except OSError as error:
-            raise ToolError(
-                "not_read", f"the file that is there cannot be read ({error.strerror})."
-            ) from error
+            raise ToolError("not_read", f"the existing file cannot be read ({error.strerror}).") from error
 
     def _receipt(self, place: Path, raw: bytes, status: str) -> dict[str, Any]:
         return {

@@ -24,7 +24,7 @@ def copy_to(source: sqlite3.Connection, target: Path) -> None:
         StoreUnavailable: it cannot be written.
     """
     if target.exists():
-        raise ConfigurationError(f"{target} is there already; a backup does not replace anything.")
+        raise ConfigurationError(f"{target} already exists; a backup does not replace anything.")
     spare = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         os.close(os.open(spare, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -63,7 +63,7 @@ def restore(backup: Path, path: Path, *, force: bool = False) -> Restored:
         raise ConfigurationError(f"There is no file {backup}.")
     if path.exists() and not force:
         raise ConfigurationError(
-            f"There is a store at {path}. With --force it is put aside, under a name that is told, and the "
+            f"There is a store at {path}. With --force it is moved aside, to a name that is shown, and the "
             f"backup takes its place. End the processes that use it first."
         )
     spare = path.with_name(f"{path.name}.restoring-{os.getpid()}")

@@ -112,10 +112,10 @@ class OpenTelemetryObserver:
         visit = run.visiting(entry)
         visit.state = body.frm
         visit.spend = body.spend  # of the whole visit, whichever process began it
-        attributes: Attributes = {"detent.next": body.to}
+        facts: Attributes = {"detent.next": body.to}
         if body.event is not None:
-            attributes["detent.event"] = body.event
-        self._send_visit(run, visit, entry, "moved", attributes, body, body.status)
+            facts["detent.event"] = body.event
+        self._send_visit(run, visit, entry, "moved", facts, body, body.status)
         run.steps += 1
         run.visit = Visit(entry.seq, entry.at, body.to)
         if body.status is not None:
@@ -136,14 +136,14 @@ class OpenTelemetryObserver:
         self._runs.pop(run.id, None)
 
     def _released(self, run: RunUnderWay, entry: Entry, body: Released) -> None:
-        attributes: Attributes = {"detent.hold": body.name, "detent.by": body.by}
-        run.visiting(entry, begins=True).happened("run.released", entry.at, attributes)
+        facts: Attributes = {"detent.hold": body.name, "detent.by": body.by}
+        run.visiting(entry, begins=True).happened("run.released", entry.at, facts)
 
     def _claimed(self, run: RunUnderWay, entry: Entry, body: Claimed) -> None:
-        attributes: Attributes = {"detent.worker": body.worker}
+        facts: Attributes = {"detent.worker": body.worker}
         if body.lost is not None:
-            attributes["detent.lost_worker"] = body.lost
-        run.visiting(entry, begins=True).happened("run.taken_over", entry.at, attributes)
+            facts["detent.lost_worker"] = body.lost
+        run.visiting(entry, begins=True).happened("run.taken_over", entry.at, facts)
 
     def _migrated(self, run: RunUnderWay, entry: Entry, body: Migrated) -> None:
         visit = run.visiting(entry, begins=True)
@@ -164,13 +164,13 @@ class OpenTelemetryObserver:
         visit = run.visiting(entry)
         visit.state = visit.state or body.step
         visit.spend += body.spend
-        attributes: Attributes = {
+        facts: Attributes = {
             "detent.attempt": body.attempt,
             "error.type": body.error,
             "detent.transient": body.transient,
             "detent.will_retry": body.retry_at is not None,
         }
-        visit.happened("attempt.failed", entry.at, attributes)
+        visit.happened("attempt.failed", entry.at, facts)
 
     def _proposed(self, run: RunUnderWay, entry: Entry, body: Proposed) -> None:
         visit = run.visiting(entry)
@@ -181,8 +181,8 @@ class OpenTelemetryObserver:
         run.visiting(entry).spend += body.spend
 
     def _child_ended(self, run: RunUnderWay, entry: Entry, body: ChildEnded) -> None:
-        attributes: Attributes = {"detent.child": body.run, "detent.status": body.status.value}
-        run.visiting(entry).happened("child.ended", entry.at, attributes)
+        facts: Attributes = {"detent.child": body.run, "detent.status": body.status.value}
+        run.visiting(entry).happened("child.ended", entry.at, facts)
 
     def _effect_begun(self, run: RunUnderWay, entry: Entry, body: EffectBegun) -> None:
         visit = run.visiting(entry)
@@ -191,30 +191,23 @@ class OpenTelemetryObserver:
 
     def _effect_done(self, run: RunUnderWay, entry: Entry, body: EffectDone) -> None:
         visit = run.visiting(entry)
-        attributes = {**_named(body.key, body.tool), "detent.how": body.how}
-        visit.happened("effect.done", entry.at, attributes)
+        facts = {**_named(body.key, body.tool), "detent.how": body.how}
+        visit.happened("effect.done", entry.at, facts)
         if body.how != "reused":  # nothing was performed
             began = visit.settled(body.key, entry.at - body.duration)
-            self._send_effect(run, visit, entry, body.tool, began, attributes)
+            self._send_effect(run, visit, entry, body.tool, began, facts)
 
     def _effect_failed(self, run: RunUnderWay, entry: Entry, body: EffectFailed) -> None:
         visit = run.visiting(entry)
-        attributes = {
+        facts = {
             **_named(body.key, body.tool),
             "error.type": body.code,
             "detent.attempt": body.attempts,
             "detent.will_retry": body.retry_at is not None,
         }
-        visit.happened("effect.failed", entry.at, attributes)
-        self._send_effect(
-            run,
-            visit,
-            entry,
-            body.tool,
-            visit.settled(body.key, entry.at),
-            attributes,
-            _error_status(body.code),
-        )
+        visit.happened("effect.failed", entry.at, facts)
+        began = visit.settled(body.key, entry.at)
+        self._send_effect(run, visit, entry, body.tool, began, facts, _failed(body.code))
 
     def _effect_skipped(self, run: RunUnderWay, entry: Entry, body: EffectSkipped) -> None:
         visit = run.visiting(entry)
@@ -228,21 +221,21 @@ class OpenTelemetryObserver:
     ) -> None:
         """The run is over: report and forget it."""
         self._runs.pop(run.id, None)
-        attributes: Attributes = {
+        facts: Attributes = {
             "detent.run": run.id,
             "detent.flow": run.flow,
             "detent.status": status.value,
             "detent.steps": run.steps,
         }
         if state is not None:
-            attributes["detent.state"] = state
+            facts["detent.state"] = state
         if run.parent is not None and run.parent != run.id:
-            attributes["detent.parent"] = run.parent
+            facts["detent.parent"] = run.parent
         if not run.whole:  # another process, or this one before a wait, saw the beginning
-            attributes["detent.partial"] = True
+            facts["detent.partial"] = True
         error_type = _error_type(error)
         if error_type is not None:
-            attributes["error.type"] = error_type
+            facts["error.type"] = error_type
         parent_label = f"run {run.parent}" if run.parent is not None else None
         self._send_span(
             run,
@@ -250,7 +243,7 @@ class OpenTelemetryObserver:
             run.label,
             parent_label,
             (run.began, entry.at),
-            attributes,
+            facts,
             _end_status(status),
         )
 
@@ -260,23 +253,23 @@ class OpenTelemetryObserver:
         visit: Visit,
         entry: Entry,
         outcome: str,
-        attributes: Attributes,
+        facts: Attributes,
         body: Moved | Ended | None = None,
         status: Status | None = None,
     ) -> None:
         if visit.begun is not None:  # an effect that was never settled
             key, tool, began = visit.begun
             in_doubt = {**_named(key, tool), "detent.how": "in_doubt"}
-            self._send_effect(run, visit, entry, tool, began, in_doubt, _error_status("in doubt"))
-        attributes |= {"detent.run": run.id, "detent.flow": run.flow, "detent.outcome": outcome}
+            self._send_effect(run, visit, entry, tool, began, in_doubt, _failed("in doubt"))
+        facts |= {"detent.run": run.id, "detent.flow": run.flow, "detent.outcome": outcome}
         if visit.state is not None:
-            attributes["detent.state"] = visit.state
+            facts["detent.state"] = visit.state
         if visit.partial:
-            attributes["detent.partial"] = True
+            facts["detent.partial"] = True
         if visit.dropped:
-            attributes["detent.events_dropped"] = visit.dropped
+            facts["detent.events_dropped"] = visit.dropped
         if body is not None:
-            attributes |= {
+            facts |= {
                 "detent.by": body.by,
                 "detent.attempt": body.attempt,
                 "detent.work_seconds": body.duration,
@@ -286,7 +279,7 @@ class OpenTelemetryObserver:
             }
             # The engine's own reasons contain only names.
             if body.reason is not None and (self._reasons or body.by == "engine"):
-                attributes["detent.reason"] = body.reason
+                facts["detent.reason"] = body.reason
         name = f"step {visit.state}" if visit.state is not None else "step"
         self._send_span(
             run,
@@ -294,8 +287,8 @@ class OpenTelemetryObserver:
             visit.label(run),
             run.label,
             (visit.began, entry.at),
-            attributes,
-            _error_status(status.value) if status in _BAD else None,
+            facts,
+            _failed(status.value) if status in _BAD else None,
             visit.events,
         )
 
@@ -306,19 +299,19 @@ class OpenTelemetryObserver:
         entry: Entry,
         tool: str,
         began: float,
-        attributes: Attributes,
+        facts: Attributes,
         status: trace.Status | None = None,
     ) -> None:
-        attributes = {**attributes, "detent.run": run.id, "detent.flow": run.flow}
+        facts = {**facts, "detent.run": run.id, "detent.flow": run.flow}
         label = f"effect {run.id} {entry.seq}"
-        self._send_span(run, f"effect {tool}", label, visit.label(run), (began, entry.at), attributes, status)
+        self._send_span(run, f"effect {tool}", label, visit.label(run), (began, entry.at), facts, status)
 
     def _send_span(
         self,
         run: RunUnderWay,
         name: str,
         label: str,
-        parent_label: str | None,
+        parent: str | None,
         times: tuple[float, float],
         attributes: Attributes,
         status: trace.Status | None,
@@ -329,21 +322,14 @@ class OpenTelemetryObserver:
             tracer = self._tracer or self._find_tracer()
             if tracer is None:
                 return
-            trace_number, span_id = _trace_number(run.root), _span_number(label)
+            trace_number, span_number = _trace_number(run.root), _span_number(label)
             ids = getattr(tracer, "id_generator", None)
             if not isinstance(ids, _Ids):
-                ids, parent_label = (
-                    None,
-                    parent_label or label,
-                )  # its ids cannot be set, but at least the trace is the same
-            context = (
-                Context()
-                if parent_label is None
-                else _below(tracer, trace_number, _span_number(parent_label))
-            )
+                ids, parent = None, parent or label  # its ids cannot be set, but the trace is the same
+            context = Context() if parent is None else _below(tracer, trace_number, _span_number(parent))
             began, ended = _nanoseconds(times[0]), _nanoseconds(times[1])
             if ids is not None:
-                ids.trace, ids.span = trace_number, span_id
+                ids.trace, ids.span = trace_number, span_number
             try:
                 span = tracer.start_span(name, context, attributes=attributes, start_time=min(began, ended))
             finally:
@@ -431,14 +417,14 @@ def _error_type(error: Any) -> str | None:
 _BAD = frozenset({Status.FAILED, Status.BUDGET_EXHAUSTED})
 
 
-def _error_status(why: str) -> trace.Status:
+def _failed(why: str) -> trace.Status:
     return trace.Status(trace.StatusCode.ERROR, why)
 
 
 def _end_status(status: Status) -> trace.Status | None:
     """The span status for the end of a run; a cancelled run neither succeeded nor failed."""
     if status in _BAD:
-        return _error_status(status.value)
+        return _failed(status.value)
     return None if status is Status.CANCELLED else trace.Status(trace.StatusCode.OK)
 
 
@@ -499,9 +485,7 @@ _OTLP = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 
 def _exporter(name: str) -> Any:
     """An exporter by its registered name; `otlp` stands for the configured protocol, or an installed one."""
-    exporters = {
-        entry_point.name: entry_point for entry_point in entry_points(group="opentelemetry_traces_exporter")
-    }
+    exporters = {point.name: point for point in entry_points(group="opentelemetry_traces_exporter")}
     names = [name]
     if name == "otlp":
         protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get(

@@ -31,12 +31,12 @@ from detent.adapters.stores.sql_reads import SqlReads
 from detent.engine.ports import (
     FORGOTTEN_AFTER,
     PAGE,
+    Cancellation,
     Commit,
     EdgeCount,
     Lease,
     NewRun,
     Page,
-    Request,
     RunQuery,
     RunRow,
     Taken,
@@ -446,9 +446,9 @@ class PostgresStore(SqlReads):
         """All workers that did not retire."""
         return [Worker(*row) for row in await self._all(_WORKERS)]
 
-    async def ask(self, run_id: str, request: Request) -> None:
+    async def ask(self, run_id: str, cancellation: Cancellation) -> None:
         """Leave a request for the driver, if there is one."""
-        if await self._change(_ASK, shared.written(list(request)), run_id) == 0:
+        if await self._change(_ASK, shared.written(list(cancellation)), run_id) == 0:
             raise RunNotFound(run_id)
 
     async def loose(self, dead: Collection[Worker] = (), limit: int = 100) -> list[str]:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from detent.adapters.stores import rows as shared
-from detent.engine.ports import LedgerLine, Request
+from detent.engine.ports import Cancellation, LedgerLine
 from detent.kernel.status import Status
 
 OWNED = "SELECT id, epoch FROM $.runs WHERE owner = ?"
@@ -48,7 +48,7 @@ class SqlReads(ABC):
         """Runs a worker holds, with their epochs."""
         return await self._all(OWNED, worker_id)
 
-    async def asked(self, worker_id: str) -> list[tuple[str, Request]]:
+    async def asked(self, worker_id: str) -> list[tuple[str, Cancellation]]:
         """Requests for this worker's runs."""
         return [(run_id, shared.request(text)) for run_id, text in await self._all(ASKED, worker_id)]
 

@@ -47,12 +47,12 @@ from detent.engine.ports import (
     FORGOTTEN_AFTER,
     PAGE,
     Blob,
+    Cancellation,
     Commit,
     EdgeCount,
     Lease,
     NewRun,
     Page,
-    Request,
     RunQuery,
     RunRow,
     Taken,
@@ -465,14 +465,14 @@ class SQLiteStore(SqlReads):
         """The rest of a lease; none of a lease from before the machine was started."""
         return left if boot_of(host) == boot_of(this_host()) and left <= FORGOTTEN_AFTER else -FORGOTTEN_AFTER
 
-    async def ask(self, run_id: str, request: Request) -> None:
+    async def ask(self, run_id: str, cancellation: Cancellation) -> None:
         """Leave a request for the driver, if there is one."""
 
         def work(batch: Batch) -> None:
             db = batch.connection
             if db.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchone() is None:
                 raise RunNotFound(run_id)
-            text = shared.written(list(request))
+            text = shared.written(list(cancellation))
             db.execute("UPDATE runs SET asked = ? WHERE id = ? AND owner IS NOT NULL", (text, run_id))
 
         await self._write(work)

@@ -19,7 +19,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from detent.adapters.telemetry.visits import Attributes, Event, RunUnderWay, Visit, estimated_start
-from detent.kernel import log
+from detent.engine import logger
 from detent.kernel.entries import (
     AttemptFailed,
     CalledOff,
@@ -341,7 +341,7 @@ class OpenTelemetryObserver:
                 span.set_status(status)
             span.end(ended)
         except Exception as error:
-            log.warning("telemetry.failed", run_id=run.id, span=name, error=type(error).__name__)
+            logger.warning("telemetry.failed", run_id=run.id, span=name, error=type(error).__name__)
 
     def _find_tracer(self) -> trace.Tracer | None:
         """The tracer, prepared to use our ids for spans; None while the program has no provider."""

@@ -189,7 +189,7 @@ _KNOWN: Mapping[str, type[Exception]] = {
     "TimeoutError": TimeoutError,
     "ConnectionError": ConnectionError,
 }
-"""Exceptions the engine treats in different ways; a subclass is played as its base."""
+"""Exceptions the engine treats in different ways; a subclass stays one when it is played."""
 
 
 def _error_to_plain(error: Exception) -> dict[str, Any]:

@@ -25,13 +25,18 @@ def sync_folder(folder: Path) -> None:
 
 def private_folder(folder: Path) -> None:
     """Create a folder and its missing parents for the owner alone; an existing one stays as it is."""
+    for path in reversed(missing_folders(folder) or [folder]):
+        # A folder that exists by now is fine; a file in its place is an error.
+        path.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+
+
+def missing_folders(folder: Path) -> list[Path]:
+    """A folder and its parents that do not exist yet, the innermost first."""
     missing = []
     while not folder.exists():
         missing.append(folder)
         folder = folder.parent
-    for path in reversed(missing or [folder]):
-        # A folder that exists by now is fine; a file in its place is an error.
-        path.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+    return missing
 
 
 def open_private(path: Path, mode: str, **options: Any) -> Any:

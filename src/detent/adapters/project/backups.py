@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from detent.adapters.disk import missing_folders
 from detent.adapters.project.effect_notes import folder_of, read_json
 from detent.adapters.project.sandbox import PIECE, Sandbox
 from detent.engine.tools import EffectCall, ToolError
@@ -50,7 +51,7 @@ class Backups:
             if note.exists():
                 return
             backup: dict[str, Any] = {"path": self._sandbox.relative(place), "kind": "none"}
-            backup["made"] = [self._sandbox.relative(folder) for folder in _missing(place.parent)]
+            backup["made"] = [self._sandbox.relative(folder) for folder in missing_folders(place.parent)]
             if place.is_symlink():
                 backup |= {"kind": "link", "target": os.readlink(place)}
             elif place.is_file():
@@ -119,12 +120,3 @@ def void(_: object) -> None:
 
 def _all(file: BinaryIO, raw: bytes) -> None:
     file.write(raw)
-
-
-def _missing(folder: Path) -> list[Path]:
-    """Folders that do not exist yet, the innermost first."""
-    missing = []
-    while not folder.exists():
-        missing.append(folder)
-        folder = folder.parent
-    return missing

@@ -38,7 +38,6 @@ class Ran:
     err: bytes
     out_cut: int
     """Bytes of its output that were cut."""
-    err_cut: int
     seconds: float
 
 
@@ -127,9 +126,7 @@ async def run_program(
         tether.let_go()
         transport.close()
     code = transport.get_returncode()
-    return Ran(
-        code if code is not None else -1, out.text(), err.text(), out.cut, err.cut, time.monotonic() - began
-    )
+    return Ran(code if code is not None else -1, out.text(), err.text(), out.cut, time.monotonic() - began)
 
 
 class _Tether:

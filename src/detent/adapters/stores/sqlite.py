@@ -442,7 +442,7 @@ class SQLiteStore(SqlReads):
         if self._writer is not None:
             await self._write(work)
             return
-        # Closed: the last thread of a worker may end after its store.
+        # Closed: the last thread of the worker has ended only now.
         try:
             with contextlib.closing(self._file.connect()) as connection:
                 connection.execute("BEGIN IMMEDIATE")

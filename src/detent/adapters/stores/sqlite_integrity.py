@@ -93,7 +93,7 @@ def _damage_of_log(path: Path) -> list[str]:
 
 
 def _written(path: Path, salts: bytes) -> int | None:
-    """Pages of the log that the index has and the file does not yet; None where that is not known."""
+    """Pages written to the log by its index, if some are not in the database yet; None if not known."""
     try:
         index = index_of(path).read_bytes()[:136]
     except OSError:

@@ -238,13 +238,7 @@ class OpenTelemetryObserver:
             facts["error.type"] = error_type
         parent_label = f"run {run.parent}" if run.parent is not None else None
         self._send_span(
-            run,
-            f"run {run.flow}",
-            run.label,
-            parent_label,
-            (run.began, entry.at),
-            facts,
-            _end_status(status),
+            run, f"run {run.flow}", run.label, parent_label, (run.began, entry.at), facts, _end_status(status)
         )
 
     def _send_visit(

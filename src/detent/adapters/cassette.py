@@ -65,7 +65,7 @@ class Interaction(NamedTuple):
         return (self.kind, self.where, self.step, self.subject)
 
     def __str__(self) -> str:
-        return f"{_named(*self.channel)} (line {self.line})"
+        return f"{_describe(*self.channel)} (line {self.line})"
 
 
 Channel = tuple[str, str, str, str]
@@ -95,7 +95,7 @@ class CassetteMismatch(TapeError):
         self.what = what
         """The problem, without its place."""
         location = f"{path}, line {line}" if line is not None else str(path)
-        super().__init__(f"{location}: {_named(*call[:4])}: {what}")
+        super().__init__(f"{location}: {_describe(*call[:4])}: {what}")
 
 
 class RecordedError(DetentError):
@@ -497,12 +497,12 @@ def _has(value: Any, key: Any) -> bool:
 def _text_difference(recorded: str, asked: str, pointer: str) -> Difference:
     recorded_lines, asked_lines = recorded.split("\n"), asked.split("\n")
     multiline = max(len(recorded_lines), len(asked_lines)) > 1
-    index = _parting(recorded_lines, asked_lines)
+    index = _first_mismatch(recorded_lines, asked_lines)
     sides = [side[index] if index < len(side) else None for side in (recorded_lines, asked_lines)]
     recorded_line, asked_line = (side or "" for side in sides)
     # A long line is shown from shortly before the difference.
     start = (
-        max(0, _parting(recorded_line, asked_line) - LONGEST_SHOWN // 4)
+        max(0, _first_mismatch(recorded_line, asked_line) - LONGEST_SHOWN // 4)
         if max(len(recorded_line), len(asked_line)) > LONGEST_SHOWN
         else 0
     )
@@ -513,7 +513,7 @@ def _text_difference(recorded: str, asked: str, pointer: str) -> Difference:
     return Difference(pointer, shown[0], shown[1], index + 1 if multiline else None)
 
 
-def _parting(first: Sequence[str], second: Sequence[str]) -> int:
+def _first_mismatch(first: Sequence[str], second: Sequence[str]) -> int:
     """The first position at which two sequences differ."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(first), len(second)))
@@ -536,7 +536,7 @@ def _visible(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _named(kind: str, where: str, step: str, subject: str) -> str:
+def _describe(kind: str, where: str, step: str, subject: str) -> str:
     """An interaction for messages: `query 'crm.find' of step 'check' in child '.a'`."""
     parts = [f"{kind} '{subject}'"]
     if step:

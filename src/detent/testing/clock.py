@@ -46,7 +46,7 @@ class HandClock:
     @property
     def next_due(self) -> float | None:
         """When the next sleeper wakes; None without sleepers."""
-        self._drop_gone()
+        self._drop_cancelled()
         return self._sleepers[0][0] if self._sleepers else None
 
     async def turn(self, seconds: float) -> None:
@@ -79,7 +79,7 @@ class HandClock:
         if self._breath:
             await asyncio.sleep(self._breath)
 
-    def _drop_gone(self) -> None:
+    def _drop_cancelled(self) -> None:
         """Forget sleepers that were cancelled."""
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)

@@ -422,18 +422,18 @@ class Torturer:
                     position = (
                         f"{row.now.status.value} in '{row.now.state}', owner {row.owner}, epoch {row.epoch}"
                     )
-                    self._wrong(row.id, f"is left open: {position}", excerpt(lines, None))
+                    self._violation(row.id, f"is left open: {position}", excerpt(lines, None))
                 for run_id in missing:
-                    self._wrong(run_id, "was never started")
+                    self._violation(run_id, "was never started")
                 return
             if not any(self.nursery.alive(pid) for pid in alive):
-                self._wrong("workers", f"all died by themselves:\n{self._log()}")
+                self._violation("workers", f"all died by themselves:\n{self._log()}")
                 return
             await asyncio.sleep(0.05)
 
     # -- checking -------------------------------------------------------------------------------------------
 
-    def _wrong(self, run: str, message: str, text: str = "") -> None:
+    def _violation(self, run: str, message: str, text: str = "") -> None:
         self.report.violations.append(Violation(run, message, text))
 
     async def _check(self, runs: Mapping[str, int], workload: str | None = None) -> None:
@@ -441,7 +441,7 @@ class Torturer:
         expected = await expect(find_workload(name), runs)
         for run_id, signature in expected.runs.items():
             if signature["status"] == Status.FAILED.value:
-                self._wrong(run_id, f"fails even when nobody disturbs it: {signature['error']}")
+                self._violation(run_id, f"fails even when nobody disturbs it: {signature['error']}")
         findings = await verify(self.engine.store, self.world, expected, self._make(name).paid)
         total = self.report.found
         for name in ("runs", "entries", "takeovers", "folds", "repeated", "paid", "lost"):
@@ -456,7 +456,7 @@ class Torturer:
         for sign in ("Traceback", "run.driver_failed", "engine.helper_failed"):
             if sign in text:
                 start = text.index(sign)
-                self._wrong("workers", f"said {sign}", text[max(0, start - 300) : start + 3000])
+                self._violation("workers", f"said {sign}", text[max(0, start - 300) : start + 3000])
 
     def _log(self, whole: bool = False) -> str:
         path = self.folder / "workers.log"

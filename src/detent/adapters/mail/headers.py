@@ -113,21 +113,21 @@ def decoded(value: str) -> str:
     for match in _WORD.finditer(value):
         between = value[at : match.start()]
         if pending is None or between.strip(" \t"):
-            pieces.append(_flushed(pending) + between)
+            pieces.append(_decoded_words(pending) + between)
             pending = None
         charset, kind, content = match[1].split("*")[0].lower(), match[2].lower(), match[3]
-        data = from_base64(_octets(content)) if kind == "b" else _unquoted(content)
+        data = from_base64(_octets(content)) if kind == "b" else _from_q(content)
         if pending is not None and pending[0] == charset:
             data = pending[1] + data  # a character may be split between two words
         elif pending is not None:
-            pieces.append(_flushed(pending))
+            pieces.append(_decoded_words(pending))
         pending = charset, data
         at = match.end()
-    pieces.append(_flushed(pending) + value[at:])
+    pieces.append(_decoded_words(pending) + value[at:])
     return _on_one_line("".join(pieces))
 
 
-def _flushed(pending: tuple[str, bytes] | None) -> str:
+def _decoded_words(pending: tuple[str, bytes] | None) -> str:
     return decode(pending[1], pending[0]).text if pending is not None else ""
 
 
@@ -135,7 +135,7 @@ def _octets(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _unquoted(text: str) -> bytes:
+def _from_q(text: str) -> bytes:
     data = _octets(text).replace(b"_", b" ")
     return re.sub(rb"=([0-9A-Fa-f]{2})", lambda match: bytes.fromhex(match[1].decode()), data)
 
@@ -168,7 +168,7 @@ def _content_type(value: str) -> Structured:
         # The library has raised nearly everything on broken values, RecursionError included.
         match = re.match(r"\s*([\w.+-]{1,60}/[\w.+-]{1,100})", value)
         kind, parameters = (match[1] if match else "text/plain"), {}
-    return Structured(_plain(kind).lower(), _spelled(value, parameters))
+    return Structured(_plain(kind).lower(), _parameter_texts(value, parameters))
 
 
 def disposition(headers: Headers) -> Structured:
@@ -183,10 +183,10 @@ def disposition(headers: Headers) -> Structured:
     except Exception:
         match = re.match(r"\s*([\w-]{1,60})", value)
         kind, parameters = (match[1] if match else ""), {}
-    return Structured(_plain(kind).lower(), _spelled(value, parameters))
+    return Structured(_plain(kind).lower(), _parameter_texts(value, parameters))
 
 
-def _spelled(value: str, parameters: Mapping[str, object]) -> dict[str, str]:
+def _parameter_texts(value: str, parameters: Mapping[str, object]) -> dict[str, str]:
     """The parameters as texts; those the library missed in a broken value are searched for by name."""
     texts = {name.lower(): _plain(decoded(str(text))) for name, text in parameters.items()}
     for name in ("boundary", "charset", "filename", "name"):

@@ -22,25 +22,25 @@ DEEPEST_QUOTE = 50
 """The deepest quote mark; deeper quotes get the same mark."""
 
 
-def _words(*lines: str) -> frozenset[str]:
+def _name_set(*lines: str) -> frozenset[str]:
     return frozenset(" ".join(lines).split())
 
 
-_CELLS = _words("td th")
-_TABLE_PARTS = _words("td th tr tbody thead tfoot table caption")
-_SPACED = _words("p h1 h2 h3 h4 h5 h6 ul ol dl blockquote pre table")
+_CELLS = _name_set("td th")
+_TABLE_PARTS = _name_set("td th tr tbody thead tfoot table caption")
+_SPACED = _name_set("p h1 h2 h3 h4 h5 h6 ul ol dl blockquote pre table")
 """Blocks separated from what is before and after them by an empty line."""
-_BLOCKS = _SPACED | _words(
+_BLOCKS = _SPACED | _name_set(
     "address article aside body center dd details dialog dir div dt fieldset figcaption figure footer form",
     "header hgroup html legend li main menu nav section summary tr tbody thead tfoot caption td th",
 )
-_VOID = _words(
+_VOID = _name_set(
     "area base basefont bgsound br col embed frame hr img input keygen link meta param source track wbr"
 )
-_RAW = _words("script style title textarea iframe noembed noframes xmp")
+_RAW = _name_set("script style title textarea iframe noembed noframes xmp")
 """Elements whose content is no markup."""
-_UNSEEN = _words("xml template datalist object audio video svg math applet")
-_TURNING = _UNSEEN | _words("pre xmp textarea ol ul blockquote")
+_UNSEEN = _name_set("xml template datalist object audio video svg math applet")
+_TURNING = _UNSEEN | _name_set("pre xmp textarea ol ul blockquote")
 """Elements that change how their content is shown, even without attributes."""
 _FENCES = _CELLS | {"table"}
 _GROUPS = ("tbody", "thead", "tfoot")
@@ -65,7 +65,7 @@ _SPACE = re.compile(r"[ \t\r\n\f\xa0]+")
 _TELLING = ("style", "class", "id", "hidden", "start")
 """Attributes that affect the text."""
 
-_QUOTES = _words(
+_QUOTES = _name_set(
     "gmail_quote gmail_quote_container yahoo_quoted protonmail_quote tutanota_quote zmail_extra",
     "moz-cite-prefix moz-forward-container reply-intro mail-editor-reference-message-container",
 )

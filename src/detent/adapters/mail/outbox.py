@@ -83,7 +83,7 @@ class Outbox:
                 "outbox", f"Nothing could be written to {self.folder} ({error.strerror}).", transient=True
             ) from error
         try:
-            _place(temporary, path)
+            _link(temporary, path)
             sync_folder(path.parent)
         finally:
             _remove(temporary)
@@ -100,7 +100,7 @@ def _receipt(message_id: str) -> Receipt:
     return {"message_id": message_id, "status": "queued"}
 
 
-def _place(temporary: Path, path: Path) -> None:
+def _link(temporary: Path, path: Path) -> None:
     """Give the finished file its name, unless the mail exists already."""
     try:
         os.link(temporary, path)

@@ -36,7 +36,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 def reply_subject(original: str, language: str = "en") -> str:
     """`Re: ` (only once) and the subject that is answered, on one line."""
-    subject = " ".join(_CONTROL.sub(" ", cleaned(_sound(original))).split())
+    subject = " ".join(_CONTROL.sub(" ", cleaned(_without_surrogates(original))).split())
     subject = _REPLY_PREFIX.sub("", subject, count=1) if _REPLY_PREFIX.match(subject) else subject
     if not subject:
         return _NO_SUBJECT.get(language, _NO_SUBJECT["en"])
@@ -90,7 +90,7 @@ def reply(
     fields = [
         ("From", _mailbox(name, from_address)),
         ("To", to_address),
-        ("Subject", _text("Subject", " ".join(_CONTROL.sub(" ", _sound(subject)).split()))),
+        ("Subject", _text("Subject", " ".join(_CONTROL.sub(" ", _without_surrogates(subject)).split()))),
         ("Date", format_datetime(date)),
         ("Message-ID", message_id_for(key, domain or from_address.rpartition("@")[2])),
     ]
@@ -112,7 +112,7 @@ def reply(
     return (head + "\n" + content).replace("\n", "\r\n").encode("ascii")
 
 
-def _sound(text: str) -> str:
+def _without_surrogates(text: str) -> str:
     """Without lone surrogates, which cannot be encoded."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
@@ -121,7 +121,7 @@ def _sender(sender: str) -> tuple[str, str]:
     usable = [address for address in addresses(_CONTROL.sub(" ", sender)) if address]
     if len(usable) != 1:
         raise ValueError("The sender of a mail is one address, like 'Service <service@firm.example>'.")
-    name, _ = parseaddr(_CONTROL.sub(" ", _sound(sender)))
+    name, _ = parseaddr(_CONTROL.sub(" ", _without_surrogates(sender)))
     return ("" if "@" in name else name), usable[0]
 
 
@@ -148,7 +148,7 @@ def _text(header: str, text: str) -> str:
 
 def _encoded(body: str) -> tuple[str, str]:
     """A transfer encoding and the encoded text; plain where that is safe for every server."""
-    text = re.sub(r"\r\n?", "\n", _sound(body))
+    text = re.sub(r"\r\n?", "\n", _without_surrogates(body))
     text = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", "", text).rstrip("\n") + "\n"
     safe = text.isascii() and not re.search(rf"[^\n]{{{WIDTH + 1}}}|[ \t]$|^From |^\.", text, re.MULTILINE)
     if safe:

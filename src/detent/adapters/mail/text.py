@@ -83,7 +83,7 @@ def decode(data: bytes, declared: str | None = None) -> Decoded:
     """Bytes as text: by the declared charset, else UTF-8, windows-1250, ISO-8859-2, Latin-1."""
     for mark, charset in _BOMS:
         if data.startswith(mark):
-            return Decoded(_sound(data[len(mark) :].decode(charset, "replace")))
+            return Decoded(_without_surrogates(data[len(mark) :].decode(charset, "replace")))
     codec = _codec(declared) if declared else None
     if codec is not None:
         wider = _WIDER.get(codec, codec)
@@ -118,12 +118,12 @@ def _guess(data: bytes) -> str:
 
 def _tried(data: bytes, codec: str) -> str | None:
     try:
-        return _sound(data.decode(codec))
+        return _without_surrogates(data.decode(codec))
     except (UnicodeError, LookupError, ValueError, OverflowError):
         return None
 
 
-def _sound(text: str) -> str:
+def _without_surrogates(text: str) -> str:
     """Without lone surrogates, which some codecs let through and nothing can encode."""
     return _LONE.sub("\ufffd", text) if not text.isascii() and _LONE.search(text) else text
 

@@ -135,7 +135,7 @@ class Connection:
         """Connect and list the tools; raises `CallFault`."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # A context of its own, as it outlives the run whose call came first.
-        self._task = asyncio.create_task(self._live(ready), name=f"mcp {self.target.name}", context=Context())
+        self._task = asyncio.create_task(self._run(ready), name=f"mcp {self.target.name}", context=Context())
         try:
             async with asyncio.timeout(timeout):
                 await asyncio.shield(ready)
@@ -168,7 +168,7 @@ class Connection:
         if self._calls == 0:
             self._over.set()
 
-    async def _live(self, ready: asyncio.Future[None]) -> None:
+    async def _run(self, ready: asyncio.Future[None]) -> None:
         try:
             client = Client(
                 self._streams(), cache=None, client_info=types.Implementation(name="detent", version="1")
@@ -183,7 +183,9 @@ class Connection:
             if not ready.done():
                 ready.set_exception(self._unreachable(self._why(_first_error(error))))
             elif not self._over.is_set():
-                logger.warning("mcp.lost", server=self.target.name, error=_kind(error), calls=self._calls)
+                logger.warning(
+                    "mcp.lost", server=self.target.name, error=_error_name(error), calls=self._calls
+                )
         finally:
             self.alive = False
             self._over.set()
@@ -200,7 +202,7 @@ class Connection:
             names.update(cut(tool.name) for tool in page.tools)
             declared.update((tool.name, listed(tool)) for tool in page.tools if tool.name in self._wanted)
             if len(names) > MOST_TOOLS:
-                self._in_trouble(f"it lists more than {MOST_TOOLS:,} tools")
+                self._note_trouble(f"it lists more than {MOST_TOOLS:,} tools")
                 raise ValueError(self._trouble)
             cursor = page.next_cursor
             if cursor is None:
@@ -231,7 +233,7 @@ class Connection:
             return "it ended before it answered" + (f"; its last words: {stderr}" if stderr else "")
         if isinstance(error, MCPError):
             return f"it refused the connection (error {error.code})"
-        return f"it does not speak the protocol ({_kind(error)})"
+        return f"it does not speak the protocol ({_error_name(error)})"
 
     # -- calls ----------------------------------------------------------------------------------------------
 
@@ -359,7 +361,7 @@ class Connection:
         timeout = httpx2.Timeout(self.target.patience, read=max(300.0, self.target.patience + 60))
         async with (
             _HttpClient(
-                self._in_trouble,
+                self._note_trouble,
                 headers=dict(self.target.headers),
                 timeout=timeout,
                 event_hooks=limiting_hooks(httpx2, LARGEST_MESSAGE, each_event=True),
@@ -368,13 +370,13 @@ class Connection:
         ):
             yield streams
 
-    def _in_trouble(self, why: str) -> None:
+    def _note_trouble(self, why: str) -> None:
         if not self.alive:
             self._trouble = why
 
     def _give_up(self, why: str) -> None:
         """Note that the server sends too much, which ends the session."""
-        self._in_trouble(why)
+        self._note_trouble(why)
         self._cut_off = self._cut_off or why
         logger.warning("mcp.cut_off", server=self.target.name, why=why)
 
@@ -498,7 +500,7 @@ class _HttpClient(httpx2.AsyncClient):
         except (httpx2.TransportError, TimeoutError) as error:
             if posting is not None and isinstance(error, _NEVER_LEFT):
                 posting.never_left = True
-            self._trouble(f"no connection ({_kind(error)})")
+            self._trouble(f"no connection ({_error_name(error)})")
             error_body = {"code": types.CONNECTION_CLOSED, "message": "no answer"}
             return httpx2.Response(
                 503, json={"jsonrpc": "2.0", "id": None, "error": error_body}, request=request
@@ -550,7 +552,7 @@ def _first_error(error: BaseException) -> BaseException:
     return error
 
 
-def _kind(error: BaseException) -> str:
+def _error_name(error: BaseException) -> str:
     return type(_first_error(error)).__name__
 
 

@@ -109,7 +109,7 @@ class McpServer:
         self._closed = False
         try:
             connection = await self._connected()
-            if lacking := [problem for tool in self._tools if (problem := self._lacking(connection, tool))]:
+            if lacking := [problem for tool in self._tools if (problem := self._problem(connection, tool))]:
                 raise ConfigurationError("\n".join(lacking))
         except CallFault as fault:
             await self.close()
@@ -165,7 +165,7 @@ class McpServer:
         self._all.add(connection)
         await connection.open(self._timeout)
         for tool, listed in connection.tools.items():
-            _learn(self._tools[tool], listed)
+            _update(self._tools[tool], listed)
         self._connection = connection
         seconds = asyncio.get_running_loop().time() - began
         logger.info(
@@ -247,7 +247,7 @@ class McpServer:
             connection = await self._connected()
         except (ConfigurationError, IntegrationMissing) as error:
             raise CallFault("mcp_setup", str(error), sent=False, transient=False) from error
-        if problem := self._lacking(connection, tool):
+        if problem := self._problem(connection, tool):
             raise CallFault("mcp_no_tool", problem, sent=False, transient=False)
         if problems := await over(args, misfits, dict(args), connection.tools[tool].schema):
             text = f"'{self._full(tool)}' does not take these arguments: {'; '.join(problems)}."
@@ -264,7 +264,7 @@ class McpServer:
             raise McpToolError(self._full(tool), message)
         return answer_of(result)
 
-    def _lacking(self, connection: Connection, tool: str) -> str:
+    def _problem(self, connection: Connection, tool: str) -> str:
         """The reason a declared tool cannot be called; empty when it can."""
         listed: Listed | None = connection.tools.get(tool)
         if listed is None:
@@ -293,7 +293,7 @@ def _anything() -> dict[str, Any]:
     return {"type": "object"}
 
 
-def _learn(tool: Tool, listed: Listed) -> None:
+def _update(tool: Tool, listed: Listed) -> None:
     """Fill in what a server says about a tool, which was not known when the tool was made.
 
     The flows hold this very object. Its schema is replaced, not changed: a check against the old one may

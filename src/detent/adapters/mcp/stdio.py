@@ -120,11 +120,11 @@ async def _end(child: asyncio.subprocess.Process, tasks: Sequence[asyncio.Task[N
         task.cancel()
     await asyncio.wait(tasks)
     child.stdin.close()
-    if not await _gone(child, GRACE):
+    if not await _ends_within(child, GRACE):
         _signal(child, signal.SIGTERM)
-        await _gone(child, GRACE)
+        await _ends_within(child, GRACE)
         _signal(child, KILL)
-        await _gone(child, GRACE)
+        await _ends_within(child, GRACE)
     # asyncio keeps the output pipe open as long as a descendant that left the group does.
     transport = getattr(child, "_transport", None)
     if transport is not None:
@@ -132,7 +132,7 @@ async def _end(child: asyncio.subprocess.Process, tasks: Sequence[asyncio.Task[N
             transport.close()
 
 
-async def _gone(child: asyncio.subprocess.Process, seconds: float) -> bool:
+async def _ends_within(child: asyncio.subprocess.Process, seconds: float) -> bool:
     """Whether the child ends in time. (`wait` would also wait for all that inherited its output.)"""
     for _ in range(round(seconds / POLL)):
         if child.returncode is not None:

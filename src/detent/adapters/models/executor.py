@@ -307,7 +307,7 @@ class _Conversation:
         elif self.schema is not None and self.accepts_text and not isinstance(value, str):
             value = answer.text
         if self.schema is not None and self.judging and (problems := misfits(value, self.schema)):
-            raise self._misfit(_named(self.schema), [*problems, cut] if cut else problems, answer)
+            raise self._misfit(_schema_name(self.schema), [*problems, cut] if cut else problems, answer)
         return value
 
     def _misfit(self, expected: str, problems: list[str], answer: ModelAnswer) -> OutputSchemaValidationError:
@@ -391,7 +391,7 @@ def _from_plain(kept: Mapping[str, Any]) -> ModelAnswer:
     )
 
 
-def _named(schema: Schema) -> str:
+def _schema_name(schema: Schema) -> str:
     if isinstance(schema, Mapping):
         title = schema.get("title")
         return title if isinstance(title, str) else "its JSON Schema"

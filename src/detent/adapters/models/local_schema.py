@@ -79,16 +79,16 @@ class _Shaper:
             choices = list(node["enum"])
             return {"enum": choices} if choices else None
         if node.get("allOf"):
-            return self._all(node)
+            return self._all_of(node)
         choice = "anyOf" if "anyOf" in node else "oneOf" if "oneOf" in node else None
         if choice and not node.get("properties"):
-            return self._any([_typed(alternative, node.get("type")) for alternative in node[choice]])
+            return self._any_of([_typed(alternative, node.get("type")) for alternative in node[choice]])
         return self._plain(node)
 
     def _plain(self, node: Mapping[str, Any]) -> dict[str, Any] | None:
         types = node.get("type")
         if isinstance(types, list | tuple):
-            return self._any([{**node, "type": type_} for type_ in types])
+            return self._any_of([{**node, "type": type_} for type_ in types])
         type_ = types or next(
             (type_ for type_, keys in _HINTS.items() if any(key in node for key in keys)), None
         )
@@ -106,11 +106,11 @@ class _Shaper:
             return _string(node)
         return _integer(node) if type_ == "integer" else {"type": type_}
 
-    def _any(self, nodes: list[Any]) -> dict[str, Any] | None:
+    def _any_of(self, nodes: list[Any]) -> dict[str, Any] | None:
         shaped = [part for part in map(self.shape, nodes) if part is not None]
         return None if not shaped else shaped[0] if len(shaped) == 1 else {"anyOf": shaped}
 
-    def _all(self, node: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _all_of(self, node: Mapping[str, Any]) -> dict[str, Any] | None:
         siblings = {key: value for key, value in node.items() if key != "allOf"}
         parts = [self.shape(part) for part in (*([siblings] if siblings else []), *node["allOf"])]
         if any(part is None for part in parts):

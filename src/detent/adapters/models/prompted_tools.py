@@ -43,10 +43,10 @@ def alternatives(tools: Sequence[AgentTool], answer: Mapping[str, Any] | None) -
     """The schema of a call to one of the tools, or of the answer."""
     parts: dict[str, Any] = {}
     options = [
-        _object({"tool": {"const": tool.name}, "arguments": _within(parts, f"tool{index}", tool.arguments)})
+        _object({"tool": {"const": tool.name}, "arguments": _embedded(parts, f"tool{index}", tool.arguments)})
         for index, tool in enumerate(tools)
     ]
-    options.append(_object({"answer": _within(parts, "answer", answer or {})}))
+    options.append(_object({"answer": _embedded(parts, "answer", answer or {})}))
     schema: dict[str, Any] = {"type": "object", "anyOf": options}
     return {**schema, "$defs": parts} if parts else schema
 
@@ -60,7 +60,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _within(parts: dict[str, Any], name: str, schema: Mapping[str, Any]) -> Any:
+def _embedded(parts: dict[str, Any], name: str, schema: Mapping[str, Any]) -> Any:
     """A schema as part of another; a schema with references goes into `$defs`, so that they still resolve."""
     if not _refers(schema):
         return schema

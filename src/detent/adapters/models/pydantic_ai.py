@@ -179,21 +179,21 @@ class PydanticAIModel:
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> ModelAnswer:
         """One answer. Cancelling closes the connection."""
         model_id = request.model_id or self._default_id
-        made = await self._served(model_id)
+        made = await self._library_model(model_id)
         names = http_common.WireNames(request)
         deadline = asyncio.timeout(self._answer_timeout)
         try:
             async with deadline:
-                response = await _asked(made, request, names, on_text)
+                response = await _ask(made, request, names, on_text)
         except ExecutorError:
             raise
         except Exception as error:
             if deadline.expired():
-                raise http_common.too_late(_who(model_id), self._answer_timeout) from None
+                raise http_common.too_late(_subject(model_id), self._answer_timeout) from None
             raise self._failure(error, model_id, request) from error
         return self._answer(response, model_id, names, made.model)
 
-    async def _served(self, model_id: str) -> Made:
+    async def _library_model(self, model_id: str) -> Made:
         async with self._making:
             if model_id not in self._made:
                 try:  # the import takes a good part of a second
@@ -214,7 +214,9 @@ class PydanticAIModel:
         from pydantic_ai.messages import TextPart, ToolCallPart
 
         if response.state != "complete" or _unfinished(response, served):
-            raise ExecutorError(f"{_who(model_id)} broke off in the middle of its answer.", transient=True)
+            raise ExecutorError(
+                f"{_subject(model_id)} broke off in the middle of its answer.", transient=True
+            )
         usage = self._usage(response, model_id)
         text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
         calls = []
@@ -264,7 +266,7 @@ class PydanticAIModel:
         """The error for a failure of the library, whose messages hold whole bodies and are not shown."""
         from pydantic_ai import exceptions as of
 
-        who = _who(model_id)
+        who = _subject(model_id)
         if (limit := too_large(error)) is not None:
             return ExecutorError(f"{who} sent {limit}, which is no answer.")
         if isinstance(error, of.ModelHTTPError):
@@ -300,7 +302,7 @@ class PydanticAIModel:
 # -- asking -------------------------------------------------------------------------------------------------
 
 
-async def _asked(
+async def _ask(
     made: Made, request: ModelRequest, names: http_common.WireNames, on_text: OnText | None
 ) -> ModelResponse:
     settings = _settings(made, request)
@@ -313,10 +315,10 @@ async def _asked(
             made.model, messages, model_settings=settings, model_request_parameters=parameters,
             instrument=False,
         )  # fmt: skip
-    return await _streamed(made.model, messages, settings, parameters, on_text or _unheard)
+    return await _streamed(made.model, messages, settings, parameters, on_text or _ignore)
 
 
-async def _unheard(text: str, kind: str) -> None:
+async def _ignore(text: str, kind: str) -> None:
     """Ignore the text of an answer that is streamed without a callback."""
 
 
@@ -407,7 +409,7 @@ def _messages(request: ModelRequest, names: http_common.WireNames) -> list[Model
         elif message.role == "user":
             add_part(of.UserPromptPart(message.content))
         elif message.role == "tool":
-            add_part(_returned(message, called, names))
+            add_part(_tool_return(message, called, names))
         else:
             parts: list[Any] = [of.TextPart(message.content)] if message.content else []
             parts += [
@@ -418,7 +420,7 @@ def _messages(request: ModelRequest, names: http_common.WireNames) -> list[Model
     return messages
 
 
-def _returned(message: Message, called: Mapping[str, str], names: http_common.WireNames) -> Any:
+def _tool_return(message: Message, called: Mapping[str, str], names: http_common.WireNames) -> Any:
     from pydantic_ai.messages import ToolReturnPart
 
     call = message.answers or ""
@@ -474,7 +476,7 @@ async def _streamed(
 # -- small things -------------------------------------------------------------------------------------------
 
 
-def _who(model_id: str) -> str:
+def _subject(model_id: str) -> str:
     return f"Model '{model_id}'"
 
 

@@ -47,7 +47,7 @@ class Backups:
     def save(self, run_id: str, place: Path) -> None:
         """Keep the content of a path, or its absence, unless this run has done so before."""
         with self._lock:
-            note = self._note(run_id, place)
+            note = self._note_path(run_id, place)
             if note.exists():
                 return
             backup: dict[str, Any] = {"path": self._sandbox.relative(place), "kind": "none"}
@@ -63,20 +63,20 @@ class Backups:
     def save_bytes(self, run_id: str, place: Path, raw: bytes | None, mode: int | None = None) -> None:
         """Keep the content a path had earlier, given by the caller; None when it did not exist."""
         with self._lock:
-            note = self._note(run_id, place)
+            note = self._note_path(run_id, place)
             if note.exists():
                 return
             backup: dict[str, Any] = {"path": self._sandbox.relative(place), "kind": "none", "made": []}
             if raw is not None:
                 body = raw
                 backup |= {"kind": "file", "mode": mode}
-                self._keep(note, lambda file: _all(file, body))
+                self._keep(note, lambda file: _write_all(file, body))
             self._sandbox.keep(note, json.dumps(backup).encode())
 
     def restore(self, call: EffectCall, place: Path) -> bool:
         """Bring a path back to its former content; False when this run did not change it."""
         with self._lock:
-            note = self._note(call.root, place)
+            note = self._note_path(call.root, place)
             used_note = note.with_suffix(".restored")
             backup = read_json(note)
             if backup is None:
@@ -109,7 +109,7 @@ class Backups:
     def _keep(self, note: Path, write: Callable[[BinaryIO], object]) -> None:
         self._sandbox.write(note.with_suffix(".bytes"), lambda file: void(write(file)), 0o600)
 
-    def _note(self, run_id: str, place: Path) -> Path:
+    def _note_path(self, run_id: str, place: Path) -> Path:
         name = hashlib.sha256(os.fsencode(self._sandbox.relative(place))).hexdigest()[:32]
         return self.folder(run_id) / f"{name}.json"
 
@@ -118,5 +118,5 @@ def void(_: object) -> None:
     """Discard a value."""
 
 
-def _all(file: BinaryIO, raw: bytes) -> None:
+def _write_all(file: BinaryIO, raw: bytes) -> None:
     file.write(raw)

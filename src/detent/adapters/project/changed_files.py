@@ -34,7 +34,7 @@ class Watch:
         """The state of the files now; their content at the run's first watch is kept."""
         repository = await self._in_repository()
         hashes = await self._standing(repository)
-        note = self._note(run_id)
+        note = self._note_path(run_id)
         if read_json(note) is None:
             tree = await self._git.text("write-tree", changes=True) if repository else None
             kept = {}
@@ -55,7 +55,7 @@ class Watch:
         """Files that differ now; each is backed up with its content at the run's first watch."""
         after = await self._standing(await self._in_repository())
         paths = [path for path in before.keys() | after.keys() if before.get(path, "") != after.get(path, "")]
-        note = read_json(self._note(run_id))
+        note = read_json(self._note_path(run_id))
         assert note is not None
         for path in paths:
             raw, mode = await self._earlier(run_id, note, path)
@@ -66,7 +66,7 @@ class Watch:
         """The content of a file at the run's first watch: as copied then, else from the index."""
         if path in note["kept"]:
             sha256, mode = note["kept"][path]
-            return (self._note(run_id).parent / "watched" / sha256).read_bytes(), mode
+            return (self._note_path(run_id).parent / "watched" / sha256).read_bytes(), mode
         if note["tree"] is None or path in note["gone"]:
             return None, None
         prefix = await self._git.prefix()
@@ -87,7 +87,7 @@ class Watch:
             )  # fmt: skip
             names = {os.fsdecode(path) for path in raw.out.split(b"\0") if path}
         else:
-            names = set(self._all())
+            names = set(self._all_files())
         hashes: dict[str, str | None] = {}
         total = 0
         for name in sorted(names):
@@ -104,7 +104,7 @@ class Watch:
             hashes[name] = self._sandbox.fingerprint(place)[1]
         return {name: sha256 for name, sha256 in hashes.items() if sha256 is None or len(sha256) == 64}
 
-    def _all(self) -> list[str]:
+    def _all_files(self) -> list[str]:
         paths = []
         for folder_path, folders, names in os.walk(self._sandbox.root):
             folder = Path(folder_path)
@@ -124,5 +124,5 @@ class Watch:
                 return False
             raise
 
-    def _note(self, run_id: str) -> Path:
+    def _note_path(self, run_id: str) -> Path:
         return self._backups.folder(run_id) / "watch.git"

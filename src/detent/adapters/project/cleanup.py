@@ -27,16 +27,16 @@ class Cleanup:
 
     def of(self, root: str) -> bool:
         """Whether anything is kept for a run."""
-        return any(self._place(kind, root).exists() for kind in (BACKUPS, NOTES, COMMANDS))
+        return any(self._folder(kind, root).exists() for kind in (BACKUPS, NOTES, COMMANDS))
 
     def drop_notes(self, root: str) -> int:
         """Delete the notes on whether effects had happened; returns the number of files."""
-        return _drop(self._place(NOTES, root))
+        return _delete(self._folder(NOTES, root))
 
     def drop_all(self, root: str) -> int:
         """Delete all files of a run; returns their number. A note remains that it had backups."""
-        dropped = self.drop_notes(root) + _drop(self._place(COMMANDS, root))
-        backups = self._place(BACKUPS, root)
+        dropped = self.drop_notes(root) + _delete(self._folder(COMMANDS, root))
+        backups = self._folder(BACKUPS, root)
         files = [file for file in _files(backups) if file.name != PURGED]
         if files:
             # First, so that a missing backup is never taken for a file that did not exist.
@@ -63,7 +63,7 @@ class Cleanup:
                         dropped += 1
         return dropped
 
-    def _place(self, kind: str, root: str) -> Path:
+    def _folder(self, kind: str, root: str) -> Path:
         return folder_of(self._state / kind, root)
 
 
@@ -71,7 +71,7 @@ def _files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if not path.is_dir()] if folder.is_dir() else []
 
 
-def _drop(folder: Path) -> int:
+def _delete(folder: Path) -> int:
     count = len(_files(folder))
     shutil.rmtree(folder, ignore_errors=True)
     return count

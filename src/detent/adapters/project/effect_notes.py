@@ -48,13 +48,13 @@ class EffectNotes:
 
     def get(self, call: EffectCall) -> dict[str, Any] | None:
         """The note on an effect; None at the first attempt."""
-        return read_json(self._place(call))
+        return read_json(self._path(call))
 
     def put(self, call: EffectCall, note: dict[str, Any]) -> None:
         """Record a note on an effect; it is on disk when this returns."""
-        self._sandbox.keep(self._place(call), json.dumps(note).encode())
+        self._sandbox.keep(self._path(call), json.dumps(note).encode())
 
-    def _place(self, call: EffectCall) -> Path:
+    def _path(self, call: EffectCall) -> Path:
         folder = folder_of(self._sandbox.state / "footprints", call.family)
         return folder / f"{safe(call.idempotency_key)}.json"
 

@@ -95,14 +95,14 @@ class Git:
         """An answer that is a list of paths from the top of the repository, as paths from the project."""
         raw = (await self.ask(*args)).out
         prefix = await self.prefix()
-        return [self._from_here(os.fsdecode(path), prefix) for path in raw.split(b"\0") if path]
+        return [self._project_path(os.fsdecode(path), prefix) for path in raw.split(b"\0") if path]
 
     async def prefix(self) -> str:
         """The path from the top of the repository to the project; empty, or with a slash at its end."""
         return await self.text("rev-parse", "--show-prefix")
 
     @staticmethod
-    def _from_here(path: str, prefix: str) -> str:
+    def _project_path(path: str, prefix: str) -> str:
         if path.startswith(prefix):
             return path[len(prefix) :]
         return os.path.relpath(path, prefix.rstrip("/") or ".").replace(os.sep, "/")
@@ -202,7 +202,7 @@ class Git:
                 before, changed = rest[0], rest[1]
                 # The path follows 7, 8 or 9 fields; the next piece after a rename is its old path.
                 fields = {"1": 7, "2": 8, "u": 9}[kind]
-                path = self._from_here(rest.split(" ", fields)[-1], prefix)
+                path = self._project_path(rest.split(" ", fields)[-1], prefix)
                 if kind == "2":
                     next(lines, None)
                 if before != "." and kind != "u":
@@ -210,7 +210,7 @@ class Git:
                 if changed != "." or kind == "u":
                     lists["unstaged"].append(path)
             elif kind == "?":
-                lists["untracked"].append(self._from_here(rest, prefix))
+                lists["untracked"].append(self._project_path(rest, prefix))
         clean = not any(lists.values())
         return {**info, **{name: sorted(paths) for name, paths in lists.items()}, "clean": clean}
 

@@ -89,7 +89,7 @@ class GitChanges:
         if not clean.strip() or b"\0" in clean:
             raise ToolError("invalid", "a commit needs a message.")
         note = self._notes.get(call)
-        if note is not None and (commit_sha := await self._made(note)) is not None:
+        if note is not None and (commit_sha := await self._earlier_commit(note)) is not None:
             return await self._receipt(call, commit_sha, note["parent"])
         head = await self.git.sha("HEAD")
         tree = await self.git.text("write-tree", changes=True)
@@ -107,7 +107,7 @@ class GitChanges:
             raise _not_committed(ran)
         return await self._receipt(call, commit_sha, head)
 
-    async def _made(self, note: dict[str, Any]) -> str | None:
+    async def _earlier_commit(self, note: dict[str, Any]) -> str | None:
         """The commit made by an earlier attempt, if any: the same parent, tree and message."""
         parent, head = note["parent"], await self.git.sha("HEAD")
         if head == parent:

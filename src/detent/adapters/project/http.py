@@ -87,7 +87,7 @@ class Web:
         finally:
             sink.drop()
         if status in (429, 503):
-            wait = _wait(received.get("retry-after"))
+            wait = _retry_after(received.get("retry-after"))
             raise Transient(f"'{host}' cannot answer now ({status}).", wait)
         size, sha256 = sink.size, sink.sha256
         result = {"status": status, "headers": received, "bytes": size, "sha256": sha256, "spool": None}
@@ -216,7 +216,7 @@ def _host(url: str) -> str:
     return host
 
 
-def _wait(header: str | None) -> float | None:
+def _retry_after(header: str | None) -> float | None:
     """Seconds a server asks us to wait, up to the longest wait."""
     if not header:
         return None

@@ -96,7 +96,7 @@ async def run_program(
     try:
         transport, program = await loop.subprocess_exec(
             lambda: _Program(out, err, stop_when_full),
-            *tether.of([_found(argv[0], cwd, env), *argv[1:]]),
+            *tether.of([_find_program(argv[0], cwd, env), *argv[1:]]),
             cwd=cwd, env=dict(env), start_new_session=True, stdin=tether.stdin, stdout=pipe, stderr=pipe,
         )  # fmt: skip
     except FileNotFoundError:
@@ -166,7 +166,7 @@ class _Tether:
                 os.unlink(self._input)
 
 
-def _found(program: str, cwd: Path, env: Mapping[str, str]) -> str:
+def _find_program(program: str, cwd: Path, env: Mapping[str, str]) -> str:
     """The file of a program, looked up as the system would."""
     if os.path.dirname(program):
         path = os.path.join(cwd, program)

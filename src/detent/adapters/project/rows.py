@@ -79,7 +79,7 @@ class Rows:
 
         with certain(database), self.sandbox.folder_of(file, make=True):
             pass
-        return await asyncio.to_thread(_within, file, database, work)
+        return await asyncio.to_thread(_transact, file, database, work)
 
     async def restore(
         self, call: EffectCall, database: str, table: str, key: str | list[str], batch: dict[str, Any]
@@ -106,7 +106,7 @@ class Rows:
             link.execute(PUT_BATCH, (run, table, name, "restored", loaded[1], restored, removed))
             return {"restored": restored, "removed": removed}
 
-        return await asyncio.to_thread(_within, file, database, work)
+        return await asyncio.to_thread(_transact, file, database, work)
 
     async def _batch(self, batch: Mapping[str, Any]) -> tuple[str, list[str], list[list[Any]]]:
         """Identity, columns and rows of a batch, which may be offloaded."""
@@ -129,7 +129,7 @@ def _name_of(batch: Mapping[str, Any]) -> str:
     return str(blob) if blob is not None else digest(dict(batch))
 
 
-def _within(file: Path, path: str, work: Callable[[sqlite3.Connection], dict[str, Any]]) -> dict[str, Any]:
+def _transact(file: Path, path: str, work: Callable[[sqlite3.Connection], dict[str, Any]]) -> dict[str, Any]:
     """Do something in one transaction, under an exclusive lock."""
     try:
         with closing(sqlite3.connect(file, timeout=BUSY, isolation_level=None)) as link:
@@ -206,14 +206,14 @@ def _prepared(
         if missing:
             raise ToolError("no_column", f"table {quoted(table)} has no column {quoted(missing[0])}.")
         return 0
-    types = [_kind([row[at] for row in rows]) for at in range(len(columns))]
+    types = [_column_type([row[at] for row in rows]) for at in range(len(columns))]
     parts = [f"{_sql_name(column)} {type_}" for column, type_ in zip(columns, types, strict=True)]
     parts.append(f"PRIMARY KEY ({', '.join(_sql_name(key) for key in keys)})")
     link.execute(f"CREATE TABLE {_sql_name(table)} ({', '.join(parts)})")
     return 1
 
 
-def _kind(values: list[Any]) -> str:
+def _column_type(values: list[Any]) -> str:
     present = [value for value in values if value is not None]
     if present and all(isinstance(value, int) for value in present):
         return "INTEGER"

@@ -93,12 +93,12 @@ class Sandbox:
             for name in names:
                 value = args.get(name)
                 for path in value if isinstance(value, list) else [value]:
-                    if isinstance(path, str) and self._guards(path):
+                    if isinstance(path, str) and self._is_guarded(path):
                         yield f"/{name}: {CONFIGURES}"
 
         return refused
 
-    def _guards(self, name: str) -> bool:
+    def _is_guarded(self, name: str) -> bool:
         try:
             path = self._joined(name)
             # The name itself as well as its target: a link may be replaced or written through.
@@ -239,8 +239,8 @@ class Sandbox:
             with self.folder_of(place, make=True) as folder:
                 if mode is None:
                     with contextlib.suppress(FileNotFoundError):
-                        mode = stat.S_IMODE(_no_link(folder.stat(place.name), place).st_mode)
-                with self._spare(folder) as (spare, name):
+                        mode = stat.S_IMODE(_refuse_link(folder.stat(place.name), place).st_mode)
+                with self._temporary(folder) as (spare, name):
                     with spare.create(name) as file:
                         write(file)
                         file.flush()
@@ -282,7 +282,7 @@ class Sandbox:
                 raise
 
     @contextlib.contextmanager
-    def _spare(self, folder: OpenFolder) -> Iterator[tuple[OpenFolder, str]]:
+    def _temporary(self, folder: OpenFolder) -> Iterator[tuple[OpenFolder, str]]:
         """A temporary file: in our own folder if that is on the same disk, else next to the target."""
         name = f"{secrets.token_hex(8)}.tmp"
         own_place = self.folder_of(self.state / "tmp" / name, make=True)
@@ -312,7 +312,7 @@ def _linked_as(spare: OpenFolder, name: str, folder: OpenFolder, final_name: str
     return True
 
 
-def _no_link(status: os.stat_result, place: Path) -> os.stat_result:
+def _refuse_link(status: os.stat_result, place: Path) -> os.stat_result:
     """The status, unless the file has become a link since its path was checked."""
     if stat.S_ISLNK(status.st_mode):
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(place))

@@ -102,7 +102,7 @@ def _separated(text: str, kind: str, path: str) -> dict[str, Any]:
             else:
                 rows.append(list(record))
                 lines.append(line)
-            _bounded(len(rows) + len(bad), path)
+            _check_rows(len(rows) + len(bad), path)
     except csv.Error:
         raise ToolError("malformed", f"{quoted(path)} cannot be read from line {before + 1} on: a quote that "
                         f"is not closed, or a value that is too long.") from None  # fmt: skip
@@ -163,7 +163,7 @@ def _json_lines(text: str, path: str) -> dict[str, Any]:
             lines.append(line)
         else:
             bad.append({"row": line, "problem": "is no JSON object"})
-        _bounded(len(objects) + len(bad), path)
+        _check_rows(len(objects) + len(bad), path)
     if not objects and not bad:
         raise ToolError("empty", f"{quoted(path)} holds no rows.")
     if len(columns) > MOST_COLUMNS:
@@ -189,7 +189,7 @@ def _parquet(raw: bytes, path: str, most: int) -> dict[str, Any]:
     try:
         file = parquet.ParquetFile(pyarrow.BufferReader(raw))
         # A small file may hold much, so it is measured before it is unpacked, and again meanwhile.
-        _bounded(file.metadata.num_rows, path)
+        _check_rows(file.metadata.num_rows, path)
         columns, size = _columns(file.schema_arrow.names, path), 0
         for batch in file.iter_batches(PARQUET_BATCH):
             parts = [_readable(column, pyarrow) for column in batch.columns]
@@ -204,7 +204,7 @@ def _parquet(raw: bytes, path: str, most: int) -> dict[str, Any]:
     bad: list[dict[str, Any]] = []
     for line, row_values in enumerate(values, 1):
         row = [_plain(value) for value in row_values]
-        if any(_endless(value) for value in row):
+        if any(_has_infinity(value) for value in row):
             bad.append({"row": line, "problem": "holds a number that is infinite"})
         else:
             rows.append(row)
@@ -238,13 +238,13 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _endless(value: Any) -> bool:
+def _has_infinity(value: Any) -> bool:
     if isinstance(value, dict | list):
-        return any(_endless(item) for item in (value.values() if isinstance(value, dict) else value))
+        return any(_has_infinity(item) for item in (value.values() if isinstance(value, dict) else value))
     return isinstance(value, float) and math.isinf(value)
 
 
-def _bounded(rows: int, path: str) -> None:
+def _check_rows(rows: int, path: str) -> None:
     if rows > MOST_ROWS:
         raise ToolError("too_large", f"{quoted(path)} has more than {MOST_ROWS:,} rows.")
 

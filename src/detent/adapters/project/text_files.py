@@ -55,7 +55,7 @@ class TextFiles:
 
     def write(self, path: str, body: str, replace: bool = False) -> dict[str, Any]:
         """Write a text file. Writing the same text again changes nothing; another text needs `replace`."""
-        place, raw = self._place(path), _bytes(body)
+        place, raw = self._writable(path), _bytes(body)
         current = self._content(place)
         if current == raw:
             return self._receipt(place, raw, "existing")
@@ -71,13 +71,13 @@ class TextFiles:
 
     def probe(self, path: str, body: str, replace: bool = False) -> Any:
         """Whether the file has this text."""
-        place, raw = self._place(path), _bytes(body)
+        place, raw = self._writable(path), _bytes(body)
         current = self._content(place)
         if current == raw:
             return self._receipt(place, raw, "existing")
         return UNKNOWN if replace and current is not None else NOT_DONE
 
-    def _place(self, path: str) -> Path:
+    def _writable(self, path: str) -> Path:
         """The resolved path, for writing; a `ToolError` when nothing may be written there."""
         place, root = self._sandbox.inside(path), self._sandbox.root
         if place == root:

@@ -298,7 +298,7 @@ class Writer:
                     for job in jobs:
                         job.in_doubt = True
                 if lost(self._connection, error):
-                    if await self._wait(attempts):
+                    if await self._pause(attempts):
                         attempts += 1
                         continue
                     self._refuse(jobs, error)
@@ -316,7 +316,7 @@ class Writer:
             self._down_since = None
             return
 
-    async def _wait(self, attempts: int) -> bool:
+    async def _pause(self, attempts: int) -> bool:
         """Pause before another attempt over a new connection; False when the time is used up."""
         await let_go(self._connection)
         self._connection = None

@@ -210,9 +210,9 @@ class SQLiteStore(SqlReads):
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._readers is None:
             raise StoreClosed("The store is not open.")
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._reading, work)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read_in_thread, work)
 
-    def _reading(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _read_in_thread(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
             connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
             if connection is None:

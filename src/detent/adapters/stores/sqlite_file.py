@@ -136,7 +136,7 @@ class SQLiteFile:
                 connection.execute("BEGIN")
                 self._check_ours(connection)
                 connection.execute("COMMIT")
-                self._settle(connection, self.busy_timeout)
+                self._configure(connection, self.busy_timeout)
                 self._migrate(connection)
                 self._check_tables(connection)
                 keep_private(*self.files, *([folder] if folder.name == ".detent" else []))
@@ -171,7 +171,7 @@ class SQLiteFile:
         connection = self._reach(patience)
         try:
             if not self.read_only:
-                self._settle(connection, patience)
+                self._configure(connection, patience)
         except BaseException:
             connection.close()
             raise
@@ -188,7 +188,7 @@ class SQLiteFile:
             cached_statements=256,
         )
 
-    def _settle(self, connection: sqlite3.Connection, patience: float) -> None:
+    def _configure(self, connection: sqlite3.Connection, patience: float) -> None:
         """Configure a connection. The first one switches the file to WAL, for good."""
         until = time.monotonic() + patience
         while True:

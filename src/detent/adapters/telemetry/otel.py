@@ -187,11 +187,11 @@ class OpenTelemetryObserver:
     def _effect_begun(self, run: RunUnderWay, entry: Entry, body: EffectBegun) -> None:
         visit = run.visiting(entry)
         visit.begun = (body.key, body.tool, entry.at)
-        visit.happened("effect.begun", entry.at, _named(body.key, body.tool))
+        visit.happened("effect.begun", entry.at, _effect_facts(body.key, body.tool))
 
     def _effect_done(self, run: RunUnderWay, entry: Entry, body: EffectDone) -> None:
         visit = run.visiting(entry)
-        facts = {**_named(body.key, body.tool), "detent.how": body.how}
+        facts = {**_effect_facts(body.key, body.tool), "detent.how": body.how}
         visit.happened("effect.done", entry.at, facts)
         if body.how != "reused":  # nothing was performed
             began = visit.settled(body.key, entry.at - body.duration)
@@ -200,7 +200,7 @@ class OpenTelemetryObserver:
     def _effect_failed(self, run: RunUnderWay, entry: Entry, body: EffectFailed) -> None:
         visit = run.visiting(entry)
         facts = {
-            **_named(body.key, body.tool),
+            **_effect_facts(body.key, body.tool),
             "error.type": body.code,
             "detent.attempt": body.attempts,
             "detent.will_retry": body.retry_at is not None,
@@ -212,7 +212,9 @@ class OpenTelemetryObserver:
     def _effect_skipped(self, run: RunUnderWay, entry: Entry, body: EffectSkipped) -> None:
         visit = run.visiting(entry)
         visit.settled(body.key, entry.at)
-        visit.happened("effect.skipped", entry.at, {**_named(body.key, body.tool), "detent.by": body.by})
+        visit.happened(
+            "effect.skipped", entry.at, {**_effect_facts(body.key, body.tool), "detent.by": body.by}
+        )
 
     # -- spans ----------------------------------------------------------------------------------------------
 
@@ -253,7 +255,7 @@ class OpenTelemetryObserver:
     ) -> None:
         if visit.begun is not None:  # an effect that was never settled
             key, tool, began = visit.begun
-            in_doubt = {**_named(key, tool), "detent.how": "in_doubt"}
+            in_doubt = {**_effect_facts(key, tool), "detent.how": "in_doubt"}
             self._send_effect(run, visit, entry, tool, began, in_doubt, _failed("in doubt"))
         facts |= {"detent.run": run.id, "detent.flow": run.flow, "detent.outcome": outcome}
         if visit.state is not None:
@@ -320,7 +322,9 @@ class OpenTelemetryObserver:
             ids = getattr(tracer, "id_generator", None)
             if not isinstance(ids, _Ids):
                 ids, parent = None, parent or label  # its ids cannot be set, but the trace is the same
-            context = Context() if parent is None else _below(tracer, trace_number, _span_number(parent))
+            context = (
+                Context() if parent is None else _parent_context(tracer, trace_number, _span_number(parent))
+            )
             began, ended = _nanoseconds(times[0]), _nanoseconds(times[1])
             if ids is not None:
                 ids.trace, ids.span = trace_number, span_number
@@ -384,7 +388,7 @@ def _span_number(label: str) -> int:
     return int.from_bytes(sha256(f"detent {label}".encode()).digest()[:8], "big") or 1
 
 
-def _below(tracer: trace.Tracer, trace_number: int, span: int) -> Context:
+def _parent_context(tracer: trace.Tracer, trace_number: int, span: int) -> Context:
     """The context of a parent span that any process may send, before or after this one."""
     sampler = getattr(tracer, "sampler", None)
     # Sampled like the root, whose trace id every process knows: a trace is kept completely or not at all.
@@ -398,7 +402,7 @@ def _nanoseconds(seconds: float) -> int:
     return round(seconds * 1e9)
 
 
-def _named(key: str, tool: str) -> Attributes:
+def _effect_facts(key: str, tool: str) -> Attributes:
     return {"detent.tool": tool, "detent.effect": key}
 
 

@@ -96,7 +96,8 @@ def _journey(world: World, tools: Sequence[Any]) -> Flow:
             "pay": ["ask"],
             "ask": ["flaky"],
             "flaky": ["tell", "failed"],
-            "tell": ["nap"],
+            "tell": ["act"],
+            "act": ["nap"],
             "nap": ["fan"],
             "fan": ["close"],
             "close": ["done"],
@@ -148,6 +149,16 @@ def _journey(world: World, tools: Sequence[Any]) -> Flow:
     def tell(ctx: StepContext) -> Outcome:
         """An effect that cannot be probed afterwards."""
         return Outcome(effects=[Effect("world.blind", {"run": ctx.run_id})])
+
+    @flow.step("act")
+    async def act(ctx: StepContext) -> Outcome:
+        """Four rounds, each on the receipt of the one before; the third is the first one's equal."""
+        first = await ctx.perform("world.keyed", run=ctx.run_id, what="first")
+        seen = await ctx.query("world.look", about=first["id"])
+        second = await ctx.perform("world.probed", run=ctx.run_id, after=seen["seen"])
+        third = await ctx.perform("world.keyed", run=ctx.run_id, what="first")
+        fourth = await ctx.perform("world.blind", run=ctx.run_id, after=second["id"])
+        return Outcome(set={"acts": [receipt["id"] for receipt in (first, second, third, fourth)]})
 
     @flow.step("nap")
     def nap(ctx: StepContext) -> Outcome | Hold:

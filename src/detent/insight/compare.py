@@ -37,6 +37,7 @@ from detent.kernel.entries import (
     Tagged,
 )
 from detent.kernel.ids import ROOT
+from detent.kernel.plain import to_plain
 from detent.kernel.run import Run
 from detent.kernel.run_config import ORIGIN
 
@@ -118,26 +119,7 @@ class Comparison:
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
-        divergence = self.divergence
-        return {
-            "equal": self.equal,
-            "same": self.same,
-            "divergence": None
-            if divergence is None
-            else {
-                "seq_a": divergence.seq_a,
-                "seq_b": divergence.seq_b,
-                "what_a": divergence.what_a,
-                "what_b": divergence.what_b,
-                "differences": [
-                    {"aspect": item.aspect, "path": item.path, "a": item.a, "b": item.b}
-                    for item in divergence.differences
-                ],
-                "left_out": divergence.left_out,
-            },
-            "a": _summary_plain(self.a),
-            "b": _summary_plain(self.b),
-        }
+        return {"equal": self.equal, **to_plain(self)}
 
 
 def compare(
@@ -436,22 +418,6 @@ def _summary(journal: list[Entry]) -> Summary:
         used["cost_usd"],
         tuple(effects),
     )
-
-
-def _summary_plain(summary: Summary) -> dict[str, Any]:
-    return {
-        "flow": summary.flow,
-        "status": summary.status,
-        "state": summary.state,
-        "reason": summary.reason,
-        "path": list(summary.path),
-        "entries": summary.entries,
-        "elapsed_seconds": summary.elapsed_seconds,
-        "work_seconds": summary.work_seconds,
-        "tokens": summary.tokens,
-        "cost_usd": summary.cost_usd,
-        "effects": list(summary.effects),
-    }
 
 
 def render(comparison: Comparison, a: str = "a", b: str = "b") -> str:

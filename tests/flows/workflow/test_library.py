@@ -14,9 +14,10 @@ from detent.engine.engine import Engine
 from detent.flows.workflow import events
 from detent.flows.workflow.inputs import InputsError
 from detent.flows.workflow.kind import workflows_of
-from detent.flows.workflow.library import Workflows, path_taken
+from detent.flows.workflow.library import Workflows
 from detent.flows.workflow.preflight import PrerequisitesMissing
 from detent.flows.workflow.registry import ValidationStage
+from detent.flows.workflow.results import path_taken
 from detent.flows.workflow.runs import WorkflowRuns, set_shown
 from detent.kernel.errors import ConfigurationError, DefinitionChanged, RunBusy, RunExists
 from detent.kernel.status import Status
@@ -288,9 +289,9 @@ async def test_the_path_taken_says_how_each_step_went(project):
         runs = project.runs()
         run_id = await runs.start(engine, runs.prepare({"fail": True}))
         await engine.finish(run_id)
-        assert await path_taken(engine.store, run_id) == {
+        assert await path_taken(engine.store, runs.spec, run_id) == {
             "one": "ok", "spot": "ok", "sure": "skipped", "pick": "ok", "pick/chosen": "ok", "last": "failed",
         }  # fmt: skip
         asked = await runs.start(engine, runs.prepare({"who": "asked"}))
         await engine.finish(asked)
-        assert (await path_taken(engine.store, asked))["sure"] == "running"
+        assert (await path_taken(engine.store, runs.spec, asked))["sure"] == "running"

@@ -284,39 +284,3 @@ class Workflows(Definitions):
             return {"exit_code": code, "output": error.message, "duration_ms": 0.0}
         output = (ran["stdout"] + ran["stderr"])[-MOST_SAID:]
         return {"exit_code": ran["exit_code"], "output": output, "duration_ms": ran["duration_ms"]}
-
-
-async def path_taken(store: Store, run_id: str) -> dict[str, str]:
-    """Return the status of each step of a run, by path, iterations included: ok, skipped, failed, running."""
-    from detent.engine.family import children
-    from detent.engine.journal_reader import read
-    from detent.flows.workflow.scope import SKIPPED, key_of
-    from detent.kernel.entries import Moved, Started
-
-    statuses: dict[str, str] = {}
-
-    async def walk(walked_id: str) -> None:
-        prefix, state, status = "", "", ""
-        async for entry in read(store, walked_id):
-            body = entry.body
-            if isinstance(body, Started):
-                prefix = str(body.config.get("path") or "")
-                state = body.state
-            elif isinstance(body, Moved):
-                result = body.set.get(key_of(body.frm))
-                failed = body.to in ("rolling_back", "failed", "cancelled")
-                status = "skipped" if result is not None and result["status"] == SKIPPED else "ok"
-                path = f"{prefix}/{body.frm}" if prefix else body.frm
-                if body.frm not in ("ready", "rolling_back", "undo"):
-                    statuses[path] = "failed" if result is None and failed else status
-                    if result is not None and result.get("ran"):
-                        statuses[f"{path}/{result['ran']}"] = status
-                state = "" if body.status is not None else body.to
-        if state not in ("", "ready", "rolling_back", "undo"):
-            statuses[f"{prefix}/{state}" if prefix else state] = "running"
-        async for child in children(store, walked_id):
-            if ".rolling_back[" not in child.id:
-                await walk(child.id)
-
-    await walk(run_id)
-    return statuses

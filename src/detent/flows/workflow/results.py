@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from detent.flows.workflow.completion_order import completed
 from detent.flows.workflow.errors import RollbackError
 from detent.flows.workflow.scope import FAILURE, PASSED_OVER, RESULT, ROLLBACK_ERRORS, SKIPPED, key_of
-from detent.flows.workflow.spec import BranchStep, StepSpec
+from detent.flows.workflow.spec import BranchStep, StepSpec, WorkflowSpec
 from detent.kernel.entries import Entry, Moved
 from detent.kernel.run import Run
 from detent.kernel.status import Status
@@ -17,8 +17,9 @@ from detent.kernel.status import Status
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
     from detent.engine.flow import Past
+    from detent.engine.ports import Store
 
-FAILED = "failed"
+FAILED, RUNNING = "failed", "running"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,3 +166,29 @@ async def workflow_result(engine: Engine, run_id: str) -> WorkflowResult:
         tuple(RollbackError(row["step_name"], row["error"]) for row in run.data.get(ROLLBACK_ERRORS) or ()),
         failure.get("error") or run.error,
     )  # fmt: skip
+
+
+async def path_taken(store: Store, spec: WorkflowSpec, run_id: str) -> dict[str, str]:
+    """Return the status of each step of a run, by path, iterations included: ok, skipped, failed, running.
+
+    The steps of subworkflows, which are in other files, are left out.
+    """
+    from detent.engine.family import children
+    from detent.engine.journal_reader import read
+
+    specs = {step.name: step for step in spec.every_step()}
+    journal = [entry async for entry in read(store, run_id)]
+    run = Run.fold(run_id, journal)
+    statuses: dict[str, str] = {}
+    for entry in journal:
+        body = entry.body
+        if isinstance(body, Moved) and body.frm in specs:
+            results = results_of(body, specs[body.frm], run)
+            statuses |= {result.path: result.status for _, result in results}
+    if run.state in specs and not run.status.is_end:
+        above = run.config.get("path")
+        statuses[f"{above}/{run.state}" if above else run.state] = RUNNING
+    async for child in children(store, run_id):
+        if child.flow.partition(".")[0] == spec.name:
+            statuses |= await path_taken(store, spec, child.id)
+    return statuses

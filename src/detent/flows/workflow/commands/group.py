@@ -350,7 +350,7 @@ def viz(
 
     desk = _Desk(config, store=store)
     _, spec = desk.spec(name)
-    path = None if run is None else run_async(_taken(desk.workspace, run, spec.name))
+    path = None if run is None else run_async(_taken(desk.workspace, run, spec))
     if format is Drawing.mermaid:
         text = drawing.mermaid(spec, direction.value, path)
     else:
@@ -359,19 +359,19 @@ def viz(
     _write(text, output)
 
 
-async def _taken(workspace: Workspace, said: str, name: str) -> dict[str, str]:
+async def _taken(workspace: Workspace, said: str, spec: WorkflowSpec) -> dict[str, str]:
     """What became of each step in a run."""
-    from detent.flows.workflow.library import path_taken
+    from detent.flows.workflow.results import path_taken
     from detent.kernel.errors import ConfigurationError
 
     async with workspace.store() as store:
         row = await store.row(await workspace.run_id(store, said))
-        if row.flow != name:
+        if row.flow != spec.name:
             raise ConfigurationError(
-                f"Run {row.id} is a run of '{row.flow}', not of '{name}'. "
-                f"See: {workspace.command('runs', '--flow', name)}"
+                f"Run {row.id} is a run of '{row.flow}', not of '{spec.name}'. "
+                f"See: {workspace.command('runs', '--flow', spec.name)}"
             )
-        return await path_taken(store, row.id)
+        return await path_taken(store, spec, row.id)
 
 
 # -- new ----------------------------------------------------------------------------------------------------

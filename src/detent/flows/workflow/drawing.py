@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from detent.dispatch.autonomy import StepType
 from detent.flows.workflow.preflight import of_the_file
 from detent.flows.workflow.spec import (
     AgentStep,
@@ -30,6 +29,7 @@ from detent.flows.workflow.spec import (
     ValidateStep,
     WorkflowSpec,
 )
+from detent.flows.workflow.step_type import StepType
 from detent.insight.diagram.text_width import clean
 
 Direction = Literal["TD", "LR"]

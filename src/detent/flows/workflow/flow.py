@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from detent.dispatch.autonomy import StepType
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.context import StepContext
 from detent.engine.flow import Detour, Flow
@@ -40,6 +39,7 @@ from detent.flows.workflow.spec import (
     ValidateStep,
     WorkflowSpec,
 )
+from detent.flows.workflow.step_type import StepType
 from detent.flows.workflow.steps.asking import agent_step, generate_step
 from detent.flows.workflow.steps.branch import branch_step, chosen
 from detent.flows.workflow.steps.checkpoint import checkpoint_step

@@ -12,8 +12,8 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from detent.authoring.model import AtLeast, Pattern, Written
 from detent.authoring.problem import Place, either
-from detent.dispatch.autonomy import StepType
 from detent.dispatch.config import UNSAID, StepConfig
+from detent.flows.workflow.step_type import StepType
 
 InputType = Literal["string", "integer", "boolean", "float", "object", "array"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from detent.dispatch.agent_side import AgentSide
-from detent.dispatch.autonomy import StepType
+from detent.dispatch.autonomy import AgentRole
 from detent.dispatch.config import UNSAID
 from detent.engine.calls import call
 from detent.engine.context import StepContext
@@ -86,7 +86,7 @@ def agent_step(position: Position, home: CompileContext) -> Step:
     return Step(
         spec.name, _nobody, agent.instructions, before=gate(position), inputs=inputs,
         conclude=_concluding(position, context, spec.rollback), effects=effects,
-        agent=AgentSide(StepType.AGENT, lands=(key_of(position.owner), OUTPUT), queries=queries),
+        agent=AgentSide(AgentRole.REQUIRED, lands=(key_of(position.owner), OUTPUT), queries=queries),
         config=spec.config if spec.config is not UNSAID else None,
         output_schema=declared(said, f"step '{spec.name}'"),
         metadata=metadata(position, home, agent, agent=agent.name, action=agent.name, rollback=spec.rollback),
@@ -117,7 +117,7 @@ def generate_step(position: Position, home: CompileContext) -> Step:
     return Step(
         spec.name, handler if maker is not None else _nobody, _told(generator),
         before=gate(position), inputs=inputs, conclude=_concluding(position, context, spec.rollback),
-        agent=AgentSide(StepType.GENERATE if maker is not None else StepType.AGENT, queries=queries),
+        agent=AgentSide(AgentRole.PREFERRED if maker is not None else AgentRole.REQUIRED, queries=queries),
         effects=effects, output_schema=str,
         config=spec.config if spec.config is not UNSAID else None,
         metadata=metadata(position, home, generator, action=generator.name, rollback=spec.rollback),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.agent_side import AgentSide
-from detent.dispatch.autonomy import StepType
+from detent.dispatch.autonomy import AgentRole
 from detent.dispatch.config import UNSAID
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
@@ -64,7 +64,7 @@ def branch_step(
         raise AssertionError("one of its options is performed in its place")
 
     return Step(
-        spec.name, handler, agent=AgentSide(StepType.BRANCH), before=before, instead=options, effects=(),
+        spec.name, handler, agent=AgentSide(AgentRole.NONE), before=before, instead=options, effects=(),
         config=spec.config if spec.config is not UNSAID else None,
         metadata=metadata(position, home, action="branch"),
     )  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from detent.dispatch.autonomy import StepType
 from detent.engine.context import StepContext
 from detent.engine.step import Step
 from detent.flows.workflow.compile_context import CompileContext, Position
@@ -55,4 +54,4 @@ def checkpoint_step(position: Position, home: CompileContext) -> Step:
         await home.ports.save_checkpoint(root, checkpoint_id, document)
         return {"saved": True, "checkpoint_id": checkpoint_id, "timestamp": now}
 
-    return control(position, home, StepType.CHECKPOINT, handler, inputs=inputs, opaque=True, repeatable=True)
+    return control(position, home, handler, inputs=inputs, opaque=True, repeatable=True)

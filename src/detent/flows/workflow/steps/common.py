@@ -7,7 +7,7 @@ from typing import Any
 
 from detent.authoring.names import Named
 from detent.dispatch.agent_side import AgentSide
-from detent.dispatch.autonomy import StepType
+from detent.dispatch.autonomy import AgentRole
 from detent.dispatch.config import UNSAID
 from detent.engine.context import StepContext
 from detent.engine.outcome import Hold, Outcome
@@ -68,7 +68,6 @@ Body = Callable[[StepContext], Awaitable[Any]]
 def control(
     position: Position,
     home: CompileContext,
-    kind: StepType,
     handler: Body,
     *,
     action: str = "",
@@ -76,10 +75,10 @@ def control(
 ) -> Step:
     """A step of control flow: code alone, whatever its mode."""
     return Step(
-        position.spec.name, handler, agent=AgentSide(kind), before=gate(position),
+        position.spec.name, handler, agent=AgentSide(AgentRole.NONE), before=gate(position),
         conclude=conclusion(position),
         effects=(), config=position.spec.config if position.spec.config is not UNSAID else None,
-        metadata=metadata(position, home, action=action or kind.value), **options,
+        metadata=metadata(position, home, action=action or position.spec.type.value), **options,
     )  # fmt: skip
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from detent.dispatch.autonomy import StepType
 from detent.engine.child import Child
 from detent.engine.context import StepContext
 from detent.engine.offloaded import Beside
@@ -39,7 +38,7 @@ def loop_step(position: Position, home: CompileContext, bodies: Sequence[Body]) 
         handler = _until(spec, bodies[0], condition(spec.until))
     else:
         handler = _parallel(spec, bodies, limit)
-    return control(position, home, StepType.LOOP, handler)
+    return control(position, home, handler)
 
 
 def _each(spec: LoopStep, body: Body, items_of: Prepared, limit: int) -> Callable[[StepContext], Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from detent.dispatch.autonomy import StepType
 from detent.engine.context import StepContext
 from detent.engine.offloaded import set_aside
 from detent.engine.step import Step
@@ -61,7 +60,7 @@ def subworkflow_step(position: Position, home: CompileContext, names: frozenset[
             raise SubworkflowError(spec.name, child_spec.name, child.status.value, error)
         return to_plain(child.data.get(RESULT))
 
-    return control(position, home, StepType.SUBWORKFLOW, handler)
+    return control(position, home, handler)
 
 
 def _is_mark(value: Any, marks: dict[str, str]) -> bool:

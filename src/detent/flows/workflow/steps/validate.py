@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from detent.dispatch.autonomy import StepType
 from detent.engine.context import StepContext
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.step import Step
@@ -65,7 +64,7 @@ def validate_step(position: Position, home: CompileContext, mending: Body | None
         # An outcome, because a mapping with `success: false` would fail the step.
         return Outcome(set={key_of(position.owner): finished(output, position.ran)})
 
-    return control(position, home, StepType.VALIDATE, handler)
+    return control(position, home, handler)
 
 
 async def _run(

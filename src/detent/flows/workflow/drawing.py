@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 from detent.cli.output import cut
 from detent.cli.output import width as width_of
-from detent.flows.workflow.child_flows import every
 from detent.flows.workflow.preflight import of_the_file
 from detent.flows.workflow.spec import (
     AgentStep,
@@ -30,6 +29,7 @@ from detent.flows.workflow.spec import (
     SubworkflowStep,
     ValidateStep,
     WorkflowSpec,
+    every,
 )
 from detent.flows.workflow.step_type import StepType
 from detent.insight.diagram.mermaid import Flowchart, Start

@@ -16,7 +16,7 @@ from detent.engine.flow import Detour, Flow
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool
-from detent.flows.workflow.child_flows import Body, every, names_of, reads
+from detent.flows.workflow.child_flows import Body, names_of, reads
 from detent.flows.workflow.compile_context import CompileContext, Ports, Position
 from detent.flows.workflow.expressions import Prepared, prepared
 from detent.flows.workflow.registry import Action, Registry
@@ -38,6 +38,7 @@ from detent.flows.workflow.spec import (
     SubworkflowStep,
     ValidateStep,
     WorkflowSpec,
+    every,
 )
 from detent.flows.workflow.step_type import StepType
 from detent.flows.workflow.steps.asking import agent_step, generate_step

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +27,9 @@ MARK = "__detent_registers__"
 SHORTEST_INTENT, LONGEST_INTENT = 20, 400
 LEFT_OUT = "(its plugin is left out)"
 """Intent of a placeholder."""
+
+STAGES = ("format", "lint", "typecheck", "test")
+"""Stages that every project has, with or without a command."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -142,11 +146,25 @@ class Registry:
         self.context_builders: Shelf[ContextBuilder] = Shelf("context builder")
         self.prerequisites: Shelf[Prerequisite] = Shelf("prerequisite")
         self.stages: Shelf[ValidationStage] = Shelf("validation stage")
+        self.shelves: Mapping[type[Named], Shelf[Any]] = {
+            Action: self.actions, Agent: self.agents, Generator: self.generators,
+            ContextBuilder: self.context_builders, Prerequisite: self.prerequisites,
+            ValidationStage: self.stages,
+        }  # fmt: skip
         for source in sources:
-            if isinstance(source, Named):
-                self.add(source)
-            else:
-                self.collect(source)
+            for item in marked_in(source) if isinstance(source, ModuleType) else (source,):
+                self.add(item)
+
+    def shelf_of(self, item: Named) -> Shelf[Any]:
+        """Return the shelf for items of the same kind.
+
+        Raises:
+            ConfigurationError: the item is of no kind that workflow files name.
+        """
+        for kind, shelf in self.shelves.items():
+            if isinstance(item, kind):
+                return shelf
+        raise ConfigurationError(f"{type(item).__name__} is nothing a workflow file could name.")
 
     def add(self, item: Named) -> None:
         """Register one item.
@@ -154,50 +172,21 @@ class Registry:
         Raises:
             ConfigurationError: the item is of no kind that workflow files name, or its name is taken.
         """
-        for kind, shelf in self._shelves():
-            if isinstance(item, kind):
-                shelf.add(item)
-                return
-        raise ConfigurationError(f"{type(item).__name__} is nothing a workflow file could name.")
+        self.shelf_of(item).add(item)
+
+    def put(self, item: Named) -> None:
+        """Register one item, replacing the item of the same kind and name."""
+        self.shelf_of(item).put(item)
 
     @property
     def intents(self) -> Mapping[str, str]:
         """Intents of the actions, by name; read-only. An undecorated action has none."""
         return MappingProxyType({item.name: item.intent for item in self.actions if item.intent})
 
-    def put(self, item: Named) -> None:
-        """Register one item, replacing the item of the same kind and name."""
-        for kind, shelf in self._shelves():
-            if isinstance(item, kind):
-                shelf.put(item)
-
     @property
     def stand_ins(self) -> list[tuple[str, Named]]:
         """Items that replace a built-in one, each with its kind."""
-        return [(shelf.kind, item) for _, shelf in self._shelves() for item in shelf if item.instead_of]
-
-    def collect(self, module: ModuleType) -> list[Named]:
-        """Register every marked item of a module and return these items."""
-        items: list[Named] = []
-        for value in list(vars(module).values()):
-            for item in marked(value):
-                self.add(item)
-                items.append(item)
-        return items
-
-    def replaced(self, **changed: Iterable[Named]) -> Registry:
-        """Return a copy in which the given items replace registered items of the same kind and name."""
-        copy = Registry()
-        for kind, shelf in self._shelves():
-            replacements = {item.name: item for items in changed.values() for item in items}
-            for item in shelf:
-                copy.add(
-                    replacements.pop(item.name) if isinstance(replacements.get(item.name), kind) else item
-                )
-            for item in replacements.values():
-                if isinstance(item, kind):
-                    copy.add(item)
-        return copy
+        return [(shelf.kind, item) for shelf in self.shelves.values() for item in shelf if item.instead_of]
 
     @property
     def incomplete(self) -> bool:
@@ -209,21 +198,18 @@ class Registry:
 
         A workflow with placeholders can be checked and drawn, but not run.
         """
-        self.actions.absent = lambda name: Action(name, handler=_left_out, intent=LEFT_OUT, left_out=True)
-        self.agents.absent = lambda name: Agent(name, instructions=LEFT_OUT, left_out=True)
-        self.generators.absent = lambda name: Generator(
-            name, handler=_left_out, intent=LEFT_OUT, left_out=True
-        )
-        self.context_builders.absent = lambda name: ContextBuilder(name, build=_left_out, left_out=True)
-        self.prerequisites.absent = lambda name: Prerequisite(name, check=_left_out, left_out=True)
-        self.stages.absent = lambda name: ValidationStage(name, left_out=True)
+        for kind, shelf in self.shelves.items():
+            shelf.absent = partial(_placeholder, kind)
 
-    def _shelves(self) -> tuple[tuple[type[Named], Shelf[Any]], ...]:
-        return (
-            (Action, self.actions), (Agent, self.agents), (Generator, self.generators),
-            (ContextBuilder, self.context_builders), (Prerequisite, self.prerequisites),
-            (ValidationStage, self.stages),
-        )  # fmt: skip
+
+def _placeholder(kind: type[Named], name: str) -> Named:
+    """An item whose code cannot be called."""
+    values: dict[str, Any] = {
+        "handler": _left_out, "build": _left_out, "check": _left_out, "intent": LEFT_OUT,
+        "instructions": LEFT_OUT,
+    }  # fmt: skip
+    parts = [member.name for member in fields(kind) if member.name in values]
+    return kind(name, left_out=True, **{part: values[part] for part in parts})
 
 
 def _left_out(*args: Any, **kwargs: Any) -> Any:
@@ -261,6 +247,11 @@ def marked(value: Any) -> tuple[Named, ...]:
     except TypeError:
         return ()
     return items if isinstance(items, tuple) else ()
+
+
+def marked_in(module: ModuleType) -> list[Named]:
+    """Return the items of everything decorated in a module."""
+    return [item for value in list(vars(module).values()) for item in marked(value)]
 
 
 def _mark(target: Any, item: Named) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from detent.flows.workflow.completion_order import completed
 from detent.flows.workflow.errors import RollbackError
 from detent.flows.workflow.scope import FAILURE, PASSED_OVER, RESULT, ROLLBACK_ERRORS, SKIPPED, key_of
-from detent.flows.workflow.spec import BranchStep, StepSpec, WorkflowSpec
+from detent.flows.workflow.spec import BranchStep, StepSpec, WorkflowSpec, every
 from detent.kernel.entries import Entry, Moved
 from detent.kernel.run import Run
 from detent.kernel.status import Status
@@ -136,17 +136,9 @@ def _chain(spec: StepSpec, ran: str | None) -> list[StepSpec]:
     if ran is None or spec.name == ran or not isinstance(spec, BranchStep):
         return [spec]
     for option in spec.options:
-        if any(step.name == ran for step in (option.step, *_options(option.step))):
+        if any(step.name == ran for step in every([option.step])):
             return [spec, *_chain(option.step, ran)]
     return [spec]
-
-
-def _options(spec: StepSpec) -> Iterator[StepSpec]:
-    """Every step that a branch may choose, nested branches included."""
-    if isinstance(spec, BranchStep):
-        for option in spec.options:
-            yield option.step
-            yield from _options(option.step)
 
 
 async def workflow_result(engine: Engine, run_id: str) -> WorkflowResult:

@@ -30,6 +30,7 @@ from detent.flows.workflow.secrets import hash_of, marked, marks_for
 from detent.flows.workflow.single_step import only, results_in, step_named
 from detent.flows.workflow.spec import ROLLING_BACK, START, WorkflowSpec
 from detent.flows.workflow.static_types import passed_over
+from detent.flows.workflow.step_type import StepType
 from detent.kernel.entries import Moved
 from detent.kernel.errors import ConfigurationError, RunBusy, RunNotFound, nearest
 from detent.kernel.ids import check_run_id
@@ -290,19 +291,15 @@ class WorkflowRuns:
         Raises:
             ConfigurationError: the workflow has no step of a name.
         """
-        from detent.flows.workflow.child_flows import every
-
-        known = [step.name for step in every(self.spec.steps)]
-        names = (
-            known if selection == "all" else [name.strip() for name in selection.split(",") if name.strip()]
-        )
+        kinds = {step.name: step.type for step in self.spec.every_step()}
+        named = [name.strip() for name in selection.split(",") if name.strip()]
+        names = list(kinds) if selection == "all" else named
         for name in names:
-            if name not in known:
+            if name not in kinds:
                 raise ConfigurationError(
-                    f"Workflow '{self.spec.name}' has no step '{name}' to shadow.{nearest(name, known)}"
+                    f"Workflow '{self.spec.name}' has no step '{name}' to shadow.{nearest(name, kinds)}"
                 )
-        kinds = {step.name: step.type.value for step in every(self.spec.steps)}
-        return {"steps": {name: {"shadow": True} for name in names if kinds[name] == "python"}}
+        return {"steps": {name: {"shadow": True} for name in names if kinds[name] is StepType.PYTHON}}
 
     async def fork_from(
         self, engine: Engine, checkpoint_id: str, prepared: Prepared, *, new_id: str | None = None

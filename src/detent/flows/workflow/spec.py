@@ -6,7 +6,7 @@ Nothing is resolved or looked up; texts that may hold expressions are kept as wr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
@@ -246,6 +246,15 @@ class CheckpointStep(StepSpec):
         _Text)] = None
 
 
+def every(steps: Iterable[StepSpec]) -> Iterator[StepSpec]:
+    """Yield steps and all steps nested in them, in the order of the file."""
+    waiting = [*steps][::-1]
+    while waiting:
+        step = waiting.pop()
+        yield step
+        waiting.extend(reversed(step.inner))
+
+
 STEPS: Mapping[StepType, type[StepSpec]] = {
     kind.type: kind
     for kind in (
@@ -289,12 +298,8 @@ class WorkflowSpec:
     """The file as plain values, from which its fingerprint is computed."""
 
     def every_step(self) -> Iterator[StepSpec]:
-        """Yield all steps, nested ones included, in the order of the file."""
-        waiting = list(reversed(self.steps))
-        while waiting:
-            step = waiting.pop()
-            yield step
-            waiting.extend(reversed(step.inner))
+        """All steps, nested ones included, in the order of the file."""
+        return every(self.steps)
 
 
 # fmt: on

@@ -242,7 +242,6 @@ def validate(
 ) -> int:
     """Check workflow files: every problem at once, with its place."""
     from detent.cli.output import clean, paint, say, say_plain
-    from detent.flows.workflow.project_registry import settings_problems
     from detent.kernel.errors import ConfigurationError
 
     if all_ == bool(names):
@@ -256,7 +255,7 @@ def validate(
         clashes = [_clash(one, spec) for one in shelf if one.file == file and one.rivals]
         results.append(_Result(spec, desk.shown(file), [*clashes, *problems], strict))
     specs = [result.spec for result in results if result.spec is not None]
-    beside = settings_problems(desk.settings, desk.workflows.project, desk.shelf, specs)
+    beside = desk.workflows.settings_problems(specs)
     if beside:
         results.append(_Result(None, "the settings", beside, strict))
     if not json and format is Format.table:

@@ -94,49 +94,36 @@ def built_in_prerequisites(
     """The built-in prerequisites, set up for this project."""
     from detent.adapters.project import prerequisites as checks
 
-    location: dict[str, Any] = {"root": settings.folder, "environ": environ}
-
-    def built_in(
-        name: str, check: Callable[..., Any], shown: str, remediation: str, argument: bool = False
-    ) -> Prerequisite:
-        return Prerequisite(name, OWN, check, remediation, shown, argument)
-
-    return [
-        built_in("git", partial(checks.git, **location), "git", "Install git and put it on PATH."),
-        built_in(
-            "git_repo",
-            partial(checks.git_repo, **location),
-            "a git repository",
+    root = settings.folder
+    on_path: dict[str, Any] = {"root": root, "environ": environ}
+    plain: Mapping[str, tuple[Callable[..., Any], str, str]] = {
+        "git": (partial(checks.git, **on_path), "git", "Install git and put it on PATH."),
+        "git_repo": (
+            partial(checks.git_repo, **on_path), "a git repository",
             "Run `git init` in the project folder, or run the workflow inside a repository.",
         ),
-        built_in(
-            "git_identity",
-            partial(checks.git_identity, **location),
-            "a name to commit under",
+        "git_identity": (
+            partial(checks.git_identity, **on_path), "a name to commit under",
             "Run `git config user.name NAME` and `git config user.email ADDRESS`.",
         ),
-        built_in(
-            "git_remote",
-            partial(checks.git_remote, **location),
-            "a remote to push to",
-            "Run `git remote add origin URL`.",
+        "git_remote": (
+            partial(checks.git_remote, **on_path), "a remote to push to", "Run `git remote add origin URL`."
         ),
-        built_in(
-            "executor",
-            partial(_executor, settings),
-            "a model for agent steps",
+        "executor": (
+            partial(_executor, settings), "a model for agent steps",
             "Configure one under `models` or `model` in the project file; `detent doctor` says more.",
         ),
-        built_in(
-            "command",
-            partial(checks.command, **location),
-            "command",
-            "Install {argument} and put it on PATH.",
-            True,
-        ),
-        built_in("env", partial(checks.env, environ=environ), "variable", "Set {argument}.", True),
-        built_in("package", checks.package, "package", "Run `pip install {argument}`.", True),
-        built_in("path", partial(checks.path, root=settings.folder), "path", "Make {argument}.", True),
+    }  # fmt: skip
+    with_argument: Mapping[str, tuple[Callable[..., Any], str, str]] = {
+        "command": (partial(checks.command, **on_path), "command", "Install {argument} and put it on PATH."),
+        "env": (partial(checks.env, environ=environ), "variable", "Set {argument}."),
+        "package": (checks.package, "package", "Run `pip install {argument}`."),
+        "path": (partial(checks.path, root=root), "path", "Make {argument}."),
+    }
+    return [
+        Prerequisite(name, OWN, check, remediation, shown, table is with_argument)
+        for table in (plain, with_argument)
+        for name, (check, shown, remediation) in table.items()
     ]
 
 

@@ -258,6 +258,16 @@ def _mark(target: Any, item: Named) -> None:
     setattr(target, MARK, (*marked(target), item))
 
 
+def _marker(make: Callable[[F], Named]) -> Callable[[F], F]:
+    """The decorator that marks a function or class with the item made from it."""
+
+    def mark(target: F) -> F:
+        _mark(target, make(target))
+        return target
+
+    return mark
+
+
 def _origin(target: Any) -> str:
     code = getattr(inspect.unwrap(target), "__code__", None)
     module = getattr(target, "__module__", "")
@@ -294,19 +304,13 @@ def action(
             f"accomplishes, not how."
         )
 
-    def wrap(function: F) -> F:
-        level = None if max_autonomy is None else AutonomyLevel(max_autonomy)
-        _mark(
-            function,
-            Action(
-                name, _origin(function), function, stripped, tuple(effects), tuple(queries), output_schema,
-                rollback, compare, validator, level, opaque, repeatable, holds, blocking, timeout,
-                tells,
-            ),
-        )  # fmt: skip
-        return function
-
-    return wrap
+    level = None if max_autonomy is None else AutonomyLevel(max_autonomy)
+    return _marker(
+        lambda function: Action(
+            name, _origin(function), function, stripped, tuple(effects), tuple(queries), output_schema,
+            rollback, compare, validator, level, opaque, repeatable, holds, blocking, timeout, tells,
+        )
+    )  # fmt: skip
 
 
 def agent(
@@ -318,14 +322,13 @@ def agent(
         ConfigurationError: an instance of the class is not callable.
     """
 
-    def wrap(target: F) -> F:
+    def make(target: F) -> Agent:
         prompt: Callable[..., Any] = target() if isinstance(target, type) else target
         if not callable(prompt):
             raise ConfigurationError(f"Agent '{name}' is a class that cannot be called for a prompt.")
-        _mark(target, Agent(name, _origin(target), instructions.strip(), tuple(tools), prompt, output_schema))
-        return target
+        return Agent(name, _origin(target), instructions.strip(), tuple(tools), prompt, output_schema)
 
-    return wrap
+    return _marker(make)
 
 
 def generator(
@@ -333,22 +336,17 @@ def generator(
 ) -> Callable[[F], F]:
     """Make the decorated function the handler of a generator. The intent defaults to its docstring."""
 
-    def wrap(function: F) -> F:
+    def make(function: F) -> Generator:
         summary = (intent or function.__doc__ or "").strip().split("\n")[0]
-        _mark(function, Generator(name, _origin(function), function, summary, prompt_file, tuple(tools)))
-        return function
+        return Generator(name, _origin(function), function, summary, prompt_file, tuple(tools))
 
-    return wrap
+    return _marker(make)
 
 
 def context_builder(name: str) -> Callable[[F], F]:
     """Make the decorated function `(ctx) -> mapping` a context builder."""
 
-    def wrap(function: F) -> F:
-        _mark(function, ContextBuilder(name, _origin(function), function))
-        return function
-
-    return wrap
+    return _marker(lambda function: ContextBuilder(name, _origin(function), function))
 
 
 def prerequisite(
@@ -356,16 +354,11 @@ def prerequisite(
 ) -> Callable[[F], F]:
     """Make the decorated function `() -> bool` or `() -> (ok, message)` a prerequisite."""
 
-    def wrap(function: F) -> F:
-        _mark(
-            function,
-            Prerequisite(
-                name, _origin(function), function, remediation, display_name or name, takes_argument
-            ),
+    return _marker(
+        lambda function: Prerequisite(
+            name, _origin(function), function, remediation, display_name or name, takes_argument
         )
-        return function
-
-    return wrap
+    )
 
 
 def validation_stage(

@@ -99,6 +99,11 @@ class StepSpec:
         """Steps nested in this one."""
         return ()
 
+    @property
+    def own_config(self) -> StepConfig | None:
+        """Its `config`; None if it has none."""
+        return None if self.config is UNSAID else self.config
+
     def at(self, part: str) -> Place:
         """Place of a part of the step; of the step itself if the part has none."""
         return self.places.get(part, self.place)

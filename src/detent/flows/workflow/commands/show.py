@@ -19,8 +19,8 @@ from detent.flows.workflow.step_type import StepType
 
 if TYPE_CHECKING:
     from detent.dispatch.dispatcher import DispatchSettings
-    from detent.flows.workflow.preflight import Find
     from detent.flows.workflow.registry import Action, Registry
+    from detent.flows.workflow.subworkflows import Find
     from detent.runtime.settings import Settings
 
 PERFORMED = (StepType.PYTHON, StepType.AGENT, StepType.GENERATE)

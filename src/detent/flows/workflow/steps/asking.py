@@ -9,7 +9,6 @@ from typing import Any
 
 from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.autonomy import AgentRole
-from detent.dispatch.config import UNSAID
 from detent.engine.calls import call
 from detent.engine.context import StepContext
 from detent.engine.step import Step
@@ -87,7 +86,7 @@ def agent_step(position: Position, home: CompileContext) -> Step:
         spec.name, _nobody, agent.instructions, before=gate(position), inputs=inputs,
         conclude=_concluding(position, context, spec.rollback), effects=effects,
         agent=AgentSide(AgentRole.REQUIRED, lands=(key_of(position.owner), OUTPUT), queries=queries),
-        config=spec.config if spec.config is not UNSAID else None,
+        config=spec.own_config,
         output_schema=declared(said, f"step '{spec.name}'"),
         metadata=metadata(position, home, agent, agent=agent.name, action=agent.name, rollback=spec.rollback),
     )  # fmt: skip
@@ -119,7 +118,7 @@ def generate_step(position: Position, home: CompileContext) -> Step:
         before=gate(position), inputs=inputs, conclude=_concluding(position, context, spec.rollback),
         agent=AgentSide(AgentRole.PREFERRED if maker is not None else AgentRole.REQUIRED, queries=queries),
         effects=effects, output_schema=str,
-        config=spec.config if spec.config is not UNSAID else None,
+        config=spec.own_config,
         metadata=metadata(position, home, generator, action=generator.name, rollback=spec.rollback),
     )  # fmt: skip
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from detent.dispatch.agent_side import AgentSide
-from detent.dispatch.config import UNSAID
 from detent.engine.calls import call
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
@@ -88,7 +87,7 @@ def python_step(position: Position, home: CompileContext) -> Step:
     return action_step(
         action, inputs, tools=home.tools if computed else None, name=spec.name, before=gate(position),
         conclude=telling(action, conclusion(position)), lands=(key_of(position.owner), OUTPUT),
-        config=spec.config if spec.config is not UNSAID else None,
+        config=spec.own_config,
         output_schema=declared(said, f"step '{spec.name}'"),
         metadata=metadata(
             position, home, action, action=action.name, rollback=spec.rollback or action.rollback

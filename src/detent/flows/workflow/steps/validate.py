@@ -11,12 +11,11 @@ from detent.engine.step import Step
 from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.errors import ValidationFailed, WorkflowError
 from detent.flows.workflow.expressions import condition
-from detent.flows.workflow.scope import FAILURE, SECRETS, finished, handed_down, key_of
+from detent.flows.workflow.scope import SECRETS, error_of, finished, handed_down, key_of
 from detent.flows.workflow.secrets import hidden
 from detent.flows.workflow.spec import ValidateStep
-from detent.flows.workflow.steps.common import control, own_steps, resolved
+from detent.flows.workflow.steps.common import child_config, control, resolved
 from detent.kernel.policy import RetryPolicy
-from detent.kernel.run_config import PATH, STEPS
 
 if TYPE_CHECKING:
     from detent.flows.workflow.child_flows import Body
@@ -121,16 +120,13 @@ def _failure_message(name: str, attempt: int, result: Mapping[str, Any]) -> str:
 
 async def _mend(ctx: StepContext, spec: ValidateStep, mending: Body, attempt: int) -> None:
     """Run `on_failure` as a child run of this attempt."""
-    step_settings = own_steps(ctx, mending.names)
     data, beside = handed_down(ctx.values, mending.inputs, mending.outer)
     child = await ctx.child(
         mending.flow, data, key=f"{spec.name}[{attempt}]", beside=beside,
-        config={PATH: f"{ctx.step_path}/[{attempt}]", **({STEPS: step_settings} if step_settings else {})},
+        config=child_config(ctx, f"{ctx.step_path}/[{attempt}]", mending.names),
     )  # fmt: skip
     if not child.ok:
-        failure = child.data.get(FAILURE)
-        error = str(failure["error"]) if failure else child.error or child.reason or child.status.value
-        raise ValidationFailed(spec.name, f"its on_failure step failed: {error}")
+        raise ValidationFailed(spec.name, f"its on_failure step failed: {error_of(child)}")
 
 
 def _stages(spec: ValidateStep, home: CompileContext, value: Any) -> list[str]:

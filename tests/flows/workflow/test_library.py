@@ -264,6 +264,19 @@ class TestRuns:
             assert (await engine.finish("r4")).status is Status.SUCCEEDED
         assert project.log().count("one you") == 2
 
+    def test_a_listener_hears_how_the_check_of_the_file_ended(self, project):
+        """D-72: validation comes before the prerequisites."""
+        told: list[events.Event] = []
+        project.workflows.choose("shop", listener=told.append)
+        assert [type(event) for event in told] == [events.ValidationStarted, events.ValidationCompleted]
+        assert (told[0].workflow_name, told[1].warnings_count) == ("shop", 0)
+        project.file.write_text(FILE.replace("action: put", "action: putt"))
+        told.clear()
+        with pytest.raises(DocumentError):
+            project.workflows.choose("shop", listener=told.append)
+        assert [type(event) for event in told] == [events.ValidationStarted, events.ValidationFailed]
+        assert {problem.code for problem in told[1].errors} == {"E001"}
+
     async def test_the_prerequisites_are_told_as_they_are_checked(self, project):
         """D-72"""
         text = FILE.replace("{name: one,", "{name: one, requires: ['path:nowhere', 'path:detent.yaml'],")

@@ -6,6 +6,7 @@ their callers emit those events.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
@@ -240,6 +241,12 @@ class RollbackCompleted(Event):
 
 
 Listener = Callable[[Event], None]
+
+
+def tell(listener: Listener | None, kind: type[Event], **facts: Any) -> None:
+    """Send a listener an event from before the run exists."""
+    if listener is not None:
+        listener(kind(timestamp=time.time(), **facts))
 
 
 def label_of(item: Any, index: int) -> str:

@@ -85,15 +85,6 @@ def coerce(
     return values
 
 
-def secret_values(
-    declared: Mapping[str, InputSpec], environ: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """Return the values of the secret inputs that are set in the environment, by input name."""
-    around = os.environ if environ is None else environ
-    values = {name: around.get(variable(name), "") for name, spec in declared.items() if spec.secret}
-    return {name: value for name, value in values.items() if value}
-
-
 def variable(name: str) -> str:
     """Return the environment variable that holds a secret input."""
     return f"{VARIABLE}{name.upper()}"

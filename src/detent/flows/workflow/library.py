@@ -12,6 +12,7 @@ from detent.authoring.document import below
 from detent.authoring.names import Nearest
 from detent.authoring.problem import DocumentError, Place, Problem
 from detent.engine.tools import Tool, ToolError, tools_of
+from detent.flows.workflow import events
 from detent.flows.workflow.project_registry import registry_for
 from detent.flows.workflow.settings import WorkflowSettings, project_workflows, user_workflows
 from detent.flows.workflow.shelf import WorkflowShelf, files_of
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from detent.adapters.project.checkpoints import Checkpoints
     from detent.engine.flow import Flow
     from detent.engine.ports import Store
+    from detent.flows.workflow.events import Listener
     from detent.flows.workflow.flow import Compiled
     from detent.flows.workflow.registry import Registry, ValidationStage
     from detent.runtime.plugs import Kind, Project
@@ -142,8 +144,8 @@ class Workflows(Definitions):
 
     # -- files ----------------------------------------------------------------------------------------------
 
-    def choose(self, name: str, *, forced: bool = False) -> Chosen:
-        """Find a workflow by name or path, and check it.
+    def choose(self, name: str, *, forced: bool = False, listener: Listener | None = None) -> Chosen:
+        """Find a workflow by name or path, and check it; the listener hears how the check ends.
 
         Raises:
             WorkflowNotFound: there is no such workflow.
@@ -151,11 +153,14 @@ class Workflows(Definitions):
         """
         file = self.shelf.find(name, self.settings.folder)
         self._named_files.append(file.resolve())
+        events.tell(listener, events.ValidationStarted, workflow_name=name)
         spec, problems = self.check(file, forced=forced)
         errors = [problem for problem in problems if problem.severity == "error"]
         if errors or spec is None:
+            events.tell(listener, events.ValidationFailed, errors=tuple(errors))
             raise DocumentError(f"Workflow '{spec.name if spec and spec.name else name}'", errors)
-        return Chosen(spec, file, tuple(problem for problem in problems if problem.severity == "warning"))
+        events.tell(listener, events.ValidationCompleted, warnings_count=len(problems))
+        return Chosen(spec, file, tuple(problems))
 
     def check(self, file: Path, *, forced: bool = False) -> tuple[WorkflowSpec | None, Sequence[Problem]]:
         """Return a file as far as it can be read, and its problems."""

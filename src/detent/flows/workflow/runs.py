@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine import claims
@@ -129,16 +130,11 @@ class WorkflowRuns:
         self,
         workflows: Workflows,
         spec: WorkflowSpec,
-        listener: Callable[[events.Event], None] | None = None,
+        listener: events.Listener | None = None,
     ) -> None:
         self.workflows = workflows
         self.spec = spec
-        self._listener = listener
-
-    def tell(self, kind: type[events.Event], **facts: Any) -> None:
-        """Send the listener an event from before the run exists."""
-        if self._listener is not None:
-            self._listener(kind(timestamp=time.time(), **facts))
+        self._tell = partial(events.tell, listener)
 
     # -- before a run ---------------------------------------------------------------------------------------
 
@@ -168,7 +164,7 @@ class WorkflowRuns:
         names = None if steps is None else list(steps)
         without = passed_over(spec, inputs) if inputs is not None else set()
         required = tuple(required_by(spec, names, find=find, without=without))
-        self.tell(events.PreflightStarted, prerequisites=required)
+        self._tell(events.PreflightStarted, prerequisites=required)
         began = time.perf_counter()
         checked = await check_prerequisites(spec, workflows.registry, names, find=find, without=without)
         for check in checked:
@@ -177,14 +173,14 @@ class WorkflowRuns:
                 "message": check.message,
             }  # fmt: skip
             if check.ok:
-                self.tell(events.PreflightCheckPassed, **facts)
+                self._tell(events.PreflightCheckPassed, **facts)
             else:
-                self.tell(
+                self._tell(
                     events.PreflightCheckFailed, **facts, remediation=check.remediation,
                     affected_steps=check.affected_steps,
                 )  # fmt: skip
         failed = [check for check in checked if not check.ok]
-        self.tell(
+        self._tell(
             events.PreflightCompleted, success=not failed, passed_count=len(checked) - len(failed),
             failed_count=len(failed), total_duration_ms=(time.perf_counter() - began) * 1000,
         )  # fmt: skip

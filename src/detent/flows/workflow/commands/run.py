@@ -196,7 +196,7 @@ class _Job:
         from detent.flows.workflow.runs import WorkflowRuns
 
         workflows = workflows_of(self.workspace.catalog)
-        chosen = workflows.choose(self.name, forced=self.deterministic)
+        chosen = workflows.choose(self.name, forced=self.deterministic, listener=self._listen)
         beside = workflows.settings_problems([chosen.spec])
         if beside:
             raise DocumentError("What the settings say about steps", beside)

@@ -31,7 +31,7 @@ from detent.flows.workflow.inputs import coerce
 from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.registry import Action, Registry, ValidationStage
 from detent.flows.workflow.results import StepResult, WorkflowResult, workflow_result
-from detent.flows.workflow.scope import HASH, INPUTS, SECRETS
+from detent.flows.workflow.run_data import HASH, INPUTS, SECRETS
 from detent.flows.workflow.secrets import hash_of, marked, marks_for
 from detent.flows.workflow.spec import WorkflowSpec
 from detent.flows.workflow.step_modes import CheckSettings

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from detent.flows.workflow.expressions import Prepared, condition, prepared
-from detent.flows.workflow.scope import used
+from detent.flows.workflow.run_data import used
 from detent.flows.workflow.spec import (
     AgentStep,
     BranchStep,

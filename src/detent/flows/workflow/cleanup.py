@@ -12,7 +12,7 @@ from typing import Any
 from detent.adapters.project.cleanup import Cleanup
 from detent.engine.journal_reader import load
 from detent.engine.ports import RunQuery, RunRow, Store
-from detent.flows.workflow.scope import ROLLBACK_ERRORS, ROLLED_BACK
+from detent.flows.workflow.run_data import ROLLBACK_ERRORS, ROLLED_BACK
 from detent.flows.workflow.spec import FAILED
 from detent.kernel import log
 from detent.kernel.entries import Started

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from detent.dispatch.executor import AgentStreamChunk
 from detent.engine.context import OUTPUT
 from detent.flows.workflow.results import StepResult, milliseconds, results_of
-from detent.flows.workflow.scope import FAILURE, INDEX, INPUTS, ITEM, TOTAL
+from detent.flows.workflow.run_data import FAILURE, INDEX, INPUTS, ITEM, TOTAL
 from detent.flows.workflow.spec import (
     CANCELLED,
     FAILED,

@@ -22,7 +22,7 @@ from detent.flows.workflow.expressions import Prepared, prepared
 from detent.flows.workflow.registry import Action, Registry
 from detent.flows.workflow.results import steps_of
 from detent.flows.workflow.rollback import KWARGS, Rollback, rolling_back, undone_by
-from detent.flows.workflow.scope import BESIDE, FAILURE, OK, RESULT, Results, scope_of
+from detent.flows.workflow.run_data import BESIDE, FAILURE, OK, RESULT, Results, scope_of
 from detent.flows.workflow.secrets import hash_of, revealing
 from detent.flows.workflow.spec import (
     CANCELLED,

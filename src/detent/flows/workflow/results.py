@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from detent.flows.workflow.completion_order import completed
 from detent.flows.workflow.errors import RollbackError
-from detent.flows.workflow.scope import FAILURE, PASSED_OVER, RESULT, ROLLBACK_ERRORS, SKIPPED, key_of
+from detent.flows.workflow.run_data import FAILURE, PASSED_OVER, RESULT, ROLLBACK_ERRORS, SKIPPED, key_of
 from detent.flows.workflow.spec import BranchStep, StepSpec, WorkflowSpec, every
 from detent.kernel.entries import Entry, Moved
 from detent.kernel.run import Run

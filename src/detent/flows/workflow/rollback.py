@@ -18,7 +18,7 @@ from detent.engine.moves import UNDOING
 from detent.engine.outcome import Outcome
 from detent.flows.workflow.completion_order import completed
 from detent.flows.workflow.expressions import EvaluationError, Prepared
-from detent.flows.workflow.scope import (
+from detent.flows.workflow.run_data import (
     FAILURE,
     GIVEN,
     OK,

@@ -17,7 +17,7 @@ from detent.engine.ports import RunQuery, RunRow
 from detent.flows.workflow import events
 from detent.flows.workflow.inputs import FORCED, coerce, switched_off
 from detent.flows.workflow.preflight import Checked, PrerequisitesMissing, check_prerequisites, required_by
-from detent.flows.workflow.scope import (
+from detent.flows.workflow.run_data import (
     BESIDE,
     HASH,
     INDEX,

@@ -16,7 +16,7 @@ from detent.engine.context import StepContext
 from detent.engine.step_failures import TRANSIENT
 from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
 from detent.flows.workflow.inputs import SECRET, inputs_hash, variable
-from detent.flows.workflow.scope import SECRETS
+from detent.flows.workflow.run_data import SECRETS
 from detent.flows.workflow.spec import InputSpec
 from detent.kernel.plain import encode, to_plain
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from detent.flows.workflow.scope import OUTER, STEP
+from detent.flows.workflow.run_data import OUTER, STEP
 from detent.flows.workflow.spec import StepSpec, WorkflowSpec, every
 from detent.kernel.errors import ConfigurationError, nearest
 

@@ -15,7 +15,7 @@ from detent.engine.step import Step
 from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.expressions import Prepared, prepared
 from detent.flows.workflow.registry import ContextBuilder, Generator
-from detent.flows.workflow.scope import GIVEN, OUTPUT, key_of
+from detent.flows.workflow.run_data import GIVEN, OUTPUT, key_of
 from detent.flows.workflow.spec import AgentStep, GenerateStep
 from detent.flows.workflow.steps.common import conclusion, gate, metadata, resolved
 from detent.flows.workflow.steps.contracts import declared

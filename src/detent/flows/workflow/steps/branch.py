@@ -9,7 +9,7 @@ from detent.engine.outcome import Outcome
 from detent.engine.step import Step
 from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.expressions import condition
-from detent.flows.workflow.scope import finished, key_of, scope_of
+from detent.flows.workflow.run_data import finished, key_of, scope_of
 from detent.flows.workflow.spec import BranchStep, StepSpec
 from detent.flows.workflow.steps.common import control, gate
 

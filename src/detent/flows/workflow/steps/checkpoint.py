@@ -10,7 +10,7 @@ from detent.engine.step import Step
 from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.errors import WorkflowError
 from detent.flows.workflow.expressions import prepared
-from detent.flows.workflow.scope import HASH, INPUTS, OK, Results
+from detent.flows.workflow.run_data import HASH, INPUTS, OK, Results
 from detent.flows.workflow.spec import CheckpointStep
 from detent.flows.workflow.steps.common import control, resolved
 from detent.kernel.ids import ROOT, guessed_root

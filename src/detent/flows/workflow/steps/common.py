@@ -13,7 +13,7 @@ from detent.engine.outcome import Hold, Outcome
 from detent.engine.step import UNKNOWN_TOOLS, Step
 from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.expressions import Prepared, condition
-from detent.flows.workflow.scope import finished, key_of, scope_of, skipped
+from detent.flows.workflow.run_data import finished, key_of, scope_of, skipped
 from detent.kernel.plain import copied
 from detent.kernel.run_config import PATH, STEPS
 

@@ -13,7 +13,7 @@ from detent.engine.step import Step
 from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.errors import LoopExhausted, LoopStepExecutionError, WorkflowError
 from detent.flows.workflow.expressions import Prepared, condition
-from detent.flows.workflow.scope import INDEX, ITEM, STEP, TOTAL, error_of, handed_down, key_of, scope_of
+from detent.flows.workflow.run_data import INDEX, ITEM, STEP, TOTAL, error_of, handed_down, key_of, scope_of
 from detent.flows.workflow.spec import LoopStep
 from detent.flows.workflow.steps.common import child_config, control, resolved
 from detent.kernel.plain import to_plain

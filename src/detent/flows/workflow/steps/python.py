@@ -17,7 +17,7 @@ from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.expressions import prepared
 from detent.flows.workflow.expressions.templates import OPENING
 from detent.flows.workflow.registry import Action
-from detent.flows.workflow.scope import OUTPUT, key_of
+from detent.flows.workflow.run_data import OUTPUT, key_of
 from detent.flows.workflow.spec import PythonStep
 from detent.flows.workflow.steps.common import conclusion, gate, metadata, resolved
 from detent.flows.workflow.steps.contracts import declared

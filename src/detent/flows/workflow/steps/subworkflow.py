@@ -11,7 +11,7 @@ from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.errors import SubworkflowError
 from detent.flows.workflow.expressions import prepared
 from detent.flows.workflow.inputs import coerce, switched_off
-from detent.flows.workflow.scope import INPUTS, RESULT, SECRETS, error_of
+from detent.flows.workflow.run_data import INPUTS, RESULT, SECRETS, error_of
 from detent.flows.workflow.secrets import marked, marks_for
 from detent.flows.workflow.spec import SubworkflowStep
 from detent.flows.workflow.steps.common import child_config, control, resolved

@@ -11,7 +11,7 @@ from detent.engine.step import Step
 from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.errors import ValidationFailed, WorkflowError
 from detent.flows.workflow.expressions import condition
-from detent.flows.workflow.scope import SECRETS, error_of, finished, handed_down, key_of
+from detent.flows.workflow.run_data import SECRETS, error_of, finished, handed_down, key_of
 from detent.flows.workflow.secrets import hidden
 from detent.flows.workflow.spec import ValidateStep
 from detent.flows.workflow.steps.common import child_config, control, resolved

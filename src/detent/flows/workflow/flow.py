@@ -45,7 +45,7 @@ from detent.flows.workflow.steps.asking import agent_step, generate_step
 from detent.flows.workflow.steps.branch import branch_step, chosen
 from detent.flows.workflow.steps.checkpoint import checkpoint_step
 from detent.flows.workflow.steps.loop import loop_step
-from detent.flows.workflow.steps.python import action_step, bound, python_step, usual
+from detent.flows.workflow.steps.python import action_step, bound, defaults, python_step
 from detent.flows.workflow.steps.subworkflow import subworkflow_step
 from detent.flows.workflow.steps.validate import validate_step
 from detent.kernel.errors import ConfigurationError
@@ -238,8 +238,8 @@ class _Making:
                 for name, parameter in rollback.parameters.items()
                 if parameter.default is parameter.empty
             ]
-            defaults = {name: value for name, value in usual(action).items() if name in needed}
-            return prepared({**defaults, **bound(action, spec.args, spec.kwargs)})
+            needed_defaults = {name: value for name, value in defaults(action).items() if name in needed}
+            return prepared({**needed_defaults, **bound(action, spec.args, spec.kwargs)})
         if isinstance(spec, AgentStep | GenerateStep) and isinstance(spec.context, Mapping):
             return prepared(dict(spec.context))
         return None

@@ -32,6 +32,7 @@ from typing import Any
 
 from detent.engine.effects import AGAIN, HAPPENED
 from detent.engine.engine import Engine
+from detent.engine.journal_reader import rows_of
 from detent.engine.ports import RunQuery, RunRow
 from detent.kernel.errors import ConfigurationError, RunBusy, RunStateError
 from detent.kernel.plain import encode
@@ -373,15 +374,8 @@ class Torturer:
 
     async def _settle(self) -> list[RunRow]:
         """Answer holds that ask for attention; gives the open runs."""
-        open_runs: list[RunRow] = []
-        cursor: int | None = None
-        while True:
-            query = RunQuery(status=(Status.RUNNING, Status.WAITING), before=cursor, limit=500)
-            page = await self.engine.store.rows(query)
-            open_runs += page.rows
-            if page.next is None:
-                break
-            cursor = page.next
+        query = RunQuery(status=(Status.RUNNING, Status.WAITING), limit=500)
+        open_runs = [row async for row in rows_of(self.engine.store, query)]
         for row in open_runs:
             for wait in row.now.waits or ():
                 if wait["why"] == "attention":

@@ -23,6 +23,7 @@ from detent.flows.workflow.spec import (
     SUCCEEDED,
     CheckpointStep,
 )
+from detent.insight.formatting import short
 from detent.kernel.entries import Ended, Entry, Moved, Noted, Recorded, Started
 from detent.kernel.run import Run
 
@@ -254,16 +255,11 @@ def label_of(item: Any, index: int) -> str:
     if isinstance(item, Mapping):
         for key in LABELS:
             if isinstance(item.get(key), str | int) and str(item[key]).strip():
-                return _shortened(str(item[key]))
+                return short(str(item[key]), LONGEST_LABEL)
         return f"Item {index + 1}"
     if isinstance(item, str | int | float) and str(item).strip():
-        return _shortened(str(item))
+        return short(str(item), LONGEST_LABEL)
     return f"Item {index + 1}"
-
-
-def _shortened(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= LONGEST_LABEL else line[: LONGEST_LABEL - 1] + "…"
 
 
 class EventObserver:

@@ -136,7 +136,7 @@ def _value(spec: InputSpec, value: Any, given: bool, environ: Mapping[str, str])
 
 
 def _secret(spec: InputSpec, value: Any, environ: Mapping[str, str]) -> Any:
-    if _is_secret(value):
+    if is_secret(value):
         return {SECRET: value[SECRET]}
     name = variable(spec.name)
     if value is not None:
@@ -153,13 +153,14 @@ def _secret(spec: InputSpec, value: Any, environ: Mapping[str, str]) -> Any:
     return _fitted(spec, spec.default) if spec.has_default and spec.default is not None else None
 
 
-def _is_secret(value: Any) -> bool:
+def is_secret(value: Any) -> bool:
+    """Return whether a value is the mapping that replaces a secret's value."""
     return kind_of(value) == "mapping" and list(value) == [SECRET] and isinstance(value[SECRET], str)
 
 
 def _fitted(spec: InputSpec, value: Any) -> Any:
     """The value coerced to the input's type; `_Misfit` if that fails or it is none of the input's choices."""
-    if value is not None and not spec.secret and _is_secret(value):
+    if value is not None and not spec.secret and is_secret(value):
         raise _Misfit("a secret can only be handed to an input that is declared secret.")
     coerced = _COERCED[spec.type](value)
     if spec.enum is not None and not any(same(coerced, choice) for choice in _choices(spec)):

@@ -13,6 +13,7 @@ from detent.engine.step import Step
 from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.errors import LoopExhausted, LoopStepExecutionError, WorkflowError
 from detent.flows.workflow.expressions import Prepared, condition
+from detent.flows.workflow.expressions.values import described
 from detent.flows.workflow.run_data import INDEX, ITEM, STEP, TOTAL, error_of, handed_down, key_of, scope_of
 from detent.flows.workflow.spec import LoopStep
 from detent.flows.workflow.steps.common import child_config, control, resolved
@@ -97,7 +98,7 @@ def _parallel(spec: LoopStep, bodies: Sequence[Body], limit: int) -> Callable[[S
 def _items(spec: LoopStep, value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise WorkflowError(
-            f"Loop '{spec.name}': `for_each` gives {_kind(value)}; a list of items is wanted."
+            f"Loop '{spec.name}': `for_each` gives {described(value)}; a list of items is wanted."
         )
     if len(value) > MOST_ITEMS:
         raise WorkflowError(
@@ -106,11 +107,6 @@ def _items(spec: LoopStep, value: Any) -> list[Any]:
         )
     plain: list[Any] = to_plain(value)
     return plain
-
-
-def _kind(value: Any) -> str:
-    names = {"str": "text", "dict": "a mapping", "int": "a number", "float": "a number", "NoneType": "null"}
-    return names.get(type(value).__name__, type(value).__name__)
 
 
 def _until_met(until: Prepared, ctx: StepContext, child: Child) -> list[Any]:

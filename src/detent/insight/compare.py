@@ -1,7 +1,6 @@
 """Comparison of two runs: where they first diverge, what differs there, and how each ended.
 
-What always differs between two runs (times, epochs, ids, who died and what had to be tried again) is left out
-unless asked for.
+Aspects that always differ between two runs (times, epochs, ids, takeovers, retries) are left out by default.
 """
 
 from __future__ import annotations
@@ -147,7 +146,7 @@ def compare(
     return Comparison(same, divergence, _summary(journal_a), _summary(journal_b))
 
 
-# -- what is compared ---------------------------------------------------------------------------------------
+# -- compared facts ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +200,7 @@ def _left_out(body: Body, also: Collection[Also]) -> bool:
         return waits and "retries" not in also
     if isinstance(body, Noted):
         return "notes" not in also
-    if isinstance(body, Forked):  # a fork that changed nothing is the same run once more
+    if isinstance(body, Forked):  # a fork without changes is the same run
         return not (body.set or body.config or body.budget) and "run_ids" not in also
     return False
 
@@ -364,7 +363,7 @@ def _differences(a: _Point | None, b: _Point | None) -> Iterator[Difference]:
         return
     for key in dict.fromkeys([*a.facts, *b.facts]):
         if a.kind != b.kind and not (key in a.facts and key in b.facts):
-            continue  # of different kinds only what both speak of can differ
+            continue  # of entries of different kinds, only shared aspects can differ
         aspect, path = key
         for where, pair in _differing(a.facts.get(key), b.facts.get(key), path):
             yield Difference(aspect, where, *pair)

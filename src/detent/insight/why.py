@@ -50,7 +50,7 @@ class Change:
     before: Any = None
     """The old value of a key that was set; None when it had none."""
     added: bool = False
-    """True when items were added to the list there."""
+    """True if items were added to the list at the key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,9 +254,9 @@ class _Book:
 
 def _has_a_choice(step: Step) -> bool:
     """Whether settings can choose between handler and agent for this step."""
-    from detent.dispatch.autonomy import StepMode
+    from detent.dispatch.autonomy import AgentRole
 
-    return agent_side(step).step_type.natural_mode is StepMode.DETERMINISTIC
+    return agent_side(step).role in (AgentRole.OPTIONAL, AgentRole.NONE)
 
 
 def _picked(catalog: Catalog, target: str) -> list[Flow]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from detent.apps.warranty.handlers import ASK
 from detent.apps.warranty.settings import Arm, Experiment, WarrantySettings
 from detent.dispatch.autonomy import FallbackReason
-from detent.engine.journal_reader import read
+from detent.engine.journal_reader import read, rows_of
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.evals.compare import TOO_FEW, Gap, newcombe
 from detent.evals.paths import drawn
@@ -197,20 +197,13 @@ async def report(
     known = experiment if experiment is not None and experiment.name == name else None
     sums: dict[str, _Sums] = {arm: _Sums() for arm in known.arms} if known is not None else {}
     left, seen = 0, 0
-    before: int | None = None
-    while True:
-        page = await store.rows(
-            RunQuery(flow=FLOW, tag=f"{TAG}{name}", since=since, before=before, limit=PAGE)
-        )
-        for row in page.rows:
-            seen += 1
-            if not row.now.status.is_end or row.now.status is Status.CANCELLED:
-                left += 1
-                continue
-            await _add(store, row, sums)
-        if page.next is None:
-            break
-        before = page.next
+    query = RunQuery(flow=FLOW, tag=f"{TAG}{name}", since=since, limit=PAGE)
+    async for row in rows_of(store, query):
+        seen += 1
+        if not row.now.status.is_end or row.now.status is Status.CANCELLED:
+            left += 1
+            continue
+        await _add(store, row, sums)
     if not seen and known is None:
         there = [experiment.name] if experiment is not None else []
         hint = nearest(name, there) or (f" The settings describe '{there[0]}'." if there else "")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from detent.apps.warranty.legacy.flow import NAME as LEGACY
-from detent.engine.journal_reader import read
+from detent.engine.journal_reader import read, rows_of
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.evals.paths import drawn
 from detent.flows.playbook.instruction import DEGRADED, FAILED
@@ -122,24 +122,13 @@ class MailboxStats:
 async def mailbox_stats(store: Store, since: float | None = None) -> MailboxStats:
     """Add up the runs created since a time, or all there are."""
     sums = _Sums()
-    async for row in _rows(store, FLOW, since):
+    async for row in rows_of(store, RunQuery(flow=FLOW, since=since, limit=PAGE)):
         entries = [entry async for entry in read(store, row.id)]
         sums.add(row, entries)
     legacy: Counter[str] = Counter()
-    async for row in _rows(store, LEGACY, since):
+    async for row in rows_of(store, RunQuery(flow=LEGACY, since=since, limit=PAGE)):
         legacy[_end(row)] += 1
     return sums.stats(legacy)
-
-
-async def _rows(store: Store, flow: str, since: float | None) -> Any:
-    before: int | None = None
-    while True:
-        page = await store.rows(RunQuery(flow=flow, since=since, before=before, limit=PAGE))
-        for row in page.rows:
-            yield row
-        if page.next is None:
-            return
-        before = page.next
 
 
 @dataclass(slots=True)

@@ -242,7 +242,6 @@ def validate(
 ) -> int:
     """Check workflow files: every problem at once, with its place."""
     from detent.cli.output import clean, paint, say, say_plain
-    from detent.flows.workflow.project_registry import settings_problems
     from detent.kernel.errors import ConfigurationError
 
     if all_ == bool(names):
@@ -256,7 +255,7 @@ def validate(
         clashes = [_clash(one, spec) for one in shelf if one.file == file and one.rivals]
         results.append(_Result(spec, desk.shown(file), [*clashes, *problems], strict))
     specs = [result.spec for result in results if result.spec is not None]
-    beside = settings_problems(desk.settings, desk.workflows.project, desk.shelf, specs)
+    beside = desk.workflows.settings_problems(specs)
     if beside:
         results.append(_Result(None, "the settings", beside, strict))
     if not json and format is Format.table:
@@ -350,7 +349,7 @@ def viz(
 
     desk = _Desk(config, store=store)
     _, spec = desk.spec(name)
-    path = None if run is None else run_async(_taken(desk.workspace, run, spec.name))
+    path = None if run is None else run_async(_taken(desk.workspace, run, spec))
     if format is Drawing.mermaid:
         text = drawing.mermaid(spec, direction.value, path)
     else:
@@ -359,19 +358,19 @@ def viz(
     _write(text, output)
 
 
-async def _taken(workspace: Workspace, said: str, name: str) -> dict[str, str]:
+async def _taken(workspace: Workspace, said: str, spec: WorkflowSpec) -> dict[str, str]:
     """What became of each step in a run."""
-    from detent.flows.workflow.library import path_taken
+    from detent.flows.workflow.results import path_taken
     from detent.kernel.errors import ConfigurationError
 
     async with workspace.store() as store:
         row = await store.row(await workspace.run_id(store, said))
-        if row.flow != name:
+        if row.flow != spec.name:
             raise ConfigurationError(
-                f"Run {row.id} is a run of '{row.flow}', not of '{name}'. "
-                f"See: {workspace.command('runs', '--flow', name)}"
+                f"Run {row.id} is a run of '{row.flow}', not of '{spec.name}'. "
+                f"See: {workspace.command('runs', '--flow', spec.name)}"
             )
-        return await path_taken(store, row.id)
+        return await path_taken(store, spec, row.id)
 
 
 # -- new ----------------------------------------------------------------------------------------------------

@@ -192,13 +192,12 @@ class _Job:
         from detent.authoring.problem import DocumentError
         from detent.cli.output import clean, warn
         from detent.flows.workflow.commands.group import stand_ins
-        from detent.flows.workflow.project_registry import settings_problems
         from detent.flows.workflow.run_lines import WorkflowLines
         from detent.flows.workflow.runs import WorkflowRuns
 
         workflows = workflows_of(self.workspace.catalog)
-        chosen = workflows.choose(self.name, forced=self.deterministic)
-        beside = settings_problems(self.workspace.settings, workflows.project, workflows.shelf, [chosen.spec])
+        chosen = workflows.choose(self.name, forced=self.deterministic, listener=self._listen)
+        beside = workflows.settings_problems([chosen.spec])
         if beside:
             raise DocumentError("What the settings say about steps", beside)
         for problem in chosen.warnings:

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from detent.dispatch.autonomy import StepType
 from detent.flows.workflow.spec import (
     AgentStep,
     GenerateStep,
@@ -16,11 +15,12 @@ from detent.flows.workflow.spec import (
     StepSpec,
     WorkflowSpec,
 )
+from detent.flows.workflow.step_type import StepType
 
 if TYPE_CHECKING:
     from detent.dispatch.dispatcher import DispatchSettings
-    from detent.flows.workflow.preflight import Find
     from detent.flows.workflow.registry import Action, Registry
+    from detent.flows.workflow.subworkflows import Find
     from detent.runtime.settings import Settings
 
 PERFORMED = (StepType.PYTHON, StepType.AGENT, StepType.GENERATE)

@@ -41,6 +41,16 @@ class AtLeast:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Above:
+    """In an annotated type: the number is greater."""
+
+    bound: int
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return {**handler(source), "gt": self.bound}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Written:
     """In the annotation of a dataclass field: the field is a key of the file.
 
@@ -154,6 +164,27 @@ class ModelReader:
                 self._problem(facts, given, key, inside, kinds, path, of, beside)
         return {key: item for key, item in given.items() if key in facts and key not in bad}
 
+    def item(
+        self, model: Any, value: Any, path: str, of: str, short: str | None = None
+    ) -> dict[str, Any] | None:
+        """Return the usable fields of an item of a list; None if it is of no use.
+
+        A text is short for a mapping with the key `short` alone.
+        """
+        if isinstance(value, Mapping):
+            return self.fields(model, value, path, of)
+        if isinstance(value, str) and short is not None:
+            return {short: value}
+        what = "a mapping" if short is None else "a text or a mapping"
+        hint = "" if short is None else self.quoted(value, path)
+        self.wrong(self.code, path, f"{of} is {what}, but here stands {kind_of(value)}.{hint}")
+        return None
+
+    def quoted(self, value: Any, path: str) -> str:
+        """The hint to put a number in quotes, as a text is expected."""
+        bare = self.document.bare(path) if type(value) in (int, float) else None
+        return "" if bare is None else f' Write it as "{bare}".'
+
     def _problem(
         self,
         facts: Mapping[str, tuple[Any, Written]],
@@ -187,7 +218,8 @@ class ModelReader:
         elif isinstance(bad, str) and not bad.strip():
             self.wrong(self.code, key_path, f"'{key}' is {expected}, but the text is empty.")
         elif all(kind.endswith(_OF_A_TYPE) for kind in kinds):
-            self.wrong(self.code, key_path, f"'{key}' is {expected}, but here stands {kind_of(bad)}.")
+            hint = self.quoted(bad, key_path) if "string_type" in kinds else ""
+            self.wrong(self.code, key_path, f"'{key}' is {expected}, but here stands {kind_of(bad)}.{hint}")
         else:
             self.wrong(self.code, key_path, words.otherwise or f"'{key}' is {expected}.")
 
@@ -199,7 +231,8 @@ def _by_place(error: Any, given: Mapping[str, Any]) -> Iterator[tuple[str, tuple
         value: Any = given
         location: list[str | int] = []
         for part in detail["loc"]:
-            if location and not isinstance(part, int):
+            inside = isinstance(value, Mapping) and part in value
+            if location and not isinstance(part, int) and not inside:
                 continue  # names the alternative of a union
             location.append(part)
             value = value.get(part) if isinstance(value, Mapping) else value[part]

@@ -113,7 +113,7 @@ class ExpectedOutput:
         "All calls, in order: names of functions, or mappings.", list)] = None
     scenario_instruction_used: Annotated[str | None, Written(TEXT, "The instruction used.", str)] = None
     processing_time_ms: Annotated[float | None, Written("a number above 0", "Upper bound.",
-        Annotated[int, Above(0)] | Annotated[float, Above(0)])] = None
+        Annotated[float, Above(0)])] = None
     status: Annotated[str | None, Written(TEXT, "Status of the run.", str)] = None
     end: Annotated[str | None, Written(TEXT, "The state in which the run ends.", str)] = None
     reason: Annotated[str | None, Written(TEXT, "Why it ends there.", str)] = None

@@ -176,16 +176,7 @@ def _expectations(artifacts: tuple[Artifacts, ...], modes: tuple[str, ...], step
 class _Reader(ModelReader):
     """Reads one case file."""
 
-    def wrong(
-        self,
-        code: str,
-        path: str,
-        message: str,
-        suggestions: tuple[str, ...] = (),
-        place: Place | None = None,
-    ) -> None:
-        """Note a problem at its key."""
-        super().wrong(code, path, message, suggestions, self.document.mark(path))
+    at_keys = True
 
     def case(
         self, given: Mapping[str, Any], player: Player | None, shown: str, stem: str | None, comment: str

@@ -219,8 +219,10 @@ def output_line(key: str, said: Any) -> OutputLine | str:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of `playbook.yaml`, for editors."""
+    """The JSON Schema of `playbook.yaml`, for editors; `$defs/step` is that of the front matter of steps."""
     from detent.authoring import model
+    from detent.flows.playbook import reading
 
     dialect = "https://json-schema.org/draft/2020-12/schema"
-    return {"$schema": dialect, "title": "Detent playbook", **model.json_schema(Manifest)}
+    schema = {"$schema": dialect, "title": "Detent playbook", **model.json_schema(Manifest)}
+    return {**schema, "$defs": {"step": reading.json_schema()}}

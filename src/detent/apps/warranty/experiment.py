@@ -14,16 +14,15 @@ from typing import Any, NamedTuple
 
 from detent.apps.warranty.handlers import ASK
 from detent.apps.warranty.settings import Arm, Experiment, WarrantySettings
+from detent.apps.warranty.stats import FLOW, count_path, milliseconds, share
 from detent.dispatch.autonomy import FallbackReason
-from detent.engine.journal_reader import read
+from detent.engine.journal_reader import read, rows
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.evals.compare import TOO_FEW, Gap, newcombe
-from detent.evals.paths import drawn
 from detent.flows.playbook.instruction import DONE
 from detent.insight.formatting import columns, money
 from detent.insight.percentiles import Spread
 from detent.insight.visits import visits
-from detent.kernel.entries import Started
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.run import Run
 from detent.kernel.run_config import STEPS
@@ -33,10 +32,6 @@ DATA = "experiment"
 """Key of a run's data that says which arm it is in: `{name, arm}`."""
 TAG = "experiment:"
 """Begins the tag of an experiment's runs."""
-FLOW = "warranty"
-PAGE = 200
-MOST_PATHS = 1000
-"""Different paths that are counted apart."""
 
 
 class Assigned(NamedTuple):
@@ -197,20 +192,12 @@ async def report(
     known = experiment if experiment is not None and experiment.name == name else None
     sums: dict[str, _Sums] = {arm: _Sums() for arm in known.arms} if known is not None else {}
     left, seen = 0, 0
-    before: int | None = None
-    while True:
-        page = await store.rows(
-            RunQuery(flow=FLOW, tag=f"{TAG}{name}", since=since, before=before, limit=PAGE)
-        )
-        for row in page.rows:
-            seen += 1
-            if not row.now.status.is_end or row.now.status is Status.CANCELLED:
-                left += 1
-                continue
+    async for row in rows(store, RunQuery(flow=FLOW, tag=f"{TAG}{name}", since=since)):
+        seen += 1
+        if row.now.status.is_end and row.now.status is not Status.CANCELLED:
             await _add(store, row, sums)
-        if page.next is None:
-            break
-        before = page.next
+        else:
+            left += 1
     if not seen and known is None:
         there = [experiment.name] if experiment is not None else []
         hint = nearest(name, there) or (f" The settings describe '{there[0]}'." if there else "")
@@ -224,8 +211,6 @@ async def report(
 
 async def _add(store: Store, row: RunRow, sums: dict[str, _Sums]) -> None:
     entries = [entry async for entry in read(store, row.id)]
-    started = entries[0].body
-    assert isinstance(started, Started)
     run = Run.fold(row.id, entries)
     arm = (run.data.get(DATA) or {}).get("arm") or "none"
     here = sums.setdefault(arm, _Sums())
@@ -234,8 +219,7 @@ async def _add(store: Store, row: RunRow, sums: dict[str, _Sums]) -> None:
     here.done += row.now.state == DONE
     here.asked += any(visit.step_name == ASK for visit in steps)
     here.ends[row.now.state if row.now.status is not Status.FAILED else "FAILED"] += 1
-    path = drawn([visit.step_name for visit in steps])
-    here.paths[path if path in here.paths or len(here.paths) < MOST_PATHS else "others"] += 1
+    count_path(here.paths, steps)
     reasons = [visit.fallback for visit in steps if visit.fallback is not None]
     here.fallbacks.update(reasons)
     here.without += FallbackReason.NO_EXECUTOR.value in reasons
@@ -253,8 +237,8 @@ def _lines(found: TrialReport) -> list[str]:
     for arm in found.arms:
         rows.append(
             (
-                arm.name, f"{arm.runs:,}", _share(arm.done, arm.runs), _share(arm.asked, arm.runs),
-                _ms(arm.p50_ms), _ms(arm.p95_ms), f"{arm.tokens:,}", money(arm.cost_usd),
+                arm.name, f"{arm.runs:,}", share(arm.done, arm.runs), share(arm.asked, arm.runs),
+                milliseconds(arm.p50_ms), milliseconds(arm.p95_ms), f"{arm.tokens:,}", money(arm.cost_usd),
             )
         )  # fmt: skip
     lines = [f"experiment {found.name}", *columns(rows, frozenset(range(1, 8)))]
@@ -267,7 +251,7 @@ def _lines(found: TrialReport) -> list[str]:
                 lines.append(f"{arm.name} {title}, difference to {found.arms[0].name}: {said}")
         for title, counts in (("ends", arm.ends), ("paths", arm.paths), ("fallbacks", arm.fallbacks)):
             if counts:
-                each = (f"{name} {number} ({_share(number, arm.runs)})" for name, number in counts.items())
+                each = (f"{name} {number} ({share(number, arm.runs)})" for name, number in counts.items())
                 lines.append(f"{arm.name} {title}: {', '.join(each)}")
         if arm.without_executor:
             told = f"{arm.without_executor} of {arm.runs} runs had nobody to ask (no_executor)"
@@ -275,11 +259,3 @@ def _lines(found: TrialReport) -> list[str]:
     if found.open:
         lines.append(f"not counted: {found.open} under way or cancelled")
     return lines
-
-
-def _share(number: int, of: int) -> str:
-    return f"{100 * number / of:.1f} %" if of else "–"
-
-
-def _ms(value: float | None) -> str:
-    return "–" if value is None else f"{value:.0f}"

@@ -80,14 +80,19 @@ async def step_alone(
     Queries are asked; effects are noted and not performed. Who performs the step is for `dispatch` to say:
     without it, its handler does.
     """
-    name = _named(flow, step)
+    name = step_named(flow, step)
     trial = _Trial(flow, name)
     store = MemoryStore()
     entries = await trial.entries(store, name, data, dispatch)
     return trial.told(entries, await blobs_of(store, entries))
 
 
-def _named(flow: PlaybookFlow, said: str) -> str:
+def step_named(flow: PlaybookFlow, said: str) -> str:
+    """A step by its id, an alias, or the beginning of its id.
+
+    Raises:
+        ConfigurationError: there is no such step, or it cannot be reached.
+    """
     name = flow.playbook.aliases.get(folded(said))
     if name in flow.playbook.steps:
         if name not in flow.steps:

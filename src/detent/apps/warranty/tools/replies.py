@@ -12,11 +12,10 @@ import hashlib
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from email.utils import parseaddr
 from pathlib import Path
 from typing import Any
 
-from detent.adapters.mail.reply import message_id_for, reply
+from detent.adapters.mail.send_email import EmailSender, arguments
 from detent.adapters.mail.sink import MailInDoubt, MailSink
 from detent.apps.warranty.tools.database import BUSY_TIMEOUT, Database, DatabaseError
 from detent.engine.context import StepContext
@@ -34,16 +33,7 @@ _TAKE = """
 UPDATE replies SET holder = :holder, at = :at, state = :state WHERE key = :key AND state <> 'sent'
 """
 
-ARGUMENTS: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "to": {"type": "string", "minLength": 3, "maxLength": 320, "description": "The customer's address."},
-        "subject": {"type": "string", "maxLength": 400, "description": "The subject of the answer."},
-        "body": {"type": "string", "minLength": 1, "maxLength": 20_000, "description": "The text."},
-    },
-    "required": ["to", "subject", "body"],
-    "additionalProperties": False,
-}
+ARGUMENTS = arguments("The customer's address.", "The subject of the answer.", 20_000)
 """The arguments the tool publishes; the rest is given by the run."""
 
 
@@ -61,8 +51,7 @@ class Replies:
         busy_timeout: float = BUSY_TIMEOUT,
     ) -> None:
         self.sink = sink
-        self.sender = sender
-        self.envelope_from = envelope_from or parseaddr(sender)[1]
+        self.email = EmailSender(sink, sender, app=APP, envelope_from=envelope_from, now=now)
         self._now = now
         self._database = Database(Path(path), "replies", busy_timeout)
 
@@ -104,14 +93,8 @@ class Replies:
         if kind not in KINDS:
             raise ToolError("invalid", f"send_email: kind is none of {', '.join(KINDS)}")
         key = reply_key(source, kind)
-        try:
-            raw = reply(
-                sender=self.sender, to=to, subject=subject, body=body, key=key, date=self._now(), app=APP,
-                in_reply_to=in_reply_to, references=references, language=language,
-            )  # fmt: skip
-        except ValueError as error:
-            raise ToolError("invalid", str(error)) from error
-        message_id = message_id_for(key, self.envelope_domain)
+        raw = self.email.message(key, to, subject, body, language, in_reply_to, references)
+        message_id = self.email.message_id(key)
         own = call.idempotency_key
         tells = bool(getattr(self.sink, "tells_leaving", False))
         first = READY if tells else BEGUN
@@ -131,7 +114,7 @@ class Replies:
             await self._take(key, own, first)
         more: dict[str, Any] = {"leaving": lambda: self._leave(key, own)} if tells else {}
         try:
-            receipt = await self.sink.send(raw, self.envelope_from, [to], **more)
+            receipt = await self.sink.send(raw, self.email.envelope_from, [to], **more)
         except ToolError:
             await self._forget(key)
             raise
@@ -141,7 +124,7 @@ class Replies:
     async def probe(self, **args: Any) -> Any:
         """What became of a mail that is in doubt."""
         key = reply_key(args.get("source", ""), args.get("kind", "answer"))
-        message_id = message_id_for(key, self.envelope_domain)
+        message_id = self.email.message_id(key)
         state = await self._state(key)
         if state == "sent":
             return {"message_id": message_id, "status": "existing"}
@@ -151,11 +134,6 @@ class Replies:
         if found is not UNKNOWN and found is not NOT_DONE:
             await self._mark(key)
         return found
-
-    @property
-    def envelope_domain(self) -> str:
-        """The domain of our own message ids."""
-        return parseaddr(self.sender)[1].rpartition("@")[2]
 
     # -- what is written down -------------------------------------------------------------------------------
 

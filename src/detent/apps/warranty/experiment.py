@@ -247,8 +247,7 @@ def _lines(found: TrialReport) -> list[str]:
             lines.append(f"{arm.name}: too small ({arm.runs} of {TOO_FEW} runs)")
         for title, gap in (("done", arm.done_gap), ("03d", arm.asked_gap)):
             if gap is not None:
-                said = f"{100 * gap.difference:+.1f} points ({100 * gap.lower:+.1f} … {100 * gap.upper:+.1f})"
-                lines.append(f"{arm.name} {title}, difference to {found.arms[0].name}: {said}")
+                lines.append(f"{arm.name} {title}, difference to {found.arms[0].name}: {gap}")
         for title, counts in (("ends", arm.ends), ("paths", arm.paths), ("fallbacks", arm.fallbacks)):
             if counts:
                 each = (f"{name} {number} ({share(number, arm.runs)})" for name, number in counts.items())

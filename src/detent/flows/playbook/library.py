@@ -41,9 +41,6 @@ SENDER = "Playbook <playbook@detent.example>"
 """Who writes to an outbox folder unless `mail.from` says."""
 OUTBOX = "mail/outbox"
 
-_TYPES = {"model_type": "takes named values", "string_type": "takes text"}
-"""What is said about a value of the wrong type."""
-
 Wrap = Callable[[Tool], Tool]
 
 
@@ -186,22 +183,17 @@ def mail_out(
 def _mail_settings(settings: Settings) -> MailSettings:
     from pydantic import ValidationError
 
-    from detent.adapters.mail.settings import MailSettings, Smtp
+    from detent.adapters.mail.settings import MailSettings
+    from detent.authoring.heading import heading_problems
 
     written = {key: value for key, value in settings.section("mail").items() if value is not None}
     try:
         return MailSettings.model_validate(written)
     except ValidationError as error:
-        problems: list[str] = []
-        for one in error.errors(include_url=False, include_input=False):
-            way = ("mail", *(str(part) for part in one["loc"]))
-            message = str(one["msg"]).removeprefix("Value error, ").removeprefix("Input ")
-            message = _TYPES.get(one["type"], message)
-            if one["type"] == "extra_forbidden":
-                model = Smtp if way[1:-1] == ("smtp",) else MailSettings
-                known = [field.alias or name for name, field in model.model_fields.items()]
-                message = f"unknown key.{nearest(way[-1], known)}".removesuffix(".")
-            problems.append(f"{settings.place(*way)}: '{'.'.join(way)}': {message}.")
+        problems = [
+            f"{settings.place(*keys)}: {message}"
+            for keys, _, message in heading_problems(error, MailSettings, "mail")
+        ]
         raise SettingsError("The settings", problems) from None
 
 

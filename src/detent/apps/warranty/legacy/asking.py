@@ -16,18 +16,19 @@ from detent.kernel.budget import NOTHING
 
 LONGEST_ANSWER = 200
 """Tokens of an answer."""
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"scenario": {"type": "string", "enum": list(CHOICES)}},
+    "required": ["scenario"],
+    "additionalProperties": False,
+}
 
 
 class AskScenario(ModelQuestion):
     """Asks for the scenario of a mail."""
 
     name = "detect-scenario"
-    schema: dict[str, Any] = {
-        "type": "object",
-        "properties": {"scenario": {"type": "string", "enum": list(CHOICES)}},
-        "required": ["scenario"],
-        "additionalProperties": False,
-    }
+    schema = _SCHEMA
     config = StepConfig(temperature=0.0, max_tokens=LONGEST_ANSWER)
 
     def __init__(self, executors: ExecutorSource, scenarios: Scenarios, timeout: float) -> None:

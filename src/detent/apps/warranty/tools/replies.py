@@ -32,6 +32,7 @@ UNDER_WAY = 120.0
 _TAKE = """
 UPDATE replies SET holder = :holder, at = :at, state = :state WHERE key = :key AND state <> 'sent'
 """
+_LEAVE = "UPDATE replies SET state = 'begun', at = ? WHERE key = ? AND holder = ? AND state = 'ready'"
 
 ARGUMENTS = arguments("The customer's address.", "The subject of the answer.", 20_000)
 """The arguments the tool publishes; the rest is given by the run."""
@@ -66,15 +67,9 @@ class Replies:
 
     async def sent_to(self, address: str, since: float) -> int:
         """How many mails went to an address since a time."""
-
-        def work(connection: sqlite3.Connection) -> int:
-            (number,) = connection.execute(
-                "SELECT count(*) FROM replies WHERE address_hash = ? AND at >= ?",
-                (address_hash(address), since),
-            ).fetchone()
-            return int(number)
-
-        return await self._database.read(work)
+        sql = "SELECT count(*) FROM replies WHERE address_hash = ? AND at >= ?"
+        ((number,),) = await self._database.rows(sql, (address_hash(address), since))
+        return int(number)
 
     async def send(
         self,
@@ -171,41 +166,24 @@ class Replies:
             raise ToolError(error.code, error.message, transient=error.transient) from error
 
     async def _state(self, key: str) -> str | None:
-        def work(connection: sqlite3.Connection) -> str | None:
-            row = connection.execute("SELECT state FROM replies WHERE key = ?", (key,)).fetchone()
-            return None if row is None else str(row[0])
-
-        return await self._database.read(work)
+        rows = await self._database.rows("SELECT state FROM replies WHERE key = ?", (key,))
+        return str(rows[0]["state"]) if rows else None
 
     async def _take(self, key: str, own: str, state: str = BEGUN) -> None:
         """What was begun is ours from here on."""
         values = {"key": key, "holder": own, "at": self._now().timestamp(), "state": state}
-        await self._database.write(lambda connection: connection.execute(_TAKE, values))
+        await self._database.change(_TAKE, values)
 
     async def _leave(self, key: str, own: str) -> None:
-        """Write down that the mail leaves; it does not where somebody else was faster."""
-        now = self._now().timestamp()
-
-        def work(connection: sqlite3.Connection) -> int:
-            return connection.execute(
-                "UPDATE replies SET state = 'begun', at = ? WHERE key = ? AND holder = ? AND state = 'ready'",
-                (now, key, own),
-            ).rowcount
-
-        if await self._database.write(work) != 1:
+        """Write down that the mail leaves; it does not where another process was faster."""
+        if await self._database.change(_LEAVE, (self._now().timestamp(), key, own)) != 1:
             raise MailInDoubt("Somebody else has taken the same mail over in the meantime.")
 
     async def _mark(self, key: str) -> None:
-        await self._database.write(
-            lambda connection: connection.execute("UPDATE replies SET state = 'sent' WHERE key = ?", (key,))
-        )
+        await self._database.change("UPDATE replies SET state = 'sent' WHERE key = ?", (key,))
 
     async def _forget(self, key: str) -> None:
-        await self._database.write(
-            lambda connection: connection.execute(
-                "DELETE FROM replies WHERE key = ? AND state <> 'sent'", (key,)
-            )
-        )
+        await self._database.change("DELETE FROM replies WHERE key = ? AND state <> 'sent'", (key,))
 
 
 def reply_key(source: str, kind: str) -> str:

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from detent.authoring.document import below
 from detent.authoring.model import ModelReader
+from detent.engine.patterns import InvalidPattern, compiled
 from detent.flows.playbook import forms
 from detent.flows.playbook.instruction import BAD_FORM, Candidates, FormField, WorkedExample, WrittenField
 from detent.kernel.errors import nearest
-from detent.kernel.patterns import InvalidPattern, compiled
 
 BOUNDS = {"minLength": "string", "maxLength": "string", "minimum": "number", "maximum": "number"}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")

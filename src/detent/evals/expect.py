@@ -14,7 +14,8 @@ from detent.evals.contracts import Contracts, StepContract, UnknownStep
 from detent.evals.failure import StepFailure
 from detent.evals.likeness import MISSING, differences, plainly, same_text, stands_in, told
 from detent.evals.paths import beside, short_names
-from detent.evals.played import PlayedCall, PlayedStep
+from detent.evals.played import PlayedStep
+from detent.insight.visits import FunctionCall
 from detent.kernel.guards import dig
 
 Verdict = tuple[bool, list[StepFailure]]
@@ -190,7 +191,7 @@ def _function_failures(
 
 
 def _args_failures(
-    name: Any, wanted: Mapping[str, Any], calls: Sequence[PlayedCall], failed: Any
+    name: Any, wanted: Mapping[str, Any], calls: Sequence[FunctionCall], failed: Any
 ) -> Iterator[StepFailure]:
     """Every call of the function must have the arguments; without a name, some call of the step."""
     if isinstance(name, str):
@@ -205,7 +206,7 @@ def _args_failures(
         yield failed("function_args", f"a call with {told(wanted)}", _calls_text(calls))
 
 
-def _calls_text(calls: Iterable[PlayedCall]) -> str:
+def _calls_text(calls: Iterable[FunctionCall]) -> str:
     return ", ".join(f"{call.function_name} {told(call.arguments)}" for call in calls) or NONE
 
 
@@ -214,7 +215,7 @@ def _calls_text(calls: Iterable[PlayedCall]) -> str:
 
 def validate_function_calls(
     expected: Sequence[ExpectedFunctionCall | str] | None,
-    actual: Sequence[PlayedCall],
+    actual: Sequence[FunctionCall],
     *,
     scenario_id: str = "",
     planned: Iterable[str] = (),
@@ -228,7 +229,7 @@ def validate_function_calls(
     may_fail, barred = set(planned), set(forbidden)
     positions = {id(call): place for place, call in enumerate(actual, 1)}
 
-    def failed(kind: str, call: PlayedCall | None, wanted: Any, there: Any, hint: str = "") -> None:
+    def failed(kind: str, call: FunctionCall | None, wanted: Any, there: Any, hint: str = "") -> None:
         step = call.step_name if call is not None else None
         failures.append(StepFailure(scenario_id, None, step, kind, plainly(wanted), plainly(there), hint))
 
@@ -257,7 +258,7 @@ def _count(names: Sequence[str], called: Sequence[str]) -> str:
     return "; ".join(parts) or "the order differs"
 
 
-def _call_failures(expected: ExpectedFunctionCall, call: PlayedCall, failed: Any) -> None:
+def _call_failures(expected: ExpectedFunctionCall, call: FunctionCall, failed: Any) -> None:
     name = expected.function_name
     for where, wanted, actual, hint in differences(expected.arguments or {}, call.arguments):
         failed("call_arguments", call, f"{name} {where} = {told(wanted)}", told(actual), hint)

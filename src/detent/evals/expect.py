@@ -120,8 +120,8 @@ def _chosen(ran: Sequence[PlayedStep], index: int, contracts: Contracts | None) 
     contract = contracts.steps.get(before.step_name) if contracts is not None else None
     keys = dict.fromkeys(key for edge in (contract.edges if contract else ()) for key in edge.keys)
     looked = [f"{key} = {told(value)}" for key in keys if (value := dig(data, key)) is not None]
-    said = f"{short} chose it" + (f": {before.reason}" if before.reason and not looked else "")
-    return "; ".join([said, *looked])
+    sentence = f"{short} chose it" + (f": {before.reason}" if before.reason and not looked else "")
+    return "; ".join([sentence, *looked])
 
 
 def _ended(ran: Sequence[PlayedStep]) -> str:

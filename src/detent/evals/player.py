@@ -398,14 +398,14 @@ async def _visited(store: Store, visit: StepVisit, session: Session) -> PlayedSt
 
 async def _whole(store: Store, data: Mapping[str, Any]) -> dict[str, Any]:
     """Data with values kept outside the journal in their place."""
-    found: dict[str, Any] = {}
+    whole: dict[str, Any] = {}
     for key, value in data.items():
         if isinstance(value, Mapping) and set(value) == {"$blob", "size"}:
             raw = await store.blob(value["$blob"])
-            found[key] = None if raw is None else decode(raw)
+            whole[key] = None if raw is None else decode(raw)
         else:
-            found[key] = value
-    return found
+            whole[key] = value
+    return whole
 
 
 def _start(entries: Sequence[Entry]) -> dict[str, Any]:

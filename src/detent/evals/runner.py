@@ -312,8 +312,8 @@ def _raised(case: EvalTestCase, error: BaseException) -> StepFailure:
     if isinstance(error, PlayFailed):
         wanted = "the case as it is written"
         return StepFailure(case.scenario_id, None, error.step_name, "play", wanted, text, error.hint)
-    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return StepFailure(case.scenario_id, None, None, "crash", "what was played", said)
+    sentence = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return StepFailure(case.scenario_id, None, None, "crash", "what was played", sentence)
 
 
 def _unsteady(result: CaseResult, first: Trace, other: Trace) -> StepFailure:

@@ -64,15 +64,15 @@ class Trial:
         """What the arm of a thread asks for; what `config` says about a step of its own stands above it."""
         name = self.arm_of(thread)
         arm: Arm = self.experiment.arms[name]
-        said = dict(config or {})
-        steps = {**arm.steps, **(said.get(STEPS) or {})}
+        merged = dict(config or {})
+        steps = {**arm.steps, **(merged.get(STEPS) or {})}
         if steps:
-            said[STEPS] = steps
+            merged[STEPS] = steps
         return Assigned(
             name,
             arm.strategy,
             {DATA: {"name": self.experiment.name, "arm": name}},
-            said,
+            merged,
             f"{TAG}{self.experiment.name}",
         )
 
@@ -232,29 +232,29 @@ def _gap(gap: Gap | None) -> dict[str, float] | None:
     return None if gap is None else gap._asdict()
 
 
-def _lines(found: TrialReport) -> list[str]:
+def _lines(report: TrialReport) -> list[str]:
     rows = [("arm", "runs", "done", "03d", "p50 ms", "p95 ms", "tokens", "cost")]
-    for arm in found.arms:
+    for arm in report.arms:
         rows.append(
             (
                 arm.name, f"{arm.runs:,}", share(arm.done, arm.runs), share(arm.asked, arm.runs),
                 milliseconds(arm.p50_ms), milliseconds(arm.p95_ms), f"{arm.tokens:,}", money(arm.cost_usd),
             )
         )  # fmt: skip
-    lines = [f"experiment {found.name}", *columns(rows, frozenset(range(1, 8)))]
-    for arm in found.arms:
+    lines = [f"experiment {report.name}", *columns(rows, frozenset(range(1, 8)))]
+    for arm in report.arms:
         if arm.too_small:
             lines.append(f"{arm.name}: too small ({arm.runs} of {TOO_FEW} runs)")
         for title, gap in (("done", arm.done_gap), ("03d", arm.asked_gap)):
             if gap is not None:
-                lines.append(f"{arm.name} {title}, difference to {found.arms[0].name}: {gap}")
+                lines.append(f"{arm.name} {title}, difference to {report.arms[0].name}: {gap}")
         for title, counts in (("ends", arm.ends), ("paths", arm.paths), ("fallbacks", arm.fallbacks)):
             if counts:
                 each = (f"{name} {number} ({share(number, arm.runs)})" for name, number in counts.items())
                 lines.append(f"{arm.name} {title}: {', '.join(each)}")
         if arm.without_executor:
-            told = f"{arm.without_executor} of {arm.runs} runs had nobody to ask (no_executor)"
-            lines.append(f"{arm.name}: {told}")
-    if found.open:
-        lines.append(f"not counted: {found.open} under way or cancelled")
+            sentence = f"{arm.without_executor} of {arm.runs} runs had nobody to ask (no_executor)"
+            lines.append(f"{arm.name}: {sentence}")
+    if report.open:
+        lines.append(f"not counted: {report.open} under way or cancelled")
     return lines

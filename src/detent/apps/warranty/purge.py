@@ -27,8 +27,8 @@ async def purge_texts(store: Store, flows: Iterable[str], before: float, *, all_
     Runs looked at by an earlier call are not looked at again, unless they were still open then, or
     `all_runs` says so.
     """
-    said, version = await store.mark(PURGED)
-    since = None if all_runs or not isinstance(said, (int, float)) else float(said)
+    mark, version = await store.mark(PURGED)
+    since = None if all_runs or not isinstance(mark, (int, float)) else float(mark)
     dropped, first_kept = 0, before
     for flow in flows:
         async for row in rows(store, RunQuery(flow=flow, since=since, until=before)):

@@ -231,7 +231,7 @@ def _reason(row: RunRow) -> str:
     return (row.now.reason or row.now.status.value).partition(":")[0]
 
 
-def _lines(found: MailboxStats) -> list[str]:
+def _lines(stats: MailboxStats) -> list[str]:
     heads = ("step", "visits", "share", "attempts", "failures", "fallbacks", "p50 ms", "p95 ms")
     rows = [
         (
@@ -239,22 +239,22 @@ def _lines(found: MailboxStats) -> list[str]:
             _counted(step.failures), _counted(step.fallbacks), milliseconds(step.p50_ms),
             milliseconds(step.p95_ms),
         )
-        for step in found.steps
+        for step in stats.steps
     ]  # fmt: skip
-    lines = [count(found.runs, "run"), *columns([heads, *rows], frozenset({1, 2, 3, 6, 7}))]
-    lines += ["", "ends", *_table(found.ends.items(), found.runs)]
-    shown = list(found.paths.items())
-    lines += ["", "paths", *_table(shown[:SHOWN], found.runs)]
+    lines = [count(stats.runs, "run"), *columns([heads, *rows], frozenset({1, 2, 3, 6, 7}))]
+    lines += ["", "ends", *_table(stats.ends.items(), stats.runs)]
+    shown = list(stats.paths.items())
+    lines += ["", "paths", *_table(shown[:SHOWN], stats.runs)]
     if len(shown) > SHOWN:
         lines.append(f"  and {count(len(shown) - SHOWN, 'more path')}")
-    if found.troubles:
-        told = [(f"  {one.step}", one.reason, f"{one.count:,}", one.run) for one in found.troubles]
-        lines += ["", "where runs fail", *columns(told, frozenset({2}))]
-    if found.flags:
-        flagged = [(f"  {one.flag}", f"{one.runs:,}", one.run) for one in found.flags]
+    if stats.troubles:
+        troubles = [(f"  {one.step}", one.reason, f"{one.count:,}", one.run) for one in stats.troubles]
+        lines += ["", "where runs fail", *columns(troubles, frozenset({2}))]
+    if stats.flags:
+        flagged = [(f"  {one.flag}", f"{one.runs:,}", one.run) for one in stats.flags]
         lines += ["", "flagged, with the latest run", *columns(flagged, frozenset({1}))]
-    if found.legacy:
-        lines += ["", "legacy mode", *_table(found.legacy.items(), sum(found.legacy.values()))]
+    if stats.legacy:
+        lines += ["", "legacy mode", *_table(stats.legacy.items(), sum(stats.legacy.values()))]
     return lines
 
 

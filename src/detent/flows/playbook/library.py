@@ -65,21 +65,21 @@ class Playbooks(Definitions):
 # -- finding ------------------------------------------------------------------------------------------------
 
 
-def find_playbook(said: str, folder: Path) -> Path:
+def find_playbook(reference: str, folder: Path) -> Path:
     """The playbook a command line means: a path from the working folder, or a name under `playbooks/`."""
     named = folder / HOME
-    given = Path(said).expanduser() if said else Path()
-    if said:
-        there = [one for one in (folder / given, named / given) if one.is_dir()]
-        if there:
-            return next((one for one in there if is_playbook(one)), there[0])
+    given = Path(reference).expanduser() if reference else Path()
+    if reference:
+        matches = [one for one in (folder / given, named / given) if one.is_dir()]
+        if matches:
+            return next((one for one in matches if is_playbook(one)), matches[0])
         if (folder / given).is_file():
-            raise ConfigurationError(f"{said} is a file; a playbook is a folder of step files.")
+            raise ConfigurationError(f"{reference} is a file; a playbook is a folder of step files.")
     known = sorted(one.name for one in named.iterdir() if one.is_dir()) if named.is_dir() else []
     listed = f" Under {HOME}/: {', '.join(known)}." if known else ""
     raise ConfigurationError(
-        f"There is no playbook '{said}': neither a folder nor a name under {HOME}/.{nearest(said, known)}"
-        f"{listed} Start one with: detent playbook new DIR"
+        f"There is no playbook '{reference}': neither a folder nor a name under {HOME}/."
+        f"{nearest(reference, known)}{listed} Start one with: detent playbook new DIR"
     )
 
 
@@ -298,9 +298,13 @@ def _used(playbook: Playbook) -> set[str]:
 def _agents(settings: Settings, playbook: Playbook) -> list[str]:
     """Steps that the settings give to agents."""
     found: list[str] = []
-    for key, said in settings.section("steps").items():
+    for key, config in settings.section("steps").items():
         flow, _, step = str(key).rpartition("/")
-        if flow in ("", playbook.manifest.name) and isinstance(said, Mapping) and said.get("mode") == "agent":
+        if (
+            flow in ("", playbook.manifest.name)
+            and isinstance(config, Mapping)
+            and config.get("mode") == "agent"
+        ):
             found.append(step)
     return found
 

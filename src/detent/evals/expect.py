@@ -6,6 +6,7 @@ Whether the moves themselves were allowed is checked in `transitions`, everythin
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -19,10 +20,10 @@ from detent.insight.visits import FunctionCall
 from detent.kernel.guards import dig
 
 Verdict = tuple[bool, list[StepFailure]]
-"""Whether everything came true, and what did not."""
+"""Whether all expectations hold, and the failures."""
 Rules = Contracts | Mapping[str, StepContract]
 NONE = "none"
-"""How it is told that there is nothing."""
+"""Shown where there is nothing."""
 
 
 # -- the path -----------------------------------------------------------------------------------------------
@@ -49,11 +50,7 @@ def validate_step_sequence(
     path = [step.step_name for step in ran]
     failures = list(_path_failures(names, ran, rules))
     if failures:
-        first = failures[0]
-        failures[0] = StepFailure(
-            first.scenario_id, first.position, first.step_name, first.kind, first.expected, first.actual,
-            first.hint, beside(names, path),
-        )  # fmt: skip
+        failures[0] = replace(failures[0], lines=beside(names, path))
     for at, index in _pairs(names, path):
         failures += _step_failures(index + 1, wanted[at], ran[index], known)
     return not failures, [failure.of(scenario_id) for failure in failures]

@@ -101,7 +101,7 @@ class StepOrchestrator:
     process = orchestrate
 
     async def result(self, run: Run) -> OrchestrationResult:
-        """What a run came to, folded from its journal and what is still kept beside it."""
+        """The result of a run, folded from its journal and the texts still kept outside it."""
         entries = [entry async for entry in read(self.engine.store, run.id)]
         blobs = await blobs_of(self.engine.store, entries)
         done = visits(entries, needs=self.components.flow.playbook.needs, hashed=HASHED, blobs=blobs)
@@ -161,7 +161,7 @@ class EmailProcessor:
         return "step", await self.orchestrator.start(packed, **options)
 
     async def result(self, how: Orchestrator, run: Run) -> ProcessingResult:
-        """What became of a mail."""
+        """The result of a mail."""
         if how == "legacy" and self.legacy is not None:
             return await self.legacy.result(run)
         done = await self.orchestrator.result(run)

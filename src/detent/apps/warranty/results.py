@@ -47,7 +47,7 @@ class StepExecutionResult:
 
 @dataclass(frozen=True, slots=True)
 class OrchestrationResult:
-    """What a run about a mail came to."""
+    """The result of a run about a mail."""
 
     run_id: str
     status: Status
@@ -73,7 +73,7 @@ class OrchestrationResult:
 
 @dataclass(frozen=True, slots=True)
 class ProcessingResult:
-    """What became of one mail."""
+    """The result of one mail."""
 
     success: bool
     email_id: str

@@ -1,7 +1,7 @@
-"""What the runs of the mailbox add up to, step by step: folded from journals, page by page.
+"""Statistics of the mailbox's runs, step by step: folded from journals, page by page.
 
-A run that goes on where another failed begins with a copy of that journal. What is copied is counted where it
-happened and nowhere else; only the path is told as a whole.
+A run that continues where another failed begins with a copy of that journal. Copied entries are counted in
+the run they come from; only the path is counted as a whole.
 """
 
 from __future__ import annotations

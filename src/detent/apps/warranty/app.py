@@ -52,7 +52,9 @@ class Warranty(App):
         crm = crm if isinstance(crm, Mapping) else {}
         host = host_of(str(crm.get("base_url") or ""))
         for key in ("user", "password") if host and crm.get("auth") != "none" else ():
-            variable = str(crm.get(f"{key}_env") or f"WARRANTY_CRM_{key}".upper())
+            from detent.apps.warranty.settings import Crm
+
+            variable = str(crm.get(f"{key}_env") or Crm.model_fields[f"{key}_env"].default)
             yield KeyUse(variable, host, "tools.crm", settings.of_project("tools", "crm"))
 
     def make(self, settings: Settings) -> Iterable[Flow]:

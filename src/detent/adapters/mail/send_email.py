@@ -1,7 +1,7 @@
-"""The effect `send_email`: one mail to one address, by an outbox folder or SMTP.
+"""The effect `send_email`: one mail to one address, through an outbox folder or SMTP.
 
-A mail is identified by its run, its step, its recipient and its text: the same mail has the same Message-ID
-whenever it is tried again, which is how it is found when there is doubt.
+A mail is identified by its run, step, recipient and text: the same mail has the same Message-ID at every
+attempt, so it can be found when in doubt.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from detent.kernel.plain import digest
 def arguments(
     address: str = "One address.", subject: str = "The subject.", longest: int = 100_000
 ) -> dict[str, Any]:
-    """The arguments the tool publishes; the rest is set by step files, or given by the run."""
+    """The arguments the tool publishes; the others come from step files or from the run."""
     return {
         "type": "object",
         "properties": {
@@ -57,11 +57,11 @@ class EmailSender:
         self._now = now
 
     async def open(self) -> None:
-        """Make sure that mail can go out."""
+        """Make sure that mail can be sent."""
         await self.sink.open()
 
     async def close(self) -> None:
-        """Let go of the sink."""
+        """Close the sink."""
         await self.sink.close()
 
     async def send(
@@ -81,11 +81,11 @@ class EmailSender:
         key = mail_key(source, to, subject, body)
         raw = self.message(key, to, subject, body, language, in_reply_to, references)
         if in_reply_to is None:
-            raw = raw.replace(_REPLIED, _GENERATED, 1)  # it answers nothing; it was written by a machine
+            raw = raw.replace(_REPLIED, _GENERATED, 1)  # it is no reply, but still written by a machine
         return dict(await self.sink.send(raw, self.envelope_from, [to.strip()]))
 
     async def probe(self, to: str, subject: str, body: str, source: str = "", **_: Any) -> Any:
-        """What became of a mail that is in doubt."""
+        """The outcome of a mail that is in doubt."""
         return await self.sink.probe(self.message_id(mail_key(source, to, subject, body)))
 
     def message(
@@ -117,12 +117,12 @@ class EmailSender:
 
 
 def mail_key(source: str, to: str, subject: str, body: str) -> str:
-    """What a mail is known by."""
+    """The key that identifies a mail."""
     return digest([source, to, subject, body])
 
 
 def run_gives(ctx: StepContext) -> Mapping[str, Any]:
-    """What the run itself says about a mail: who sends it."""
+    """The arguments the run itself gives: the sender of the mail."""
     return {"source": f"{ctx.run_id}/{ctx.step.name}"}
 
 

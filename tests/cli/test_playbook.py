@@ -373,7 +373,6 @@ def test_a_form_is_checked_like_everything_else(detent, overdue):
     spoil(overdue, "---\n", "---\nform: {mood: {description: How it sounds, type: strin}}\n")
     result = detent("playbook", "check", "overdue")
     assert result.code == 2
-    assert result.lines == [
-        "overdue/steps/01-find-loan.md:2:43: P21 type is one of string, integer, number, boolean. "
-        "Did you mean 'string'? (form.mood.type)"
-    ]
+    (line,) = result.lines
+    assert line.startswith("overdue/steps/01-find-loan.md:2:43: P21 ")
+    assert line.endswith(" Did you mean 'string'? (form.mood.type)")

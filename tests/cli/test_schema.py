@@ -25,6 +25,28 @@ def test_the_schema_of_a_playbook_knows_every_key_of_its_manifest(detent):
             jsonschema.validate(wrong, schema)
 
 
+def test_the_schema_of_a_playbook_holds_that_of_its_steps(detent):
+    """One model for the reader and for editors."""
+    schema = detent("schema", "playbook").json["$defs"]["step"]
+    jsonschema.Draft202012Validator.check_schema(schema)
+    step = {"name": "01-a", "description": "d", "version": "1.0.0", "next": ["DONE", {"to": 3}]}
+    jsonschema.validate(step, schema)
+    jsonschema.validate(
+        {**step, "form": {"a": {"description": "d", "enum": ["x", "y"]}}, "mode": "agent"}, schema
+    )
+    for wrong in (
+        {"nexte": []},
+        {"version": "1.0"},
+        {"mode": "agnet"},
+        {"next": [{"when": {}}]},
+        {"needs": ["a..b"]},
+        {"form": {"a": {"type": "text", "description": "d"}}},
+        {"max_attempts": 0},
+    ):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**step, **wrong}, schema)
+
+
 def test_a_kind_that_is_none_is_refused(detent):
     refused = detent("schema", "wrkflow")
     assert (refused.code, refused.out) == (2, "")

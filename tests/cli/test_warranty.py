@@ -544,9 +544,8 @@ def test_problems_of_its_step_files_are_told_with_their_own_place_only(folder, d
     said = detent("check", "warranty")
     assert said.code == 2
     assert said.lines[0] == "warranty: 2 problems"
-    assert said.lines[2] == (
-        "  instructions/steps/05-send-confirmation.md:5:1: P05 unknown key 'nxt'. Did you mean 'next'?"
-    )
+    assert said.lines[2].startswith("  instructions/steps/05-send-confirmation.md:5:1: P05 'nxt' ")
+    assert said.lines[2].endswith(" Did you mean 'next'?")
 
 
 def test_unknown_keys_and_wrong_values_are_told_at_once(desk, detent):

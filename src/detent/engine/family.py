@@ -28,7 +28,7 @@ async def family_of(store: Store, flow: Callable[[str], Flow], run_id: str) -> A
 
 def children(store: Store, run_id: str) -> AsyncIterator[RunRow]:
     """The children of a run, newest first."""
-    return rows_of(store, RunQuery(parent=run_id, limit=200))
+    return rows_of(store, RunQuery(parent=run_id))
 
 
 async def child_of(store: Store, run_id: str, ids: Iterable[str]) -> str | None:

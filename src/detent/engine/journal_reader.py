@@ -11,6 +11,9 @@ from detent.kernel.entries import Entry
 from detent.kernel.errors import RunDamaged, RunNotFound
 from detent.kernel.run import Run
 
+ROWS = 200
+"""Rows of one page."""
+
 
 async def load(store: Store, run_id: str) -> Run:
     """The run as its journal says: the saved fold, then the entries after it."""
@@ -59,7 +62,8 @@ async def read(store: Store, run_id: str, after: int = 0) -> AsyncIterator[Entry
 
 
 async def rows_of(store: Store, query: RunQuery) -> AsyncIterator[RunRow]:
-    """All rows of a listing, newest first, page by page; `limit` is the size of a page."""
+    """All rows of a listing, newest first, page by page."""
+    query = replace(query, limit=ROWS)
     while True:
         page = await store.rows(query)
         for row in page.rows:

@@ -66,6 +66,6 @@ async def _any_ended(active: ActiveRuns, runs: Iterable[str]) -> bool:
 
 async def wake_parents(active: ActiveRuns) -> None:
     """Wake parents whose children have ended: a worker may have died after the one and before the other."""
-    async for row in rows_of(active.store, RunQuery(status=(Status.WAITING,), limit=500)):
+    async for row in rows_of(active.store, RunQuery(status=(Status.WAITING,))):
         if any(wait["why"] == "children" for wait in row.now.waits or ()):
             await wake_parent(active, row.id)

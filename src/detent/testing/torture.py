@@ -374,7 +374,7 @@ class Torturer:
 
     async def _settle(self) -> list[RunRow]:
         """Answer holds that ask for attention; gives the open runs."""
-        query = RunQuery(status=(Status.RUNNING, Status.WAITING), limit=500)
+        query = RunQuery(status=(Status.RUNNING, Status.WAITING))
         open_runs = [row async for row in rows_of(self.engine.store, query)]
         for row in open_runs:
             for wait in row.now.waits or ():

@@ -105,7 +105,7 @@ async def expect(make: MakeWorkload, runs: Mapping[str, int]) -> Expected:
 
 async def all_runs(store: Store) -> AsyncIterator[str]:
     """Ids of all runs in a store."""
-    async for row in rows_of(store, RunQuery(limit=500)):
+    async for row in rows_of(store, RunQuery()):
         yield row.id
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from detent.apps.warranty.flow import shipped
-from detent.apps.warranty.settings import HEADINGS, keys_of
+from detent.apps.warranty.settings import HEADINGS
+from detent.authoring.heading import heading_keys
 from detent.flows.playbook.commands import drawing_of, page_of
 from detent.flows.playbook.playbook import read_playbook
 from detent.insight.diagram.diagram import mermaid
@@ -46,5 +47,5 @@ def test_every_setting_has_a_row():
                 found.append(f"{path}.{key}")
         return found
 
-    known = {name: keys_of(model) for name, model in HEADINGS.items()}
+    known = {name: heading_keys(model) for name, model in HEADINGS.items()}
     assert missing(known, "") == []

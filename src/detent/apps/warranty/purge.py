@@ -27,11 +27,11 @@ async def purge_texts(store: Store, flows: Iterable[str], before: float, *, all_
     Runs looked at by an earlier call are not looked at again, unless they were still open then, or
     `all_runs` says so.
     """
-    said, version = await store.mark(PURGED)
-    since = None if all_runs or not isinstance(said, (int, float)) else float(said)
+    mark, version = await store.mark(PURGED)
+    since = None if all_runs or not isinstance(mark, (int, float)) else float(mark)
     dropped, first_kept = 0, before
     for flow in flows:
-        async for row in rows_of(store, RunQuery(flow=flow, since=since, until=before, limit=200)):
+        async for row in rows_of(store, RunQuery(flow=flow, since=since, until=before)):
             if row.now.status in ENDS and row.now.updated_at < before:
                 dropped += await store.purge(row.id)
             else:

@@ -41,9 +41,6 @@ SENDER = "Playbook <playbook@detent.example>"
 """Who writes to an outbox folder unless `mail.from` says."""
 OUTBOX = "mail/outbox"
 
-_TYPES = {"model_type": "takes named values", "string_type": "takes text"}
-"""What is said about a value of the wrong type."""
-
 Wrap = Callable[[Tool], Tool]
 
 
@@ -68,21 +65,21 @@ class Playbooks(Definitions):
 # -- finding ------------------------------------------------------------------------------------------------
 
 
-def find_playbook(said: str, folder: Path) -> Path:
+def find_playbook(reference: str, folder: Path) -> Path:
     """The playbook a command line means: a path from the working folder, or a name under `playbooks/`."""
     named = folder / HOME
-    given = Path(said).expanduser() if said else Path()
-    if said:
-        there = [one for one in (folder / given, named / given) if one.is_dir()]
-        if there:
-            return next((one for one in there if is_playbook(one)), there[0])
+    given = Path(reference).expanduser() if reference else Path()
+    if reference:
+        matches = [one for one in (folder / given, named / given) if one.is_dir()]
+        if matches:
+            return next((one for one in matches if is_playbook(one)), matches[0])
         if (folder / given).is_file():
-            raise ConfigurationError(f"{said} is a file; a playbook is a folder of step files.")
+            raise ConfigurationError(f"{reference} is a file; a playbook is a folder of step files.")
     known = sorted(one.name for one in named.iterdir() if one.is_dir()) if named.is_dir() else []
     listed = f" Under {HOME}/: {', '.join(known)}." if known else ""
     raise ConfigurationError(
-        f"There is no playbook '{said}': neither a folder nor a name under {HOME}/.{nearest(said, known)}"
-        f"{listed} Start one with: detent playbook new DIR"
+        f"There is no playbook '{reference}': neither a folder nor a name under {HOME}/."
+        f"{nearest(reference, known)}{listed} Start one with: detent playbook new DIR"
     )
 
 
@@ -186,22 +183,17 @@ def mail_out(
 def _mail_settings(settings: Settings) -> MailSettings:
     from pydantic import ValidationError
 
-    from detent.adapters.mail.settings import MailSettings, Smtp
+    from detent.adapters.mail.settings import MailSettings
+    from detent.authoring.heading import heading_problems
 
     written = {key: value for key, value in settings.section("mail").items() if value is not None}
     try:
         return MailSettings.model_validate(written)
     except ValidationError as error:
-        problems: list[str] = []
-        for one in error.errors(include_url=False, include_input=False):
-            way = ("mail", *(str(part) for part in one["loc"]))
-            message = str(one["msg"]).removeprefix("Value error, ").removeprefix("Input ")
-            message = _TYPES.get(one["type"], message)
-            if one["type"] == "extra_forbidden":
-                model = Smtp if way[1:-1] == ("smtp",) else MailSettings
-                known = [field.alias or name for name, field in model.model_fields.items()]
-                message = f"unknown key.{nearest(way[-1], known)}".removesuffix(".")
-            problems.append(f"{settings.place(*way)}: '{'.'.join(way)}': {message}.")
+        problems = [
+            f"{settings.place(*keys)}: {message}"
+            for keys, _, message in heading_problems(error, MailSettings, "mail")
+        ]
         raise SettingsError("The settings", problems) from None
 
 
@@ -306,9 +298,13 @@ def _used(playbook: Playbook) -> set[str]:
 def _agents(settings: Settings, playbook: Playbook) -> list[str]:
     """Steps that the settings give to agents."""
     found: list[str] = []
-    for key, said in settings.section("steps").items():
+    for key, config in settings.section("steps").items():
         flow, _, step = str(key).rpartition("/")
-        if flow in ("", playbook.manifest.name) and isinstance(said, Mapping) and said.get("mode") == "agent":
+        if (
+            flow in ("", playbook.manifest.name)
+            and isinstance(config, Mapping)
+            and config.get("mode") == "agent"
+        ):
             found.append(step)
     return found
 

@@ -99,4 +99,4 @@ async def _is_over(store: Store, row: RunRow) -> bool:
 
 
 def _roots(store: Store, status: Collection[Status]) -> AsyncIterator[RunRow]:
-    return rows_of(store, RunQuery(status=status, roots_only=True, limit=500))
+    return rows_of(store, RunQuery(status=status, roots_only=True))

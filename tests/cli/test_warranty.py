@@ -543,9 +543,9 @@ def test_problems_of_its_step_files_are_told_with_their_own_place_only(folder, d
     step.write_text(step.read_text().replace("\nnext:", "\nnxt:"))
     said = detent("check", "warranty")
     assert said.code == 2
-    assert said.lines[0] == "warranty: 2 problems"
-    assert said.lines[2] == (
-        "  instructions/steps/05-send-confirmation.md:5:1: P05 unknown key 'nxt'. Did you mean 'next'?"
+    assert said.lines[2] == "warranty: 2 errors"
+    assert said.lines[1] == (
+        "instructions/steps/05-send-confirmation.md:5:1: P05 unknown key 'nxt'. Did you mean 'next'?"
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detent.cli import options
+from detent.cli.options import Options, takes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,9 @@ def add(app: typer.Typer) -> None:
     app.command("eval", rich_help_panel=SECTION)(evaluate)
 
 
+@takes("plugin", "config", "log_level")
 def evaluate(
+    options: Options,
     target: Annotated[
         str | None,
         typer.Argument(
@@ -105,9 +107,6 @@ def evaluate(
         tuple[Path, Path] | None,
         typer.Option("--compare", metavar="A B", help="Play nothing; compare report B with report A."),
     ] = None,
-    plugin: options.Plugins = None,
-    config: options.Config = None,
-    log_level: options.LogLevel = None,
 ) -> int:
     """Play cases and compare what happened with what they expect.
 
@@ -116,7 +115,7 @@ def evaluate(
     """
     if compare is not None:
         return _compare(*compare)
-    from detent.cli.workspace import Workspace, run_async
+    from detent.cli.workspace import run_async
     from detent.evals.filter import Filter
     from detent.evals.played import PlayOptions
     from detent.kernel.errors import ConfigurationError
@@ -125,8 +124,7 @@ def evaluate(
         raise ConfigurationError("--record and --replay exclude each other.")
     if replay is not None and not replay.is_dir():
         raise ConfigurationError(f"There is no folder {replay} (--replay).")
-    workspace = Workspace(None, config, plugin)
-    workspace.log(0, log_level)
+    workspace = options.workspace()
     case_filter = Filter(scenario or None, tuple(category or ()), tuple(tag or ()), tuple(step or ()))
     call = _Call(
         workspace, case_filter, failed, orchestrator, _threshold(workspace, threshold), repeat, deterministic,

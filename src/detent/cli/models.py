@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from detent.cli import options
+from detent.cli.options import Options, takes
 
 SECTION = "This installation"
 
@@ -25,9 +25,8 @@ def add(app: typer.Typer) -> None:
 
 
 @models.command("list")
-def list_models(
-    json: options.Json = False,
-) -> None:
+@takes("json")
+def list_models(options: Options) -> None:
     """List the model files that can be fetched by name."""
     from detent.adapters.models.model_files import KNOWN, ModelFileMissing, models_folder, path
     from detent.cli.output import say, say_json, size, table
@@ -38,7 +37,7 @@ def list_models(
             states[name] = "here", str(path(name))
         except ModelFileMissing as missing:
             states[name] = ("damaged" if missing.file.exists() else "not here"), None
-    if json:
+    if options.json:
         say_json(
             [
                 {

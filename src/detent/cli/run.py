@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from detent.cli import options
+from detent.cli.options import NewId, Options, Set, Tags, takes
 from detent.runtime.plugs import kinds, plug_named
 
 if TYPE_CHECKING:
@@ -44,7 +44,21 @@ def add(app: typer.Typer) -> None:
     app.command(cls=FlowOrPlug, rich_help_panel="Start work")(run)
 
 
+@takes(
+    "detach",
+    "deterministic",
+    "record",
+    "replay",
+    "budget",
+    "json",
+    "quiet",
+    "plugin",
+    "store",
+    "config",
+    "log",
+)
 def run(
+    options: Options,
     flow: Annotated[
         str,
         typer.Argument(metavar="FLOW", help="A flow's name, file.py, file.py:name, or a kind of flow."),
@@ -59,9 +73,9 @@ def run(
     input_: Annotated[
         str | None, typer.Option("--input", metavar="FILE", help="What to start from: a JSON or YAML file.")
     ] = None,
-    set_: options.Set = None,
-    tag: Annotated[list[str] | None, typer.Option("--tag", help="Tag the run. May be repeated.")] = None,
-    id_: Annotated[str | None, typer.Option("--id", metavar="ID", help="Id of the new run.")] = None,
+    set_: Set = None,
+    tag: Tags = None,
+    id_: NewId = None,
     many: Annotated[
         int | None, typer.Option("--many", metavar="N", min=1, help="Start N identical runs.")
     ] = None,
@@ -72,21 +86,6 @@ def run(
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs driven at the same time.")
     ] = None,
-    detach: options.Detach = False,
-    deterministic: options.Deterministic = False,
-    record: options.Record = None,
-    replay: options.Replay = None,
-    budget_tokens: options.BudgetTokens = None,
-    budget_usd: options.BudgetUsd = None,
-    budget_steps: options.BudgetSteps = None,
-    budget_seconds: options.BudgetSeconds = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-    plugin: options.Plugins = None,
-    store: options.Store = None,
-    config: options.Config = None,
-    verbose: options.Verbose = 0,
-    log_level: options.LogLevel = None,
 ) -> int:
     """Start a run, or many, and wait for them.
 
@@ -95,7 +94,7 @@ def run(
     """
     from detent.cli.record import tape
     from detent.cli.values import read_batch, read_budget, read_data, read_object, read_sets
-    from detent.cli.workspace import Workspace, run_async
+    from detent.cli.workspace import run_async
     from detent.kernel.errors import ConfigurationError
 
     plug = plug_named(flow)
@@ -124,14 +123,17 @@ def run(
             which = f"Item {number}" if several else "--data"
             raise ConfigurationError(f"{which} is {_kind(item)}; a run starts from a JSON object.")
     items = [{**item, **changes} for item in items]
-    workspace = Workspace(store, config, plugin)
-    workspace.log(verbose, log_level)
-    budget = read_budget(budget_tokens, budget_usd, budget_steps, budget_seconds, workspace.settings)
-    if detach and (record or replay):
+    workspace = options.workspace()
+    budget = read_budget(options, workspace.settings)
+    if options.detach and (options.record or options.replay):
         raise ConfigurationError(
             "--detach leaves the run to another process; leave out --record and --replay."
         )
-    source = workspace.catalog.pick(flow) if kind is None else workspace.pick_definition(kind, str(target))
+    source = (
+        workspace.catalog.pick(flow)
+        if kind is None
+        else workspace.pick(flow, workspace.definition(str(target), kind))
+    )
     job = _Job(
         workspace,
         source,
@@ -140,12 +142,12 @@ def run(
         id_,
         budget,
         concurrency,
-        detach,
-        deterministic,
-        json,
-        quiet,
+        options.detach,
+        options.deterministic,
+        options.json,
+        options.quiet,
     )
-    with tape(record, replay, json=json) as job.tape:
+    with tape(options.record, options.replay, json=options.json) as job.tape:
         code = run_async(job.many() if several else job.one())
         return max(code, 1) if getattr(job.tape, "mismatches", ()) else code
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json as json_text
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from detent.cli import options
+from detent.cli.options import Options, takes
 from detent.dispatch.agent_side import agent_side, highest_level, offered
 
 if TYPE_CHECKING:
@@ -34,57 +34,50 @@ def add(app: typer.Typer) -> None:
 
 
 @steps.command("list")
+@takes("json", "plugin", "config")
 def list_(
+    options: Options,
     flow: Annotated[
         str | None,
         typer.Option(
             "--flow", metavar="FLOW", help="Only this flow's: a name, file.py, or another definition."
         ),
     ] = None,
-    json: options.Json = False,
-    plugin: options.Plugins = None,
-    config: options.Config = None,
 ) -> None:
     """List every step: who performs it, and at which level."""
     from detent.cli.output import say, say_json, table
-    from detent.cli.workspace import Workspace
 
-    book = _Book(Workspace(None, config, plugin, looks=True), flow)
+    book = StepBook(options.workspace(looks=True), flow)
     rows = [book.row(named) for named in book.steps]
-    if json:
+    if options.json:
         say_json(rows)
     elif not rows:
         say("No flows are known here, so there are no steps. Name a file with --flow file.py.")
     else:
-        table(
-            ("STEP", "MODE", "AUTONOMY", "MODEL", "INTENT"),
-            [
-                (
-                    row["step"],
-                    row["mode"],
-                    row["autonomy"] or "-",
-                    "/".join(filter(None, (row["provider"], row["model_id"]))) or "-",
-                    row["intent"] or "-",
-                )
-                for row in rows
-            ],
-        )
+        table(COLUMNS, [columns_of(row) for row in rows])
+
+
+COLUMNS = ("STEP", "MODE", "AUTONOMY", "MODEL", "INTENT")
+
+
+def columns_of(row: dict[str, Any]) -> Sequence[str]:
+    """A row of `StepBook` under `COLUMNS`."""
+    model = "/".join(filter(None, (row["provider"], row["model_id"])))
+    return (row["step"], row["mode"], row["autonomy"] or "-", model or "-", row["intent"] or "-")
 
 
 @steps.command("show")
+@takes("json", "plugin", "config")
 def show(
+    options: Options,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A step: FLOW/STEP, or STEP where unique.")],
-    json: options.Json = False,
-    plugin: options.Plugins = None,
-    config: options.Config = None,
 ) -> None:
     """Show how one step is performed, and which setting says so."""
     from detent.cli.output import say_json
-    from detent.cli.workspace import Workspace
 
-    book = _Book(Workspace(None, config, plugin, looks=True))
+    book = StepBook(options.workspace(looks=True))
     detail = book.detail(book.find(name))
-    if json:
+    if options.json:
         say_json(detail)
     else:
         _print_detail(detail)
@@ -112,7 +105,7 @@ class _Named(NamedTuple):
         return f"{self.flow.name}/{self.step.name}"
 
 
-class _Book:
+class StepBook:
     """The steps known in this project, each with its resolved configuration."""
 
     def __init__(self, workspace: Workspace, flow: str | None = None) -> None:

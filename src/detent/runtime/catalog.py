@@ -96,6 +96,23 @@ class Catalog:
             raise FlowNotFound(name, self.all(), self.may_be_left_out)
         return found
 
+    def find(self, target: str) -> Found | None:
+        """The flow a command line means; None where a name means none."""
+        return self.pick(target) if is_path(target.partition(":")[0]) else self.look(target)
+
+    def sources(self, target: str) -> list[Found]:
+        """The flows a command line means: a file without a flow's name stands for all in it.
+
+        Raises:
+            ConfigurationError: it means none.
+        """
+        if not is_path(target) or ":" in target:
+            return [self.pick(target)]
+        sources = list(self.add_file(target).values())
+        if not sources:
+            raise ConfigurationError(f"{target} defines no flow: no module-level value in it is a Flow.")
+        return sources
+
     @property
     def may_be_left_out(self) -> str:
         """A sentence to follow that something is not there; empty where every plugin is loaded."""
@@ -104,6 +121,15 @@ class Catalog:
 
     def look(self, name: str) -> Found | None:
         """The flow of a name, or None. Installed packages that do not offer it by name are loaded last."""
+        if self.made_by_code(name) is None and not is_path(name):
+            for definitions in self.every_definitions():
+                self._add_family(
+                    definitions, definitions.named(name), f"{definitions.kind.name} '{_root(name)}'"
+                )
+        return self._found.get(name)
+
+    def made_by_code(self, name: str) -> Found | None:
+        """The flow of a name that a plugin, an installed package or an application brings, or None."""
         self._load_plugins()
         points = self._points()
         for point in points:
@@ -114,11 +140,6 @@ class Catalog:
                 self._load_point(point)
         if name not in self._found:
             self._load_app(name)
-        if name not in self._found and not is_path(name):
-            for definitions in self.every_definitions():
-                self._add_family(
-                    definitions, definitions.named(name), f"{definitions.kind.name} '{_root(name)}'"
-                )
         return self._found.get(name)
 
     def family(self, name: str) -> dict[str, Found]:

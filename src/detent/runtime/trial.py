@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -37,6 +38,35 @@ class Trial:
     """What it proposes: `tool`, `args`. None of it was performed."""
     question: str | None = None
     error: str | None = None
+    text: str = ""
+    """What else there is to show."""
+
+    @property
+    def title(self) -> str:
+        """The step and who performed it."""
+        return f"{self.step}   {self.by}"
+
+    def fields(self) -> list[tuple[str, str]]:
+        """What it came to, as names and values for people."""
+        following = self.next or ("waits" if self.question else "not known before the effects are done")
+        return [
+            ("next", following if self.error is None else "none"),
+            ("reason", self.reason or ""),
+            ("error", self.error or ""),
+            ("question", self.question or ""),
+            *((f"set {key}", shown_value(value)) for key, value in (self.changes or {}).items()),
+            *(
+                (
+                    f"asked {call['tool']}",
+                    f"{shown_value(call.get('args'))} → {shown_value(call.get('answer'))}",
+                )
+                for call in self.queries
+            ),
+            *(
+                (f"proposed {call['tool']}", f"{shown_value(call['args'])}   (not performed)")
+                for call in self.effects
+            ),
+        ]
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -45,6 +75,11 @@ class Trial:
             "changes": dict(self.changes or {}), "queries": list(self.queries),
             "effects": list(self.effects), "question": self.question, "error": self.error,
         }  # fmt: skip
+
+
+def shown_value(value: Any) -> str:
+    """A value for people, in one line."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 class Rehearsal:

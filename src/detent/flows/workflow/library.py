@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from detent.authoring.problem import DocumentError, Problem
+from detent.authoring.problem import DocumentError, Place, Problem
 from detent.engine.tools import Tool, ToolError, tools_of
-from detent.flows.workflow.project_registry import known_workflows, problems_of, registry_for, shelf_for
+from detent.flows.workflow.project_registry import (
+    known_workflows,
+    problems_of,
+    registry_for,
+    settings_problems,
+    shelf_for,
+)
 from detent.flows.workflow.settings import WorkflowSettings
 from detent.flows.workflow.single_step import ONLY, only, step_named
 from detent.flows.workflow.spec import WorkflowSpec
 from detent.runtime.key_hosts import KeyHosts, guarded_fetch
-from detent.runtime.plugs import Definitions
+from detent.runtime.plugs import Checked, Definitions, Description, Drawing
 
 if TYPE_CHECKING:
     from detent.adapters.guarded import Guarded
@@ -148,13 +154,13 @@ class Workflows(Definitions):
         """
         file = self.shelf.find(name, self.settings.folder)
         self._named_files.append(file.resolve())
-        spec, problems = self.check(file, forced=forced)
+        spec, problems = self.problems(file, forced=forced)
         errors = [problem for problem in problems if problem.severity == "error"]
         if errors or spec is None:
             raise DocumentError(f"Workflow '{spec.name if spec and spec.name else name}'", errors)
         return Chosen(spec, file, tuple(problem for problem in problems if problem.severity == "warning"))
 
-    def check(self, file: Path, *, forced: bool = False) -> tuple[WorkflowSpec | None, Sequence[Problem]]:
+    def problems(self, file: Path, *, forced: bool = False) -> tuple[WorkflowSpec | None, Sequence[Problem]]:
         """Return a file as far as it can be read, and its problems."""
         names = {tool.name for tool in self.tools}
         return problems_of(self.settings, self.registry, self.shelf, file, tools=names, forced=forced)
@@ -215,6 +221,76 @@ class Workflows(Definitions):
                     yield self.flows_of(self.choose(str(file)).spec), False
         for clash in clashes:
             tell(f"The steps of these workflows are left out. {clash}")
+
+    def paths(self) -> list[Path]:
+        """Return the files on the shelf, right or wrong."""
+        return list(dict.fromkeys(listed.file for listed in self.shelf.all()))
+
+    def check(self, paths: Sequence[Path]) -> list[Checked]:
+        """Check files, and what the settings say about their steps."""
+        clashes: dict[Path, str] = {listed.file: listed.clash for listed in self.shelf.all() if listed.rivals}
+        results: list[Checked] = []
+        specs: list[WorkflowSpec] = []
+        for path in paths:
+            spec, problems = self.problems(path)
+            if path in clashes:
+                place = spec.places.get("name", spec.place) if spec is not None else (str(path), 1)
+                problems = [Problem("E005", clashes[path], Place(*place[:3]), "name"), *problems]
+            steps = sum(1 for _ in spec.every_step()) if spec is not None else 0
+            name = spec.name if spec is not None else ""
+            results.append(Checked(name or self.shown(path), problems, steps, self.shown(path)))
+            specs += [] if spec is None else [spec]
+        if beside := settings_problems(self.settings, self.project, self.shelf, specs):
+            results.append(Checked("the settings", beside))
+        if results:
+            results[-1] = results[-1]._replace(notes=self.stand_ins(specs))
+        return results
+
+    def stand_ins(self, specs: Iterable[WorkflowSpec] | None = None) -> list[str]:
+        """Return notes on items of the project that replace shipped ones, as far as the files name them."""
+        from detent.flows.workflow.registry import named_by
+
+        used = None if specs is None else {name for spec in specs for name in named_by(spec)}
+        return [
+            f"Note: the {kind} '{item.name}' is the project's own ({item.origin}), in place of the one that "
+            f"ships."
+            for kind, item in self.registry.stand_ins
+            if used is None or (kind, item.name) in used
+        ]
+
+    def shown(self, file: Path) -> str:
+        """Return a file for people: from the working folder or the home folder, if it is in one of them."""
+        for folder, lead in ((self.settings.folder, ""), (Path.home(), "~/")):
+            if file.is_relative_to(folder):
+                return lead + file.relative_to(folder).as_posix()
+        return str(file)
+
+    def name_of(self, path: Path) -> str:
+        """Return the name of a workflow whose file has the right shape."""
+        return self.shelf.spec(str(path), self.settings.folder).name
+
+    def describe(self, path: Path) -> Description:
+        """Return the inputs of a workflow and who performs each step."""
+        from detent.flows.workflow.description import described, description
+
+        spec = self.shelf.spec(str(path), self.settings.folder)
+        return description(described(spec, self.shown(path), self.settings, self.registry))
+
+    def draw(self, path: Path, drawing: Drawing) -> str:
+        """Draw a workflow whose file has the right shape."""
+        from detent.flows.workflow import drawing as pictures
+
+        if drawing.format == "svg":
+            return super().draw(path, drawing)
+        spec = self.shelf.spec(str(path), self.settings.folder)
+        if drawing.format == "mermaid":
+            return pictures.mermaid(spec, "LR" if drawing.direction == "LR" else "TD", drawing.taken)
+        width = pictures.WIDTH if drawing.width is None else max(40, drawing.width)
+        return pictures.ascii(spec, drawing.taken, width=width)
+
+    async def taken(self, store: Store, run_id: str) -> dict[str, str]:
+        """Return the status of each step of a run."""
+        return await path_taken(store, run_id)
 
     def step_names(self) -> list[str]:
         """Return the names by which settings may configure the steps of all known workflow files."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from detent.apps.warranty.commands import reports
-from detent.cli import options
+from detent.apps.warranty.commands.run import mailbox_workspace
+from detent.cli.options import Older, Options, takes
 
 if TYPE_CHECKING:
     from detent.adapters.mail.message import EmailMessage
@@ -39,22 +40,13 @@ MailFile = Annotated[Path, typer.Argument(metavar="FILE", help="A mail, as an .e
 
 @group.command("init")
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder, or an empty one.")],
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="A new folder, or an empty one.")],
 ) -> None:
     """Make a project folder: step files, templates, settings, cases."""
-    from detent.apps.warranty.project import make_project
-    from detent.cli.output import say
-    from detent.runtime.trust import trusted_as_made
+    from detent.apps.warranty.app import APP
+    from detent.cli.new import begin
 
-    with trusted_as_made(folder.absolute()):
-        made = make_project(folder)
-    say(f"Made {folder} with {made} files. Next:")
-    say(f"  cd {folder}")
-    say("  detent trust --always                          (the files are yours to edit)")
-    say("  detent warranty registry import registry.csv   (your devices; a sample is there)")
-    say("  cp mail/samples/*.eml mail/inbox               (mails to try it with)")
-    say("  detent run warranty --once                     (answers every *.eml in mail/inbox)")
-    say("  detent check warranty                          (after you changed step files or templates)")
+    begin(APP, folder)
 
 
 @group.command("demo")
@@ -77,14 +69,15 @@ def demo(
 
 
 @group.command("attention")
-def attention(json: options.Json = False, store: options.Store = None, config: options.Config = None) -> None:
+@takes("json", "store", "config")
+def attention(options: Options) -> None:
     """List mails a person must see, and the next command for each."""
     from detent.cli.output import brief, say, say_json, table
     from detent.cli.workspace import run_async
 
-    workspace = _workspace(store, config, looks=True)
+    workspace = mailbox_workspace(options, looks=True)
     matters = run_async(_attention(workspace))
-    if json:
+    if options.json:
         say_json([matter.to_plain() for matter in matters])
         return
     if not matters:
@@ -138,40 +131,31 @@ def _next(workspace: Workspace, matter: Matter) -> str:
 
 
 @group.command("retry")
-def retry(
+@takes("json", "store", "config", "log")
+async def retry(
+    options: Options,
     mail: Annotated[str, typer.Argument(metavar="MAIL", help="A mail's key, or one of its runs.")],
     whole: Annotated[bool, typer.Option("--whole", help="Begin at the first step again.")] = False,
-    json: options.Json = False,
-    store: options.Store = None,
-    config: options.Config = None,
-    verbose: options.Verbose = 0,
-    log_level: options.LogLevel = None,
 ) -> int:
     """Run a mail again, from where it failed or from the start."""
-    from detent.apps.warranty.commands.run import configure_log
-    from detent.cli.workspace import run_async
-
-    workspace = _workspace(store, config)
-    configure_log(workspace.settings, verbose, log_level, json=json)
-    return run_async(_retry(workspace, mail, whole, json))
-
-
-async def _retry(workspace: Workspace, said: str, whole: bool, json: bool) -> int:
     from detent.apps.warranty.commands.lines import MailLines, told_plain
-    from detent.apps.warranty.commands.run import BAD, learn
+    from detent.apps.warranty.commands.run import BAD, configure_log, learn
     from detent.apps.warranty.mailbox import opened
     from detent.cli.output import say, say_json
 
+    workspace = mailbox_workspace(options)
+    configure_log(workspace.settings, options.verbose, options.log_level, json=options.json)
+    said = mail
     others = [found.flow for found in workspace.catalog.all().values()]
     lines = MailLines()
-    async with opened(workspace.settings, others=others, observers=[] if json else [lines]) as box:
+    async with opened(workspace.settings, others=others, observers=[] if options.json else [lines]) as box:
         learn(lines, box)
         record = await _record(box.records, said)
         with lines:
             told = await box.service().retry(record, whole=whole)
         if told is None:
             return 130
-        if json:
+        if options.json:
             say_json(told_plain(told))
         else:
             lines.told(told)
@@ -198,14 +182,8 @@ async def _record(records: Records, said: str) -> Record:
 
 
 @group.command("purge")
-def purge(
-    older: Annotated[
-        str | None,
-        typer.Option("--older", metavar="AGE", help="Runs that ended longer ago than this: 30d, 12h."),
-    ] = None,
-    store: options.Store = None,
-    config: options.Config = None,
-) -> None:
+@takes("store", "config")
+def purge(options: Options, older: Older = None) -> None:
     """Drop the texts of mails that are done; what happened stays."""
     import time
 
@@ -213,7 +191,7 @@ def purge(
     from detent.cli.values import read_time
     from detent.cli.workspace import run_async
 
-    workspace = _workspace(store, config)
+    workspace = mailbox_workspace(options)
     days = _settings(workspace).privacy.keep_bodies_days
     before = read_time(older, "--older") if older is not None else time.time() - days * 86400
     assert before is not None
@@ -233,14 +211,14 @@ async def _purge(workspace: Workspace, before: float) -> int:
 
 
 @group.command("step")
+@takes("json", "config")
 def step(
+    options: Options,
     name: Annotated[str, typer.Argument(metavar="ID", help="A step: its id, or the beginning of it.")],
     mail: Annotated[Path, typer.Option("--mail", metavar="FILE", help="The mail, as an .eml file.")],
     data: Annotated[
         Path | None, typer.Option("--data", metavar="FILE", help="What the step needs: JSON or YAML.")
     ] = None,
-    json: options.Json = False,
-    config: options.Config = None,
 ) -> None:
     """Have one step answer; nothing is performed."""
     from detent.apps.warranty.mailbox import response_generator
@@ -248,10 +226,10 @@ def step(
     from detent.cli.workspace import run_async
     from detent.kernel.plain import to_plain
 
-    workspace = _workspace(None, config)
+    workspace = mailbox_workspace(options)
     generator = response_generator(workspace.settings)
     found = run_async(generator.generate_step_response(name, _mail(mail, _settings(workspace)), _data(data)))
-    if json:
+    if options.json:
         plain = {
             "step": found.step_name, "next_step": found.next_step, "response_text": found.response_text,
             "metadata": found.metadata,
@@ -268,7 +246,8 @@ def step(
 
 
 @group.command("serial")
-def serial(mail: MailFile, json: options.Json = False, config: options.Config = None) -> None:
+@takes("json", "config")
+def serial(options: Options, mail: MailFile) -> None:
     """Find the serial number in a mail."""
     from dataclasses import asdict
 
@@ -276,9 +255,9 @@ def serial(mail: MailFile, json: options.Json = False, config: options.Config = 
     from detent.apps.warranty.mail_data import MailView
     from detent.cli.output import fields, say_json
 
-    read = MailView.of(_mail(mail, _settings(_workspace(None, config, looks=True))))
+    read = MailView.of(_mail(mail, _settings(mailbox_workspace(options, looks=True))))
     found = extract(read.parts, read.subject)
-    if json:
+    if options.json:
         say_json(
             {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(found).items()}
         )
@@ -296,7 +275,8 @@ def serial(mail: MailFile, json: options.Json = False, config: options.Config = 
 
 
 @group.command("route")
-def route(mail: MailFile, json: options.Json = False, config: options.Config = None) -> None:
+@takes("json", "config")
+def route(options: Options, mail: MailFile) -> None:
     """Say where a mail would begin, and why."""
     from detent.apps.warranty.mail_data import MailView
     from detent.apps.warranty.mailbox import office_for
@@ -304,11 +284,11 @@ def route(mail: MailFile, json: options.Json = False, config: options.Config = N
     from detent.cli.output import fields, say_json
     from detent.cli.workspace import run_async
 
-    workspace = _workspace(None, config)
+    workspace = mailbox_workspace(options)
     components = office_for(workspace.settings)
     router = StepRouter(components.handlers, components.settings.orchestration.router)
     found = run_async(router.route_to_initial_step(MailView.of(_mail(mail, components.settings))))
-    if json:
+    if options.json:
         say_json(
             {"step": found.step_name, "confidence": found.confidence, "method": found.routing_method,
              "signals": found.signals}
@@ -329,9 +309,9 @@ def route(mail: MailFile, json: options.Json = False, config: options.Config = N
 
 
 @registry.command("import")
+@takes("config")
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="Devices, one a line.")],
-    config: options.Config = None,
+    options: Options, file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="Devices, one a line.")]
 ) -> None:
     """Put devices into the registry.
 
@@ -340,15 +320,14 @@ def import_(
     from detent.cli.output import say
     from detent.cli.workspace import run_async
 
-    done = run_async(_with_registry(_workspace(None, config), lambda there: there.import_csv(file)))
+    done = run_async(_with_registry(mailbox_workspace(options), lambda there: there.import_csv(file)))
     say(f"{done.added} added, {done.changed} changed, {done.unchanged} unchanged.")
 
 
 @registry.command("show")
+@takes("json", "config")
 def show_device(
-    serial_number: Annotated[str, typer.Argument(metavar="SERIAL", help="A serial number.")],
-    json: options.Json = False,
-    config: options.Config = None,
+    options: Options, serial_number: Annotated[str, typer.Argument(metavar="SERIAL", help="A serial number.")]
 ) -> None:
     """Show a device of the registry."""
     from dataclasses import asdict
@@ -358,12 +337,12 @@ def show_device(
     from detent.kernel.errors import ConfigurationError
     from detent.kernel.plain import to_plain
 
-    workspace = _workspace(None, config, looks=True)
+    workspace = mailbox_workspace(options, looks=True)
     device = run_async(_with_registry(workspace, lambda there: there.show(serial_number), missing=None))
     if device is None:
         raise ConfigurationError(f"No device '{serial_number}' is registered.")
     plain = to_plain(asdict(device))
-    if json:
+    if options.json:
         say_json(plain)
     else:
         fields([(name.replace("_", " "), str(value or "")) for name, value in plain.items()])
@@ -392,10 +371,10 @@ async def _with_registry(workspace: Workspace, work: Any, missing: Any = _MADE) 
 
 
 @tickets.command("list")
+@takes("json", "config")
 def list_tickets(
+    options: Options,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="The latest so many.")] = 20,
-    json: options.Json = False,
-    config: options.Config = None,
 ) -> None:
     """List tickets, the latest first."""
     from dataclasses import asdict
@@ -403,9 +382,9 @@ def list_tickets(
     from detent.cli.output import say, say_json, table
     from detent.cli.workspace import run_async
 
-    workspace = _workspace(None, config, looks=True)
+    workspace = mailbox_workspace(options, looks=True)
     found = run_async(_with_tickets(workspace, lambda there: there.list(limit), missing=[]))
-    if json:
+    if options.json:
         say_json([asdict(one) for one in found])
     elif not found:
         say("There are no tickets.")
@@ -417,10 +396,9 @@ def list_tickets(
 
 
 @tickets.command("show")
+@takes("json", "config")
 def show_ticket(
-    ticket: Annotated[str, typer.Argument(metavar="ID", help="A ticket's id.")],
-    json: options.Json = False,
-    config: options.Config = None,
+    options: Options, ticket: Annotated[str, typer.Argument(metavar="ID", help="A ticket's id.")]
 ) -> None:
     """Show a ticket."""
     from dataclasses import asdict
@@ -429,11 +407,11 @@ def show_ticket(
     from detent.cli.workspace import run_async
     from detent.kernel.errors import ConfigurationError
 
-    workspace = _workspace(None, config, looks=True)
+    workspace = mailbox_workspace(options, looks=True)
     found = run_async(_with_tickets(workspace, lambda there: there.show(ticket), missing=None))
     if found is None:
         raise ConfigurationError(f"There is no ticket '{ticket}'. See: detent warranty tickets list")
-    if json:
+    if options.json:
         say_json(asdict(found))
     else:
         fields([(name.replace("_", " "), clean(value or "")) for name, value in asdict(found).items()])
@@ -458,12 +436,6 @@ async def _with_tickets(workspace: Workspace, work: Any, missing: Any) -> Any:
 
 
 # -- helpers ------------------------------------------------------------------------------------------------
-
-
-def _workspace(store: str | None, config: str | None, *, looks: bool = False) -> Workspace:
-    from detent.apps.warranty.commands.run import mailbox_workspace
-
-    return mailbox_workspace(store, config, looks=looks)
 
 
 def _database(workspace: Workspace, settings: WarrantySettings) -> Path:

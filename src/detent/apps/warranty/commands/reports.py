@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detent.cli import options
+from detent.apps.warranty.commands.run import mailbox_workspace
+from detent.cli.options import Options, Since, takes
 
 if TYPE_CHECKING:
     from detent.apps.warranty.rollback import Rollback, RollbackStatus
     from detent.apps.warranty.settings import WarrantySettings
     from detent.cli.workspace import Workspace
     from detent.engine.ports import Store
-
-Since = Annotated[str | None, typer.Option("--since", metavar="WHEN", help="Runs since: 7d, 2026-01-31.")]
 
 
 def add(group: typer.Typer) -> None:
@@ -36,14 +35,13 @@ def add(group: typer.Typer) -> None:
     group.add_typer(back, name="rollback")
 
 
+@takes("json", "store", "config")
 def stats(
+    options: Options,
     since: Since = None,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write a page of it there.")
     ] = None,
-    json: options.Json = False,
-    store: options.Store = None,
-    config: options.Config = None,
 ) -> None:
     """Report where mails go, where they fail, and what takes long.
 
@@ -52,7 +50,7 @@ def stats(
     from detent.cli.values import read_time
     from detent.cli.workspace import run_async
 
-    run_async(_stats(_workspace(store, config, looks=True), read_time(since, "--since"), html, json))
+    run_async(_stats(mailbox_workspace(options, looks=True), read_time(since, "--since"), html, options.json))
 
 
 async def _stats(workspace: Workspace, since: float | None, html: Path | None, json: bool) -> None:
@@ -89,50 +87,41 @@ def _write(file: Path, text: str) -> None:
         raise ConfigurationError(f"{file} cannot be written: {error.strerror}.") from None
 
 
-def ab(
+@takes("json", "store", "config")
+async def ab(
+    options: Options,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The experiment.")],
     since: Since = None,
-    json: options.Json = False,
-    store: options.Store = None,
-    config: options.Config = None,
 ) -> None:
     """Compare the arms of an experiment on the mails in it."""
-    from detent.cli.values import read_time
-    from detent.cli.workspace import run_async
-
-    run_async(_ab(_workspace(store, config, looks=True), name, read_time(since, "--since"), json))
-
-
-async def _ab(workspace: Workspace, name: str, since: float | None, json: bool) -> None:
     from detent.apps.warranty.experiment import report
     from detent.cli.output import fit, say_json
+    from detent.cli.values import read_time
 
+    workspace = mailbox_workspace(options, looks=True)
+    after = read_time(since, "--since")
     async with _opened(workspace) as (store, settings, _):
-        found = await report(store, name, settings.orchestration.router.experiment, since)
-    if json:
+        found = await report(store, name, settings.orchestration.router.experiment, after)
+    if options.json:
         say_json(found.to_plain())
         return
     for one in found.lines():
         fit(one)
 
 
-def status(json: options.Json = False, store: options.Store = None, config: options.Config = None) -> None:
+@takes("json", "store", "config")
+async def status(options: Options) -> None:
     """Show how mails fare by steps, and what that means.
 
     The rate, the failing steps and runs, and whether legacy mode may be retired.
     """
-    from detent.cli.workspace import run_async
-
-    run_async(_status(_workspace(store, config, looks=True), json))
-
-
-async def _status(workspace: Workspace, json: bool) -> None:
     from detent.cli.output import say, say_json
 
+    workspace = mailbox_workspace(options, looks=True)
     async with _opened(workspace) as (_, settings, rollback):
         found = await rollback.status()
         line = await rollback.line()
-    if json:
+    if options.json:
         say_json(found.to_plain())
         return
     for one in _told(found, line, settings.orchestration.use_step_orchestrator):
@@ -158,21 +147,23 @@ def _told(found: RollbackStatus, line: str | None, steps: bool) -> list[str]:
     return lines
 
 
-def reset(store: options.Store = None, config: options.Config = None) -> None:
+@takes("store", "config")
+def reset(options: Options) -> None:
     """Return to step mode and begin a new window."""
     from detent.cli.output import say
     from detent.cli.workspace import run_async
 
-    back = run_async(_changed(_workspace(store, config), "reset"))
+    back = run_async(_changed(mailbox_workspace(options), "reset"))
     say("Back to step mode, with a new window." if back else "Step mode it was; the window begins anew.")
 
 
-def trip(store: options.Store = None, config: options.Config = None) -> None:
+@takes("store", "config")
+def trip(options: Options) -> None:
     """Send new mails through legacy mode from now on."""
     from detent.cli.output import say
     from detent.cli.workspace import run_async
 
-    changed = run_async(_changed(_workspace(store, config), "trip"))
+    changed = run_async(_changed(mailbox_workspace(options), "trip"))
     say("New mails go through legacy mode." if changed else "It was done already.")
 
 
@@ -180,12 +171,6 @@ async def _changed(workspace: Workspace, how: str) -> bool:
     async with _opened(workspace) as (_, _settings, rollback):
         done: bool = await (rollback.reset() if how == "reset" else rollback.trip())
         return done
-
-
-def _workspace(store: str | None, config: str | None, *, looks: bool = False) -> Workspace:
-    from detent.apps.warranty.commands.run import mailbox_workspace
-
-    return mailbox_workspace(store, config, looks=looks)
 
 
 @asynccontextmanager

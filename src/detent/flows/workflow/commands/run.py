@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detent.cli import options
+from detent.cli.options import NewId, Options, Tags, takes
 from detent.flows.workflow.kind import KIND, workflows_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,21 @@ LETTING_GO = 2.0
 """Seconds that another process has to let go of a run, should it just be stopping."""
 
 
+@takes(
+    "detach",
+    "deterministic",
+    "record",
+    "replay",
+    "budget",
+    "json",
+    "quiet",
+    "plugin",
+    "store",
+    "config",
+    "log",
+)
 def run(
+    options: Options,
     name: Annotated[
         str, typer.Argument(metavar="NAME_OR_FILE", help="A workflow's name, or the path of its file.")
     ],
@@ -57,33 +71,18 @@ def run(
         str | None,
         typer.Option("--shadow", metavar="STEPS", help="Steps an agent does beside, or: all."),
     ] = None,
-    tag: Annotated[list[str] | None, typer.Option("--tag", help="Tag the run. May be repeated.")] = None,
-    id_: Annotated[str | None, typer.Option("--id", metavar="ID", help="Id of a new run.")] = None,
-    detach: options.Detach = False,
-    deterministic: options.Deterministic = False,
-    record: options.Record = None,
-    replay: options.Replay = None,
-    budget_tokens: options.BudgetTokens = None,
-    budget_usd: options.BudgetUsd = None,
-    budget_steps: options.BudgetSteps = None,
-    budget_seconds: options.BudgetSeconds = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-    plugin: options.Plugins = None,
-    store: options.Store = None,
-    config: options.Config = None,
-    verbose: options.Verbose = 0,
-    log_level: options.LogLevel = None,
+    tag: Tags = None,
+    id_: NewId = None,
 ) -> int:
-    """Run a workflow, or go on with an unfinished run of the same inputs.
+    """Run a workflow, or go on with an unfinished run of it.
 
-    Everything is checked before the first step: the file, the inputs, what the steps need. A run that was
-    stopped or killed goes on after its last finished step; none is done twice.
+    A run of the same inputs that was stopped or killed goes on after its last finished step; none is done
+    twice. Everything is checked before the first step: the file, the inputs, what the steps need.
     """
     from detent.cli.invocation import asked_at
     from detent.cli.record import tape
     from detent.cli.values import read_budget
-    from detent.cli.workspace import Workspace, run_async
+    from detent.cli.workspace import run_async
     from detent.kernel.errors import ConfigurationError
 
     ways = (("--restart", restart), ("--from", from_), ("--step", step))
@@ -92,17 +91,23 @@ def run(
         raise ConfigurationError(f"{' and '.join(exclusive)} cannot be said together.")
     if from_run is not None and step is None:
         raise ConfigurationError("--from-run says where the step of --step gets other steps' outputs from.")
-    workspace = Workspace(store, config, plugin)
-    workspace.log(verbose, log_level)
-    budget = read_budget(budget_tokens, budget_usd, budget_steps, budget_seconds, workspace.settings)
-    job = _Job(workspace, name, deterministic=deterministic, json=json, quiet=quiet, budget=budget)
+    workspace = options.workspace()
+    budget = read_budget(options, workspace.settings)
+    job = _Job(
+        workspace,
+        name,
+        deterministic=options.deterministic,
+        json=options.json,
+        quiet=options.quiet,
+        budget=budget,
+    )
     job.given = _inputs(input_, input_file)
     job.said = [*(["--input-file", input_file] if input_file else []), *_repeated("-i", input_)]
-    job.tags, job.run_id, job.detach, job.shadow = list(tag or ()), id_, detach, shadow
+    job.tags, job.run_id, job.detach, job.shadow = list(tag or ()), id_, options.detach, shadow
     job.asked_at = asked_at()
     if dry_run:
         return run_async(job.dry())
-    with tape(record, replay, json=json) as job.tape:
+    with tape(options.record, options.replay, json=options.json) as job.tape:
         if step is not None:
             code = run_async(job.alone(step, from_run))
         else:
@@ -191,7 +196,6 @@ class _Job:
         """The workflow, checked, and its inputs."""
         from detent.authoring.problem import DocumentError
         from detent.cli.output import clean, warn
-        from detent.flows.workflow.commands.group import stand_ins
         from detent.flows.workflow.project_registry import settings_problems
         from detent.flows.workflow.run_lines import WorkflowLines
         from detent.flows.workflow.runs import WorkflowRuns
@@ -204,7 +208,7 @@ class _Job:
         for problem in chosen.warnings:
             if not self.silent:
                 warn(str(problem))
-        for note in [*hiding(workflows, chosen), *stand_ins(workflows, [chosen.spec])]:
+        for note in [*hiding(workflows, chosen), *workflows.stand_ins([chosen.spec])]:
             warn(clean(note))  # also where little is printed: what runs is not what its name says
         if not self.silent:
             self._lines = WorkflowLines(chosen.spec)
@@ -228,7 +232,7 @@ class _Job:
     async def dry(self) -> int:
         """Check everything and print the plan."""
         from detent.cli.output import clean, cut, say, say_json, table
-        from detent.flows.workflow.commands.show import planned
+        from detent.flows.workflow.description import planned
         from detent.insight.formatting import count
         from detent.kernel.plain import encode
 

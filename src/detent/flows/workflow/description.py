@@ -1,10 +1,10 @@
-"""What `workflow show` and `workflow actions` tell: the steps of a file, and what files can name."""
+"""Workflow files described: inputs, who performs each step, and what files can name."""
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.autonomy import StepType
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from detent.dispatch.dispatcher import DispatchSettings
     from detent.flows.workflow.preflight import Find
     from detent.flows.workflow.registry import Action, Registry
+    from detent.runtime.plugs import Description
     from detent.runtime.settings import Settings
 
 PERFORMED = (StepType.PYTHON, StepType.AGENT, StepType.GENERATE)
@@ -193,55 +194,44 @@ class _Steps:
         return meant[0] if len(meant) == 1 else key
 
 
-def tell(found: dict[str, Any]) -> None:
-    """Print a workflow for people."""
-    from detent.cli.output import clean, fields, paint, say, table
+def description(found: dict[str, Any]) -> Description:
+    """A workflow, as `described` gives it, for people."""
+    from detent.runtime.plugs import Description
 
-    say(paint(found["workflow"], bold=True))
-    fields(
-        [
-            ("description", clean(found["description"])),
-            ("file", clean(found["file"])),
-            ("outputs", clean(", ".join(found["outputs"] or ())) or "the last step's"),
-        ]
-    )
-    if found["inputs"]:
-        say()
-        table(
-            ("INPUT", "TYPE", "DEFAULT", "DESCRIPTION"),
-            [(one["name"], one["type"], _default(one), one["description"]) for one in found["inputs"]],
+    fields = [
+        ("description", found["description"]),
+        ("file", found["file"]),
+        ("outputs", ", ".join(found["outputs"] or ()) or "the last step's"),
+    ]
+    inputs = [
+        (entry["name"], entry["type"], _default(entry), entry["description"]) for entry in found["inputs"]
+    ]
+    steps = [
+        (
+            "  " * step["path"].count("/") + step["name"],
+            step["type"],
+            next((step[name] for name in ("action", "agent", "generator", "workflow") if name in step), "-"),
+            step["mode"] or "-",
+            step["autonomy"] or "-",
+            _layer(step),
+            ", ".join(step["effects"]) or "-",
+            step["rollback"] or "-",
         )
-    say()
-    table(
-        ("STEP", "TYPE", "PERFORMS", "MODE", "AUTONOMY", "LAYER", "EFFECTS", "ROLLBACK"),
-        [
-            (
-                "  " * one["path"].count("/") + one["name"],
-                one["type"],
-                next(
-                    (one[name] for name in ("action", "agent", "generator", "workflow") if name in one), "-"
-                ),
-                one["mode"] or "-",
-                one["autonomy"] or "-",
-                _layer(one),
-                ", ".join(one["effects"]) or "-",
-                one["rollback"] or "-",
-            )
-            for one in found["steps"]
-        ],
-    )
+        for step in found["steps"]
+    ]
+    tables: list[tuple[Sequence[str], Sequence[Sequence[str]]]] = [
+        (("INPUT", "TYPE", "DEFAULT", "DESCRIPTION"), inputs),
+        (("STEP", "TYPE", "PERFORMS", "MODE", "AUTONOMY", "LAYER", "EFFECTS", "ROLLBACK"), steps),
+    ]
     remarks = [
-        f"{one['path']}: {text}"
-        for one in found["steps"]
+        f"{step['path']}: {text}"
+        for step in found["steps"]
         for text in (
-            *one.get("problems", ()),
-            *(f"{warning['code']} {warning['message']}" for warning in one.get("warnings", ())),
+            *step.get("problems", ()),
+            *(f"{warning['code']} {warning['message']}" for warning in step.get("warnings", ())),
         )
     ]
-    if remarks:
-        say()
-    for remark in remarks:
-        say(paint(clean(remark), "yellow"))
+    return Description(found, found["workflow"], fields, [table for table in tables if table[1]], remarks)
 
 
 def _default(one: Mapping[str, Any]) -> str:
@@ -368,19 +358,13 @@ def _first_line(text: str) -> str:
     return text.strip().split("\n")[0]
 
 
-def tell_registered(found: list[dict[str, Any]]) -> None:
-    """Print registered things for people, each with everything about it."""
-    from detent.cli.output import clean, fields, paint, say
-
-    for number, one in enumerate(found):
-        if number:
-            say()
-        say(f"{paint(clean(one['name']), bold=True)}   {one['kind']}")
-        fields(
-            (key.replace("_", " "), clean(_told(key, value)))
-            for key, value in one.items()
-            if key not in ("name", "kind") and value not in (None, [], "", False)
-        )
+def registered_fields(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Everything about one registered thing, for people."""
+    return [
+        (key.replace("_", " "), _told(key, value))
+        for key, value in entry.items()
+        if key not in ("name", "kind") and value not in (None, [], "", False)
+    ]
 
 
 def _told(key: str, value: Any) -> str:

@@ -208,7 +208,7 @@ def test_a_mail_that_failed_makes_the_pass_end_with_1_and_can_be_run_again(desk,
     done = detent("warranty", "retry", matter["mail"][:6])
     assert (done.code, done.err) == (0, "")
     assert "01 → 02 → 03a → 05" in done.out
-    assert detent("warranty", "attention").out == "Nobody has to look at anything.\n"
+    assert detent("warranty", "attention").out == "No mail needs attention.\n"
     assert detent("warranty", "retry", matter["mail"]).code == 2
     assert detent("warranty", "retry", "ffff").err.startswith("No mail 'ffff' is known here.")
 

@@ -126,30 +126,22 @@ async def restore(options: Options, step: StepName) -> None:
 @takes("json", "store", "config")
 async def list_(options: Options) -> None:
     """List the steps that are held below their configured level."""
-    from detent.cli.output import brief, say, say_json, table
+    from detent.cli.output import brief
 
-    workspace = options.workspace(looks=True)
-    async with workspace.store() as store:
+    async with options.workspace(looks=True).store() as store:
         held = await demotions(store)
-    if options.json:
-        say_json([{"step": step, **plain_of(demotion)} for step, demotion in held.items()])
-    elif not held:
-        say("No step is held below its configured level.")
-    else:
-        table(
-            ("STEP", "LEVEL", "WAS", "BY", "SINCE", "WHY"),
-            [
-                (
-                    step,
-                    demotion.level.value,
-                    demotion.was.value if demotion.was else "–",
-                    demotion.by,
-                    brief(demotion.at),
-                    demotion.why,
-                )
-                for step, demotion in held.items()
-            ],
-        )
+    options.print_rows(
+        [{"step": step, **plain_of(demotion)} for step, demotion in held.items()],
+        {
+            "STEP": "step",
+            "LEVEL": "level",
+            "WAS": "was",
+            "BY": "by",
+            "SINCE": lambda row: brief(held[row["step"]].at),
+            "WHY": "why",
+        },
+        empty="No step is held below its configured level.",
+    )
 
 
 async def demotions(store: Store) -> dict[str, Demotion]:

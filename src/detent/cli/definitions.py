@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detent.cli.options import Options, Output, Set, StepData, Strict, takes
+from detent.cli.options import Columns, Options, Output, Set, StepData, Strict, cells_of, takes
 
 if TYPE_CHECKING:
     from detent.authoring.problem import Problem
@@ -33,34 +33,26 @@ def add(app: typer.Typer) -> None:
 @takes("json", "plugin", "config")
 def flows(options: Options) -> None:
     """List the flows that can be run here."""
-    from detent.cli.output import say, say_json, table
-
-    sources = options.workspace(looks=True).catalog.all().values()
-    if options.json:
-        say_json(
-            [
-                {
-                    "name": flow.name,
-                    "description": flow.description,
-                    "version": flow.machine.version,
-                    "fingerprint": flow.fingerprint,
-                    "states": [flow.machine.named(state) for state in flow.machine.states],
-                    "place": place,
-                }
-                for flow, place in sources
-            ]
-        )
-    elif not sources:
-        say("No flows are known here. Run one from a file (detent run file.py), or list it under `plugins:`.")
-    else:
-        table(
-            ("FLOW", "VERSION", "STATES", "FROM", "DESCRIPTION"),
-            [
-                (flow.name, str(flow.machine.version), str(len(flow.machine.states)), place, flow.description)
-                for flow, place in sources
-            ],
-            right=(1, 2),
-        )
+    rows = [
+        {
+            "name": flow.name,
+            "description": flow.description,
+            "version": flow.machine.version,
+            "fingerprint": flow.fingerprint,
+            "states": [flow.machine.named(state) for state in flow.machine.states],
+            "place": place,
+        }
+        for flow, place in options.workspace(looks=True).catalog.all().values()
+    ]
+    columns: Columns = {
+        "FLOW": "name",
+        "VERSION": "version",
+        "STATES": lambda row: str(len(row["states"])),
+        "FROM": "place",
+        "DESCRIPTION": lambda row: row["description"],
+    }
+    empty = "No flows are known here. Run one from a file (detent run file.py), or list it under `plugins:`."
+    options.print_rows(rows, columns, empty=empty, right=(1, 2))
 
 
 # -- check --------------------------------------------------------------------------------------------------
@@ -198,7 +190,7 @@ def show_definition(options: Options, workspace: Workspace, target: str, *, kind
 
 def _described(workspace: Workspace, target: str, definition: Definition | None) -> Description:
     """A flow and its steps."""
-    from detent.cli.steps import COLUMNS, StepBook, columns_of
+    from detent.cli.steps import COLUMNS, StepBook
     from detent.runtime.plugs import Description
 
     flow, place = workspace.pick(target, definition)
@@ -211,7 +203,7 @@ def _described(workspace: Workspace, target: str, definition: Definition | None)
         "states": [machine.named(state) for state in machine.states], "steps": rows,
     }  # fmt: skip
     fields = [("description", flow.description), ("version", str(machine.version)), ("from", place)]
-    return Description(plain, flow.name, fields, [(COLUMNS, [columns_of(row) for row in rows])])
+    return Description(plain, flow.name, fields, [(list(COLUMNS), cells_of(rows, COLUMNS))])
 
 
 # -- diagram ------------------------------------------------------------------------------------------------

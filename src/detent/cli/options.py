@@ -5,7 +5,7 @@ A command names those it takes, `@takes("json", "store", "config")`, and gets th
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import update_wrapper
 from inspect import Parameter, Signature, iscoroutine, signature
@@ -49,6 +49,9 @@ StepData = Annotated[
     str | None,
     typer.Option("--data", metavar="FILE", help="The data it finds: a JSON or YAML file, JSON, or -."),
 ]
+
+Columns = Mapping[str, str | Callable[[Mapping[str, Any]], str]]
+"""Heads of a table, each with the key of its values in a row, or a function of the row."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,36 @@ class Options:
         """Whether a listing is printed for people."""
         return not self.json and self.format is Format.table
 
+    def print_rows(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        columns: Columns,
+        *,
+        empty: str = "",
+        right: Sequence[int] = (),
+    ) -> None:
+        """Print a listing as these options ask for it: JSON, YAML, a table, or the sentence `empty`."""
+        from detent.cli.output import say, say_plain, table
+
+        if not self.as_table:
+            say_plain(list(rows), self.format)
+        elif not rows:
+            say(empty)
+        else:
+            table(list(columns), cells_of(rows, columns), right=right)
+
+    def print_record(self, plain: Mapping[str, Any], fields: Iterable[tuple[str, str]] | None = None) -> None:
+        """Print one thing as these options ask for it: as JSON or YAML, or as names and values."""
+        from detent.cli.output import clean, say_plain
+        from detent.cli.output import fields as say_fields
+
+        if not self.as_table:
+            say_plain(plain, self.format)
+        elif fields is None:
+            say_fields((name.replace("_", " "), clean(value or "")) for name, value in plain.items())
+        else:
+            say_fields(fields)
+
     def workspace(self, *, looks: bool = False, log: str | None = None) -> "Workspace":
         """The workspace these options choose, with logging as they say, else at the level `log`.
 
@@ -125,6 +158,14 @@ class Options:
         if not looks:
             workspace.log(self.verbose, self.log_level, log)
         return workspace
+
+
+def cells_of(rows: Iterable[Mapping[str, Any]], columns: Columns) -> list[list[str]]:
+    """The cells of a table."""
+    return [
+        [str(row[get] or "-") if isinstance(get, str) else get(row) for get in columns.values()]
+        for row in rows
+    ]
 
 
 _FIELDS = {field.name: field for field in fields(Options)}

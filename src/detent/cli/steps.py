@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json as json_text
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from detent.cli.options import Options, takes
+from detent.cli.options import Columns, Options, takes
 from detent.dispatch.agent_side import agent_side, highest_level, offered
 
 if TYPE_CHECKING:
@@ -45,25 +45,18 @@ def list_(
     ] = None,
 ) -> None:
     """List every step: who performs it, and at which level."""
-    from detent.cli.output import say, say_json, table
-
     book = StepBook(options.workspace(looks=True), flow)
-    rows = [book.row(named) for named in book.steps]
-    if options.json:
-        say_json(rows)
-    elif not rows:
-        say("No flows are known here, so there are no steps. Name a file with --flow file.py.")
-    else:
-        table(COLUMNS, [columns_of(row) for row in rows])
+    empty = "No flows are known here, so there are no steps. Name a file with --flow file.py."
+    options.print_rows([book.row(named) for named in book.steps], COLUMNS, empty=empty)
 
 
-COLUMNS = ("STEP", "MODE", "AUTONOMY", "MODEL", "INTENT")
+def _model(row: Mapping[str, Any]) -> str:
+    return "/".join(filter(None, (row["provider"], row["model_id"]))) or "-"
 
 
-def columns_of(row: dict[str, Any]) -> Sequence[str]:
-    """A row of `StepBook` under `COLUMNS`."""
-    model = "/".join(filter(None, (row["provider"], row["model_id"])))
-    return (row["step"], row["mode"], row["autonomy"] or "-", model or "-", row["intent"] or "-")
+COLUMNS: Columns = {
+    "STEP": "step", "MODE": "mode", "AUTONOMY": "autonomy", "MODEL": _model, "INTENT": "intent",
+}  # fmt: skip
 
 
 @steps.command("show")
@@ -299,10 +292,9 @@ def _contract(detail: dict[str, Any]) -> str:
 
 
 def _performer(detail: dict[str, Any]) -> str:
-    model = "/".join(filter(None, (detail["provider"], detail["model_id"])))
-    who = (
-        "its handler" if detail["mode"] == "deterministic" else f"an agent ({model or 'no model configured'})"
-    )
+    model = _model(detail)
+    model = "no model configured" if model == "-" else model
+    who = "its handler" if detail["mode"] == "deterministic" else f"an agent ({model})"
     beside = f", shadowed in {detail['shadow']:.0%} of executions" if detail["shadow"] else ""
     return who + beside
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -70,31 +72,29 @@ def demo(
 
 @group.command("attention")
 @takes("json", "store", "config")
-def attention(options: Options) -> None:
+async def attention(options: Options) -> None:
     """List mails a person must see, and the next command for each."""
-    from detent.cli.output import brief, say, say_json, table
-    from detent.cli.workspace import run_async
+    from detent.cli.output import brief, say
 
     workspace = mailbox_workspace(options, looks=True)
-    matters = run_async(_attention(workspace))
-    if options.json:
-        say_json([matter.to_plain() for matter in matters])
-        return
-    if not matters:
-        say("Nobody has to look at anything.")
-        return
-    table(
-        ("MAIL", "SINCE", "WHAT", "REASON", "NEXT"),
-        [
-            (one.mail_key, brief(one.since), one.what, one.reason or "-", _next(workspace, one))
-            for one in matters
-        ],
+    matters = await _matters(workspace)
+    options.print_rows(
+        [matter.to_plain() for matter in matters],
+        {
+            "MAIL": "mail",
+            "SINCE": lambda row: brief(row["since"]),
+            "WHAT": "what",
+            "REASON": "reason",
+            "NEXT": lambda row: _next(workspace, row),
+        },
+        empty="No mail needs attention.",
     )
-    if (run := next((one.run_id for one in matters if one.run_id), None)) is not None:
+    run = next((matter.run_id for matter in matters if matter.run_id), None)
+    if run is not None and not options.json:
         say(f"What happened to one of them: {workspace.command('why', run)}")
 
 
-async def _attention(workspace: Workspace) -> list[Matter]:
+async def _matters(workspace: Workspace) -> list[Matter]:
     from detent.apps.warranty.attention import attention as gather
 
     settings = _settings(workspace)
@@ -121,13 +121,15 @@ def _fingerprints(workspace: Workspace) -> dict[str, str]:
         return {}
 
 
-def _next(workspace: Workspace, matter: Matter) -> str:
+def _next(workspace: Workspace, matter: Mapping[str, Any]) -> str:
     from detent.cli.output import brief, clean
 
-    if not matter.command:
-        return f"look at it: {clean(matter.place)}" if matter.place else "look at it in its mailbox"
-    said = workspace.command(*matter.command)
-    return f"{said}   (by itself: {brief(matter.again_at)})" if matter.again_at is not None else said
+    if not matter["command"]:
+        place = matter["place"]
+        return f"look at it: {clean(place)}" if place else "look at it in its mailbox"
+    command = workspace.command(*matter["command"][1:])
+    again_at = matter["again_at"]
+    return f"{command}   (by itself: {brief(again_at)})" if again_at is not None else command
 
 
 @group.command("retry")
@@ -183,28 +185,23 @@ async def _record(records: Records, said: str) -> Record:
 
 @group.command("purge")
 @takes("store", "config")
-def purge(options: Options, older: Older = None) -> None:
+async def purge(options: Options, older: Older = None) -> None:
     """Drop the texts of mails that are done; what happened stays."""
     import time
 
+    from detent.apps.warranty.events import LEGACY
+    from detent.apps.warranty.purge import purge_texts
     from detent.cli.output import say
     from detent.cli.values import read_time
-    from detent.cli.workspace import run_async
+    from detent.insight.formatting import count
 
     workspace = mailbox_workspace(options)
     days = _settings(workspace).privacy.keep_bodies_days
     before = read_time(older, "--older") if older is not None else time.time() - days * 86400
     assert before is not None
-    dropped = run_async(_purge(workspace, before))
-    say(f"{dropped} text{'s' if dropped != 1 else ''} dropped.")
-
-
-async def _purge(workspace: Workspace, before: float) -> int:
-    from detent.apps.warranty.events import LEGACY
-    from detent.apps.warranty.purge import purge_texts
-
     async with workspace.store() as store:
-        return await purge_texts(store, ("warranty", LEGACY), before, all_runs=True)
+        dropped = await purge_texts(store, ("warranty", LEGACY), before, all_runs=True)
+    say(f"{count(dropped, 'text')} dropped.")
 
 
 # -- one thing alone ----------------------------------------------------------------------------------------
@@ -212,7 +209,7 @@ async def _purge(workspace: Workspace, before: float) -> int:
 
 @group.command("step")
 @takes("json", "config")
-def step(
+async def step(
     options: Options,
     name: Annotated[str, typer.Argument(metavar="ID", help="A step: its id, or the beginning of it.")],
     mail: Annotated[Path, typer.Option("--mail", metavar="FILE", help="The mail, as an .eml file.")],
@@ -223,12 +220,11 @@ def step(
     """Have one step answer; nothing is performed."""
     from detent.apps.warranty.mailbox import response_generator
     from detent.cli.output import paint, say, say_json
-    from detent.cli.workspace import run_async
     from detent.kernel.plain import to_plain
 
     workspace = mailbox_workspace(options)
     generator = response_generator(workspace.settings)
-    found = run_async(generator.generate_step_response(name, _mail(mail, _settings(workspace)), _data(data)))
+    found = await generator.generate_step_response(name, _mail(mail, _settings(workspace)), _data(data))
     if options.json:
         plain = {
             "step": found.step_name, "next_step": found.next_step, "response_text": found.response_text,
@@ -253,16 +249,12 @@ def serial(options: Options, mail: MailFile) -> None:
 
     from detent.apps.warranty.domain.serials import extract
     from detent.apps.warranty.mail_data import MailView
-    from detent.cli.output import fields, say_json
+    from detent.kernel.plain import to_plain
 
     read = MailView.of(_mail(mail, _settings(mailbox_workspace(options, looks=True))))
     found = extract(read.parts, read.subject)
-    if options.json:
-        say_json(
-            {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(found).items()}
-        )
-        return
-    fields(
+    options.print_record(
+        to_plain(asdict(found)),
         [
             ("serial number", found.serial_number or "none"),
             ("confidence", f"{found.confidence:g}"),
@@ -270,39 +262,28 @@ def serial(options: Options, mail: MailFile) -> None:
             ("method", found.extraction_method),
             ("all of them", ", ".join(found.all_detected_serials)),
             ("ambiguous", "yes" if found.ambiguous else ""),
-        ]
+        ],
     )
 
 
 @group.command("route")
 @takes("json", "config")
-def route(options: Options, mail: MailFile) -> None:
+async def route(options: Options, mail: MailFile) -> None:
     """Say where a mail would begin, and why."""
     from detent.apps.warranty.mail_data import MailView
     from detent.apps.warranty.mailbox import office_for
     from detent.apps.warranty.router import StepRouter
-    from detent.cli.output import fields, say_json
-    from detent.cli.workspace import run_async
 
-    workspace = mailbox_workspace(options)
-    components = office_for(workspace.settings)
+    components = office_for(mailbox_workspace(options).settings)
     router = StepRouter(components.handlers, components.settings.orchestration.router)
-    found = run_async(router.route_to_initial_step(MailView.of(_mail(mail, components.settings))))
-    if options.json:
-        say_json(
-            {"step": found.step_name, "confidence": found.confidence, "method": found.routing_method,
-             "signals": found.signals}
-        )  # fmt: skip
-        return
+    found = await router.route_to_initial_step(MailView.of(_mail(mail, components.settings)))
+    plain = {
+        "step": found.step_name, "confidence": found.confidence, "method": found.routing_method,
+        "signals": found.signals,
+    }  # fmt: skip
     signals = ", ".join(f"{name} {value}" for name, value in found.signals.items())
-    fields(
-        [
-            ("step", found.step_name),
-            ("confidence", f"{found.confidence:g}"),
-            ("method", found.routing_method),
-            ("signals", signals),
-        ]
-    )
+    shown = {**plain, "confidence": f"{found.confidence:g}", "signals": signals}
+    options.print_record(plain, [(name, str(value)) for name, value in shown.items()])
 
 
 # -- registry and tickets -----------------------------------------------------------------------------------
@@ -310,7 +291,7 @@ def route(options: Options, mail: MailFile) -> None:
 
 @registry.command("import")
 @takes("config")
-def import_(
+async def import_(
     options: Options, file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="Devices, one a line.")]
 ) -> None:
     """Put devices into the registry.
@@ -318,121 +299,85 @@ def import_(
     Those of the same serial number are replaced.
     """
     from detent.cli.output import say
-    from detent.cli.workspace import run_async
 
-    done = run_async(_with_registry(mailbox_workspace(options), lambda there: there.import_csv(file)))
+    async with _opened(options, "registry", create=True) as devices:
+        done = await devices.import_csv(file)
     say(f"{done.added} added, {done.changed} changed, {done.unchanged} unchanged.")
 
 
 @registry.command("show")
 @takes("json", "config")
-def show_device(
+async def show_device(
     options: Options, serial_number: Annotated[str, typer.Argument(metavar="SERIAL", help="A serial number.")]
 ) -> None:
     """Show a device of the registry."""
     from dataclasses import asdict
 
-    from detent.cli.output import fields, say_json
-    from detent.cli.workspace import run_async
     from detent.kernel.errors import ConfigurationError
     from detent.kernel.plain import to_plain
 
-    workspace = mailbox_workspace(options, looks=True)
-    device = run_async(_with_registry(workspace, lambda there: there.show(serial_number), missing=None))
+    async with _opened(options, "registry") as devices:
+        device = None if devices is None else await devices.show(serial_number)
     if device is None:
         raise ConfigurationError(f"No device '{serial_number}' is registered.")
-    plain = to_plain(asdict(device))
-    if options.json:
-        say_json(plain)
-    else:
-        fields([(name.replace("_", " "), str(value or "")) for name, value in plain.items()])
-
-
-_MADE = object()
-"""Stands for a file that is made when it is not there."""
-
-
-async def _with_registry(workspace: Workspace, work: Any, missing: Any = _MADE) -> Any:
-    """What `work` finds in the registry, or `missing` where there is no file."""
-    from detent.apps.warranty.tools.registry import Registry
-    from detent.kernel.errors import ConfigurationError
-
-    settings = _settings(workspace)
-    if settings.tools.registry != "sqlite":
-        raise ConfigurationError("The registry is a CRM (tools.registry: crm); look there.")
-    place = _database(workspace, settings)
-    if missing is not _MADE and not place.exists():
-        return missing
-    there = Registry(place)
-    try:
-        return await work(there)
-    finally:
-        await there.close()
+    options.print_record(to_plain(asdict(device)))
 
 
 @tickets.command("list")
 @takes("json", "config")
-def list_tickets(
+async def list_tickets(
     options: Options,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="The latest so many.")] = 20,
 ) -> None:
     """List tickets, the latest first."""
     from dataclasses import asdict
 
-    from detent.cli.output import say, say_json, table
-    from detent.cli.workspace import run_async
-
-    workspace = mailbox_workspace(options, looks=True)
-    found = run_async(_with_tickets(workspace, lambda there: there.list(limit), missing=[]))
-    if options.json:
-        say_json([asdict(one) for one in found])
-    elif not found:
-        say("There are no tickets.")
-    else:
-        table(
-            ("TICKET", "CREATED", "PRIORITY", "STATUS", "SUBJECT"),
-            [(one.ticket_id, one.created_at, one.priority, one.status, one.subject) for one in found],
-        )
+    async with _opened(options, "tickets") as opened:
+        found = [] if opened is None else await opened.list(limit)
+    columns = {
+        "TICKET": "ticket_id", "CREATED": "created_at", "PRIORITY": "priority", "STATUS": "status",
+        "SUBJECT": "subject",
+    }  # fmt: skip
+    options.print_rows([asdict(ticket) for ticket in found], columns, empty="There are no tickets.")
 
 
 @tickets.command("show")
 @takes("json", "config")
-def show_ticket(
+async def show_ticket(
     options: Options, ticket: Annotated[str, typer.Argument(metavar="ID", help="A ticket's id.")]
 ) -> None:
     """Show a ticket."""
     from dataclasses import asdict
 
-    from detent.cli.output import clean, fields, say_json
-    from detent.cli.workspace import run_async
     from detent.kernel.errors import ConfigurationError
 
-    workspace = mailbox_workspace(options, looks=True)
-    found = run_async(_with_tickets(workspace, lambda there: there.show(ticket), missing=None))
+    async with _opened(options, "tickets") as opened:
+        found = None if opened is None else await opened.show(ticket)
     if found is None:
         raise ConfigurationError(f"There is no ticket '{ticket}'. See: detent warranty tickets list")
-    if options.json:
-        say_json(asdict(found))
-    else:
-        fields([(name.replace("_", " "), clean(value or "")) for name, value in asdict(found).items()])
+    options.print_record(asdict(found))
 
 
-async def _with_tickets(workspace: Workspace, work: Any, missing: Any) -> Any:
-    """What `work` finds among the tickets, or `missing` where there is no file."""
+@asynccontextmanager
+async def _opened(options: Options, what: str, *, create: bool = False) -> AsyncIterator[Any]:
+    """The open registry or tickets of the project; None if its file does not exist and is not created."""
+    from detent.apps.warranty.tools.registry import Registry
     from detent.apps.warranty.tools.tickets import Tickets
     from detent.kernel.errors import ConfigurationError
 
+    workspace = mailbox_workspace(options, looks=not create)
     settings = _settings(workspace)
-    if settings.tools.tickets != "sqlite":
-        raise ConfigurationError("Tickets are kept in a CRM (tools.tickets: crm); look there.")
+    if getattr(settings.tools, what) != "sqlite":
+        raise ConfigurationError(f"The project keeps its {what} in a CRM (tools.{what}: crm); look there.")
     place = _database(workspace, settings)
-    if not place.exists():
-        return missing
-    there = Tickets(place)
+    if not create and not place.exists():
+        yield None
+        return
+    opened = Registry(place) if what == "registry" else Tickets(place)
     try:
-        return await work(there)
+        yield opened
     finally:
-        await there.close()
+        await opened.close()
 
 
 # -- helpers ------------------------------------------------------------------------------------------------

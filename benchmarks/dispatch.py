@@ -77,7 +77,7 @@ async def bare_handler(steps: int) -> float:
 async def dispatcher_alone(steps: int) -> float:
     """Do only what dispatch adds to a step: find its plan, and tell of it if anyone listens."""
     from detent.dispatch.dispatcher import Dispatcher
-    from detent.kernel import log
+    from detent.engine import logger
 
     flow, dispatcher = cycle_flow(counting(steps)), Dispatcher()
     runs: list[Any] = [SimpleNamespace(id="r1", config={}, state=state) for state in STATES]
@@ -86,7 +86,7 @@ async def dispatcher_alone(steps: int) -> float:
     begin = time.perf_counter()
     for run in order:
         plan = dispatcher.assign(flow, run)
-        if log.wants(log.INFO):
+        if logger.wants(logger.INFO):
             dispatcher.started(plan, run, 0.0)
             dispatcher.completed(plan, run, 0.0, 0.0)
     return time.perf_counter() - begin

@@ -12,7 +12,7 @@ from detent.engine.observers import JsonLines, MetricsLogger, Observers, StateMa
 from detent.engine.outcome import Hold, Outcome
 from detent.kernel.budget import Spend
 from detent.kernel.entries import from_plain
-from detent.kernel.state_machine import StateTransition
+from detent.kernel.state_history import StateTransition
 from detent.kernel.status import Status
 from tests.engine import answers
 from tests.engine.conftest import flow_of, journal, one_step

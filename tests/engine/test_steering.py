@@ -34,13 +34,13 @@ from detent.dispatch.config import StepConfig
 from detent.dispatch.dispatcher import DispatchSettings, dispatcher_of
 from detent.dispatch.executor import Availability, ExecutorResult
 from detent.dispatch.executor_errors import OutputSchemaValidationError
+from detent.engine import logger
 from detent.engine.context import StepContext
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool
-from detent.kernel import log
 from detent.kernel.entries import Entry, Moved
 from detent.kernel.guards import when
 from detent.kernel.machine import Machine, Move
@@ -364,15 +364,15 @@ def listening() -> Iterator[list[logging.LogRecord]]:
         def emit(self, record: logging.LogRecord) -> None:
             heard.append(record)
 
-    logger, ear = logging.getLogger(log.NAME), Ear(logging.INFO)
-    before = logger.level
-    logger.addHandler(ear)
-    logger.setLevel(logging.INFO)
+    standard, ear = logging.getLogger(logger.NAME), Ear(logging.INFO)
+    before = standard.level
+    standard.addHandler(ear)
+    standard.setLevel(logging.INFO)
     try:
         yield heard
     finally:
-        logger.removeHandler(ear)
-        logger.setLevel(before)
+        standard.removeHandler(ear)
+        standard.setLevel(before)
 
 
 async def ran(level: str, agent: Steadfast, places: Places | None = None, store: Any = None) -> Ran:

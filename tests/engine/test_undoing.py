@@ -372,7 +372,7 @@ def family(shop, log, **options):
 
     async def back(ctx):
         open_ = [past.run.id for past in (await ctx.lineage())[1:] if not past.run.status.is_end]
-        await ctx.wind_up(open_, "undone")
+        await ctx.cancel_descendants(open_, "undone")
         log.append([dict(past.run.data) for past in await ctx.lineage()][2])
         return Outcome("cancelled")
 
@@ -408,7 +408,9 @@ class TestEffectsUnderWayBelow:
         run_id = await elsewhere.start("flow")
         await shop.asked.wait()
         await here.cancel(run_id, undo=True)
-        await until(lambda: getattr(elsewhere.active.driver_of(f"{run_id}.middle.leaf"), "halting", None))
+        await until(
+            lambda: getattr(elsewhere.active.driver_of(f"{run_id}.middle.leaf"), "cancellation", None)
+        )
         shop.door.set()
         assert (await here.finish(run_id)).status is Status.CANCELLED
         assert (shop.orders, log) == ([1], [{"number": 1}])
@@ -473,10 +475,10 @@ class TestHalting:
         engine = await bench.engine(*siblings(good))
         run_id = await engine.start("root")
         await until(lambda: ended(engine, f"{run_id}.bad"))
-        await until(lambda: getattr(engine.active.driver_of(f"{run_id}.good"), "halting", None))
+        await until(lambda: getattr(engine.active.driver_of(f"{run_id}.good"), "cancellation", None))
         failed.set()
         run = await engine.finish(run_id)
-        assert run.data["ended"][1] == ["good", "cancelled", HALTED]
+        assert run.data["ended"][1] == ["good", "cancelled", HALTED.reason]
         assert (await engine.get(f"{run_id}.good")).data == {"one": True}
 
     async def test_an_effect_begun_before_a_crash_is_settled_before_the_run_ends(self, durable):
@@ -502,7 +504,7 @@ class TestHalting:
         other = await durable.engine(*siblings(good, [tool]))
         run = await other.finish(run_id)
         assert run.data["ended"] == [
-            ["bad", "failed", "work failed: ValueError"], ["good", "cancelled", HALTED],
+            ["bad", "failed", "work failed: ValueError"], ["good", "cancelled", HALTED.reason],
         ]  # fmt: skip
         good_run = await other.get(f"{run_id}.good")
         assert good_run.data == {"one": True}, "the step whose effect happened counts as done"
@@ -532,7 +534,7 @@ class TestHalting:
     async def test_one_that_waits_for_a_person_need_not_be_answered_any_more(self, bench):
         engine = await bench.engine(*siblings(lambda ctx: Hold()))
         run = await engine.run("root")
-        assert run.data["ended"][1] == ["good", "cancelled", HALTED]
+        assert run.data["ended"][1] == ["good", "cancelled", HALTED.reason]
 
 
 async def ended(engine, run_id):

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from detent.engine.state_machine import StateMachine
 from detent.flows.refine.state_machine import REFINE, OrchestrationStateMachine
 from detent.insight.metrics import flow_metrics, run_metrics
 from detent.insight.table import machine_of
 from detent.kernel.budget import Spend
 from detent.kernel.entries import Entry, Moved, Started
 from detent.kernel.machine import Machine
-from detent.kernel.state_machine import StateMachine
 from tests.insight.samples import CLAIM, claims, entries, journal
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from detent.kernel import log
+from detent.engine import logger
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.logging import configure
 from detent.runtime.settings import Settings
@@ -25,8 +25,8 @@ def logging(folder: Path, **values) -> Settings:
 
 def test_json_lines_go_to_a_file_from_a_level_upwards(tmp_path):
     configure(logging(tmp_path, format="json", level="warning", file="out.log"))
-    log.info("step.completed", step="a")
-    log.warning("step.failed", step="b", attempt=2)
+    logger.info("step.completed", step="a")
+    logger.warning("step.failed", step="b", attempt=2)
     (line,) = (tmp_path / "out.log").read_text().splitlines()
     told = json.loads(line)
     assert (told["event"], told["step"], told["attempt"], told["level"]) == ("step.failed", "b", 2, "warning")
@@ -35,13 +35,13 @@ def test_json_lines_go_to_a_file_from_a_level_upwards(tmp_path):
 
 def test_the_command_line_wins(tmp_path):
     configure(logging(tmp_path, format="json", level="error", file="out.log"), "info")
-    log.info("run.ended")
+    logger.info("run.ended")
     assert (tmp_path / "out.log").read_text()
 
 
 def test_text_is_plain_where_nobody_looks(tmp_path, capsys):
     configure(logging(tmp_path))
-    log.info("run.ended", run_id="r1")
+    logger.info("run.ended", run_id="r1")
     told = capsys.readouterr().err
     assert "run.ended" in told
     assert "run_id=r1" in told
@@ -63,9 +63,9 @@ def test_what_cannot_be_meant_is_refused(tmp_path, values, said):
 
 def test_news_and_troubles_may_go_to_two_streams(tmp_path, capsys):
     configure(logging(tmp_path, format="json"), split=True)
-    log.info("run.ended")
-    log.warning("step.failed")
-    log.error("run.failed")
+    logger.info("run.ended")
+    logger.warning("step.failed")
+    logger.error("run.failed")
     said = capsys.readouterr()
     assert [json.loads(line)["event"] for line in said.out.splitlines()] == ["run.ended"]
     assert [json.loads(line)["event"] for line in said.err.splitlines()] == ["step.failed", "run.failed"]
@@ -73,7 +73,7 @@ def test_news_and_troubles_may_go_to_two_streams(tmp_path, capsys):
 
 def test_a_file_takes_both(tmp_path, capsys):
     configure(logging(tmp_path, format="json", file="out.log"), split=True)
-    log.info("run.ended")
-    log.error("run.failed")
+    logger.info("run.ended")
+    logger.error("run.failed")
     assert len((tmp_path / "out.log").read_text().splitlines()) == 2
     assert capsys.readouterr() == ("", "")

@@ -18,10 +18,10 @@ from types import TracebackType
 from typing import IO, Any, Literal, NamedTuple, Self, cast, get_args
 
 from detent.adapters.disk import open_private
+from detent.engine import logger
 from detent.engine.ports import TapeCall, TapeError
 from detent.engine.step_failures import Transient
 from detent.engine.tools import ToolError
-from detent.kernel import log
 from detent.kernel.errors import ConfigurationError, DetentError, InvalidValue, nearest
 from detent.kernel.plain import DEEPEST, canonical, copied, decode, digest, encode, to_plain
 
@@ -173,7 +173,7 @@ class Recorder:
                 rest = rest[self._file.write(rest) :]
         except OSError as error:
             self._failed = error
-            log.error("cassette.write_failed", path=str(self.path), error=error.strerror or str(error))
+            logger.error("cassette.write_failed", path=str(self.path), error=error.strerror or str(error))
             return
         self.recorded += "kind" in line
 
@@ -268,7 +268,7 @@ def read_cassette(path: str | Path) -> Cassette:
             interactions.append(_interaction(path, number, rest))  # whole, only its line end is missing
         except ConfigurationError:
             cut = number
-            log.warning("cassette.cut_off", path=str(path), line=number)
+            logger.warning("cassette.cut_off", path=str(path), line=number)
     return Cassette(tuple(interactions), str(header.get("detent", "")), cut)
 
 

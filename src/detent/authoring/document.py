@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from detent.authoring.problem import Place, Problem
 from detent.authoring.yaml_errors import BRACES, yaml_trouble
-from detent.kernel import log
+from detent.engine import logger
 from detent.kernel.errors import ConfigurationError
 
 MOST_BYTES = 1024 * 1024
@@ -78,7 +78,7 @@ class Document(NamedTuple):
         """Log the warnings, for formats whose problems are all errors."""
         for problem in self.problems:
             if problem.severity == "warning":
-                log.warning("yaml.changed", place=str(problem.place), problem=problem.message)
+                logger.warning("yaml.changed", place=str(problem.place), problem=problem.message)
 
     @property
     def errors(self) -> tuple[Problem, ...]:

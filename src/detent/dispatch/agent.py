@@ -23,12 +23,12 @@ from detent.dispatch.layers import Layers
 from detent.dispatch.prompt import Prompt
 from detent.dispatch.proposal import Proposal
 from detent.dispatch.usage import UsageMetadata
+from detent.engine import logger
 from detent.engine.calls import over
 from detent.engine.outcome import Effect
 from detent.engine.ports import TapeCall
 from detent.engine.step_failures import StepFailed
 from detent.engine.user_errors import PutDown
-from detent.kernel import log
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Recorded
 from detent.kernel.errors import BudgetExceededError
@@ -152,7 +152,7 @@ class Asking:
         retry = plan.resolved.retry
         problems: Sequence[str] = ()
         problems_sent = False
-        log.info(
+        logger.info(
             "executor.step_start",
             **self.facts,
             timestamp=self._now(),
@@ -162,7 +162,7 @@ class Asking:
         while True:
             if asked.attempts and (short := self.driver.spending.short_of(config.budget)) is not None:
                 limit, spent, of = short
-                log.warning(
+                logger.warning(
                     "dispatch.budget_exhausted", **self.facts, timestamp=self._now(), limit=of, spent=spent,
                     unit=limit,
                 )  # fmt: skip
@@ -182,7 +182,7 @@ class Asking:
             if failure is None:
                 asked.failure = None
                 usage = asked.usage or UsageMetadata()
-                log.info(
+                logger.info(
                     "executor.step_complete", **self.facts, timestamp=self._now(),
                     agent_name=self.plan.agent_name, success=True,
                     duration_ms=round(asked.seconds * 1000, 1), usage=usage.to_plain(),
@@ -192,7 +192,7 @@ class Asking:
             violation = failure.reason is FallbackReason.SCHEMA_VIOLATION
             retryable = (violation and not problems_sent) or (failure.transient and not violation)
             will_retry = retryable and asked.attempts < most
-            log.warning(
+            logger.warning(
                 "executor.step_error", **self.facts, timestamp=self._now(), agent_name=self.plan.agent_name,
                 error_type=failure.type, error=failure.loggable, attempt_number=asked.attempts,
                 will_retry=will_retry,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.dispatch.config_values import READERS, RETRY_PARTS, Refused, Trouble
-from detent.kernel import log
+from detent.engine import logger
 from detent.kernel.budget import Budget
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.policy import RetryPolicy
@@ -151,7 +151,7 @@ class StepConfig:
         if troubles:
             raise StepConfigError([f"{at(name)}{name} {text}" for name, text in troubles])
         for old, new in deprecated:
-            log.warning("config.deprecated", key=old, use=new, where=at(old).removesuffix(": ") or None)
+            logger.warning("config.deprecated", key=old, use=new, where=at(old).removesuffix(": ") or None)
             warnings.warn(f"{at(old)}'{old}' is deprecated; say '{new}'.", DeprecationWarning, stacklevel=2)
         if prompt_file is not None:
             checked["prompt_given"] = Path(prompt_file).as_posix()

@@ -14,10 +14,10 @@ from detent.dispatch.executor_errors import DispatchError, OutputSchemaValidatio
 from detent.dispatch.layers import Layers
 from detent.dispatch.plan import Plan, facts_of, no_agent_side
 from detent.dispatch.planner import Planner
+from detent.engine import logger
 from detent.engine.calls import over
 from detent.engine.performer import Assignment, Performed
 from detent.engine.schemas import misfits
-from detent.kernel import log
 from detent.kernel.run_config import FORCE
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Dispatcher(Planner):
     def started(self, assignment: Assignment, run: Run, now: float) -> None:
         """Log that a step's handler was selected."""
         assert isinstance(assignment, Plan)
-        log.info(
+        logger.info(
             "dispatch.mode_selected", **facts_of(assignment, run), timestamp=now, mode="deterministic",
             autonomy="operator", forced=False, source=assignment.resolved.sources.get("mode", "default"),
             shadow=False,
@@ -60,7 +60,7 @@ class Dispatcher(Planner):
     def completed(self, assignment: Assignment, run: Run, now: float, seconds: float) -> None:
         """Log that a step's handler completed."""
         assert isinstance(assignment, Plan)
-        log.info(
+        logger.info(
             "dispatch.deterministic_completed", **facts_of(assignment, run), timestamp=now,
             duration_ms=round(seconds * 1000, 3), fallback=False,
         )  # fmt: skip

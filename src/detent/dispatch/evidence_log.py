@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.autonomy import AutonomyLevel
 from detent.dispatch.evidence import DEMOTIONS, Demotion, EvidenceRules, Tally, Verdict, below
-from detent.kernel import log
+from detent.engine import logger
 from detent.kernel.entries import Noted
 from detent.kernel.errors import Fenced, StoreError
 from detent.kernel.plain import digest
@@ -76,7 +76,7 @@ class EvidenceLog:
                 try:
                     await self._add(key, counted)
                 except (Fenced, StoreError) as error:
-                    log.error("evidence.lost", key=key, verdicts=len(counted), error=type(error).__name__)
+                    logger.error("evidence.lost", key=key, verdicts=len(counted), error=type(error).__name__)
         finally:
             del self._writers[key]
 
@@ -101,11 +101,11 @@ class EvidenceLog:
                 break
             await asyncio.sleep(random.uniform(0, 0.002 * (attempt + 1)))
         else:
-            log.error("evidence.lost", key=key, verdicts=len(several), error="contention")
+            logger.error("evidence.lost", key=key, verdicts=len(several), error="contention")
             return
         (self._clean.discard if {"d", "h"} & set(tally.recent) else self._clean.add)(key)
         for counted, tally_then in drifted:
-            counted.log(log.warning, "agreement.drift", n=tally_then.n, agreed=tally_then.agreed)
+            counted.log(logger.warning, "agreement.drift", n=tally_then.n, agreed=tally_then.agreed)
         for counted, why in lowered:
             await self._lower(counted, why)
 
@@ -124,7 +124,7 @@ class EvidenceLog:
         if not await store.set_mark(f"{DEMOTIONS}{name}", demotion.to_plain(), version):
             return  # another process has just changed it
         counted.log(
-            log.warning, "autonomy.demoted", autonomy=lower.value, was=counted.level.value, why=why,
+            logger.warning, "autonomy.demoted", autonomy=lower.value, was=counted.level.value, why=why,
             hint=f"look at `detent autonomy report`; `detent autonomy restore {name}` puts it back",
         )  # fmt: skip
         note = {"step": name, "level": lower.value, "was": counted.level.value, "why": why}

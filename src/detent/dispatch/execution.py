@@ -22,16 +22,15 @@ from detent.dispatch.gate import Judgement, Side
 from detent.dispatch.plan import Plan, check_price, facts_of, no_agent_side
 from detent.dispatch.proposal import Proposal
 from detent.dispatch.result import AgentFailure, DispatchResult
-from detent.engine import moves
+from detent.engine import logger, moves
 from detent.engine.context import CannotCheck, StepContext, TrialContext
 from detent.engine.outcome import Outcome
+from detent.engine.patterns import PatternTimeout
 from detent.engine.performer import called, called_through_ledger, concluded
 from detent.engine.step import WAITS
 from detent.engine.step_failures import StepFailed
-from detent.kernel import log
 from detent.kernel.entries import Body
 from detent.kernel.errors import BudgetExceededError, DetentError, InvalidTransitionError, name_of
-from detent.kernel.patterns import PatternTimeout
 from detent.kernel.plain import digest
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ class Execution:
             return await self._agent_alone()
         demoted = await self._demoted() if plan.agent else None
         self.say(
-            log.info, "dispatch.mode_selected", mode=config.mode.value if config.mode else None,
+            logger.info, "dispatch.mode_selected", mode=config.mode.value if config.mode else None,
             autonomy=self.level.value, forced=plan.resolved.forced, source=plan.resolved.sources.get("mode"),
             shadow=bool(config.shadow),
         )  # fmt: skip
@@ -124,7 +123,7 @@ class Execution:
             return before if isinstance(before, Answer) else await before
         if self.level is AutonomyLevel.OPERATOR:
             hint = demoted or "operator requires deterministic mode; raise autonomy to let the agent answer"
-            self.say(log.warning, "dispatch.operator_fallback", autonomy=self.level.value, hint=hint)
+            self.say(logger.warning, "dispatch.operator_fallback", autonomy=self.level.value, hint=hint)
             return await self._fall_back(FallbackReason.OPERATOR, error=AgentFailure("Operator", hint))
         if not self.step.intent:
             hint = (
@@ -133,13 +132,17 @@ class Execution:
                 else "give the step an intent: one or two sentences on what it accomplishes"
             )
             self.say(
-                log.warning, "dispatch.no_intent", autonomy=self.level.value, step_type=kind.value, hint=hint
+                logger.warning,
+                "dispatch.no_intent",
+                autonomy=self.level.value,
+                step_type=kind.value,
+                hint=hint,
             )
             return await self._fall_back(FallbackReason.NO_INTENT, error=AgentFailure("NoIntent", hint))
         executor = self.executor()
         if isinstance(executor, str):
             self.say(
-                log.warning, "dispatch.no_executor", autonomy=self.level.value, why_not=executor,
+                logger.warning, "dispatch.no_executor", autonomy=self.level.value, why_not=executor,
                 provider=config.provider or self._default_provider(),
                 hint="configure `model.provider`, or set the step to mode: deterministic",
             )  # fmt: skip
@@ -150,7 +153,7 @@ class Execution:
         begun = any(key.startswith(ASKED) for key in self.driver.run.records)
         if not begun and (short := self.driver.spending.short_of(config.budget)) is not None:
             limit, spent, of = short
-            self.say(log.warning, "dispatch.budget_exhausted", limit=of, spent=spent, unit=limit)
+            self.say(logger.warning, "dispatch.budget_exhausted", limit=of, spent=spent, unit=limit)
             message = f"the {limit} budget is used up: {spent:g} of {of:g}"
             return await self._fall_back(
                 FallbackReason.BUDGET, error=AgentFailure("BudgetExhaustedError", message)
@@ -162,7 +165,7 @@ class Execution:
     def _mode_ignored(self) -> None:
         if self.plan.ignored:
             kind = self.step.metadata.get("type", agent_side(self.step).step_type.value)
-            self.say(log.debug, "dispatch.mode_ignored", step_type=kind)
+            self.say(logger.debug, "dispatch.mode_ignored", step_type=kind)
 
     def _before(self) -> Answer | Awaitable[Answer] | None:
         """The answer that an earlier failure in this visit already determines, if any."""
@@ -328,7 +331,7 @@ class Execution:
             judgement = Judgement(False, Check.COMPARE, (Discrepancy("", "value"),))
         self._judged(judgement)
         self.say(
-            log.info, "dispatch.agent_completed", autonomy=self.level.value, accepted=judgement.accepted,
+            logger.info, "dispatch.agent_completed", autonomy=self.level.value, accepted=judgement.accepted,
             duration_ms=round(asked.seconds * 1000, 1), attempts=asked.attempts,
             input_tokens=asked.spend.input_tokens, output_tokens=asked.spend.output_tokens,
             cost_usd=asked.usage.total_cost_usd if asked.usage else None,
@@ -352,14 +355,14 @@ class Execution:
         """Perform a step that has no handler: the agent's failure is the step's failure."""
         executor = self.executor()
         if isinstance(executor, str):
-            self.say(log.error, "dispatch.failed", reason=FallbackReason.NO_EXECUTOR.value,
+            self.say(logger.error, "dispatch.failed", reason=FallbackReason.NO_EXECUTOR.value,
                       agent_error_type="NoExecutor", handler_error_type=None)  # fmt: skip
             raise StepFailed(f"Step '{self.step.name}' needs an agent: {executor}.")
         if self.driver.spending.money_is_limited(self.plan.config.budget):
             check_price(self.plan, executor)
         asked = await self.ask(executor)
         if asked.failure is not None:
-            self.say(log.error, "dispatch.failed", reason=asked.failure.reason.value,
+            self.say(logger.error, "dispatch.failed", reason=asked.failure.reason.value,
                       agent_error_type=asked.failure.type, handler_error_type=None)  # fmt: skip
             raise StepFailed(f"{asked.failure.type}: {asked.failure.message}")
         assert self.agent_side is not None
@@ -397,7 +400,7 @@ class Execution:
             except Exception as broken:
                 self._fell_back(reason, error, failure, asked, attempts, succeeded=False)
                 self.say(
-                    log.error, "dispatch.failed", reason=reason.value,
+                    logger.error, "dispatch.failed", reason=reason.value,
                     agent_error_type=error.type if error else None, handler_error_type=type(broken).__name__,
                 )  # fmt: skip
                 will_retry = (
@@ -496,7 +499,7 @@ class Execution:
             if judgement.accepted
             else "rejected"
         )
-        level: Callable[..., None] = log.warning if count or not judgement.accepted else log.info
+        level: Callable[..., None] = logger.warning if count or not judgement.accepted else logger.info
         self.say(
             level, "dispatch.autonomy_validation", autonomy=self.level.value, check=judgement.check.value,
             outcome=outcome, discrepancies=count,
@@ -514,7 +517,7 @@ class Execution:
         succeeded: bool,
     ) -> None:
         self.say(
-            log.warning, "dispatch.fallback", autonomy=self.level.value, reason=reason.value,
+            logger.warning, "dispatch.fallback", autonomy=self.level.value, reason=reason.value,
             error_type=error.type if error else None,
             error=failure.loggable if failure is not None else error.message if error else None,
             attempts=attempts, agent_duration_ms=round(asked.seconds * 1000, 1) if asked else None,
@@ -523,7 +526,7 @@ class Execution:
 
     def _completed(self, *, fallback: bool) -> None:
         self.say(
-            log.info, "dispatch.deterministic_completed", duration_ms=self._handler_ms(), fallback=fallback
+            logger.info, "dispatch.deterministic_completed", duration_ms=self._handler_ms(), fallback=fallback
         )
 
     def say(self, level: Callable[..., None], event: str, **more: Any) -> None:

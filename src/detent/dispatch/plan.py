@@ -14,7 +14,7 @@ from detent.dispatch.autonomy import AutonomyLevel, StepMode, StepType
 from detent.dispatch.config import Resolved, StepConfig
 from detent.dispatch.executor import DISPATCH_AGENT
 from detent.dispatch.proposal import Example
-from detent.kernel import log
+from detent.engine import logger
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import digest
 from detent.kernel.policy import RetryPolicy
@@ -174,7 +174,7 @@ def facts_of(plan: Plan, run: Run) -> dict[str, Any]:
 def no_agent_side(plan: Plan, run: Run, now: float) -> None:
     """Warn that a control-flow step is configured for an agent; it runs as usual."""
     kind = agent_side(plan.step).step_type.value
-    log.warning(
+    logger.warning(
         "dispatch.no_intent", **facts_of(plan, run), timestamp=now,
         autonomy=(plan.config.autonomy or AutonomyLevel.OPERATOR).value, step_type=kind,
         hint=f"a {kind} step has no agent side",
@@ -195,7 +195,7 @@ def point_out(plan: Plan) -> None:
             ("W007", "the step declares no output, so an agent may set any key; give it an output_schema")
         )
     for code, hint in doubts:
-        log.warning("config.doubtful", flow=plan.flow.name, step_name=plan.step.name, code=code, hint=hint)
+        logger.warning("config.doubtful", flow=plan.flow.name, step_name=plan.step.name, code=code, hint=hint)
 
 
 def check_price(plan: Plan, executor: StepExecutor) -> None:

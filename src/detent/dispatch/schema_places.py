@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
-from detent.kernel.patterns import InvalidPattern, PatternBudget, PatternTimeout
+from detent.engine.patterns import InvalidPattern, PatternBudget, PatternTimeout
 
 
 @lru_cache(maxsize=1024)

@@ -17,10 +17,10 @@ from detent.dispatch.evidence import Verdict, verdict_of, verdict_of_shadow
 from detent.dispatch.evidence_log import Counted
 from detent.dispatch.execution import Answer, Execution
 from detent.dispatch.result import DispatchResult
+from detent.engine import logger
 from detent.engine.context import CannotCheck, TrialContext
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
-from detent.kernel import log
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Noted
 from detent.kernel.errors import Fenced, StoreUnavailable
@@ -73,7 +73,7 @@ class Shadow:
         except (Fenced, StoreUnavailable):
             raise
         except Exception as error:
-            log.error("dispatch.afterwards_failed", run_id=driver.run.id, error=type(error).__name__)
+            logger.error("dispatch.afterwards_failed", run_id=driver.run.id, error=type(error).__name__)
 
     # -- the other side -------------------------------------------------------------------------------------
 
@@ -97,7 +97,7 @@ class Shadow:
             **note,
         }
         execution.say(
-            log.info, "dispatch.shadow_completed", side=side, outcome=note["outcome"],
+            logger.info, "dispatch.shadow_completed", side=side, outcome=note["outcome"],
             pointers=gate.loggable(note.get("pointers", [])[:10]), duration_ms=note["duration_ms"],
             cost_usd=spend.cost_usd,
         )  # fmt: skip

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from detent.engine import logger
 from detent.engine.breaker import Breakers
 from detent.engine.calls import watch_threads_of
 from detent.engine.child import Child
@@ -22,11 +23,11 @@ from detent.engine.leases import LeaseLost, Leases
 from detent.engine.observers import Observers
 from detent.engine.offloaded import Beside
 from detent.engine.performer import HandlerPerformer, Performer
-from detent.engine.ports import Blob, Clock, Lease, NewRun, Resource, Store, Tape
+from detent.engine.ports import Blob, Cancellation, Clock, Lease, NewRun, Resource, Store, Tape
 from detent.engine.step import Step
 from detent.engine.timers import Timers
 from detent.engine.user_errors import failure, message_of
-from detent.kernel import checks, log
+from detent.kernel import checks
 from detent.kernel.budget import Budget
 from detent.kernel.entries import ChildEnded, Entry, Held, Moved, Noted, Started
 from detent.kernel.errors import (
@@ -58,7 +59,7 @@ class Duties(Protocol):
         """Resume a run."""
 
     def end(
-        self, active: ActiveRuns, run_id: str, reason: str, by: str, undo: bool, stopped: bool
+        self, active: ActiveRuns, run_id: str, cancellation: Cancellation, stopped: bool
     ) -> Coroutine[Any, Any, bool]:
         """End a run as cancelled."""
 
@@ -67,7 +68,7 @@ class Duties(Protocol):
     ) -> Coroutine[Any, Any, list[Child]]:
         """Run children to their ends."""
 
-    def wind_up(
+    def cancel_descendants(
         self, active: ActiveRuns, driver: Driver, runs: Sequence[str], reason: str
     ) -> Coroutine[Any, Any, None]:
         """Cancel descendants of a run under way."""
@@ -184,7 +185,7 @@ class ActiveRuns:
             try:
                 await resource.close()
             except Exception as error:
-                log.error(
+                logger.error(
                     "resource.close_failed", resource=type(resource).__name__, error=type(error).__name__
                 )
 
@@ -252,7 +253,7 @@ class ActiveRuns:
             if result.status.is_end and result.parent is None and driver.flow.ended is not None:
                 await self._tell_ended(driver.flow.ended, result)
         except Fenced as error:
-            log.warning("run.fenced", run_id=run_id, epoch=error.epoch)
+            logger.warning("run.fenced", run_id=run_id, epoch=error.epoch)
             await self.let_go(driver)
             # The run's new worker may wait for a child that ended here and notified only this driver.
             self.helper(self._duties.wake_parent(self, run_id))
@@ -260,9 +261,9 @@ class ActiveRuns:
             result = failed = failure(raised)
             if failed is not None:
                 await self._put_aside(driver, failed)
-            elif isinstance(raised, asyncio.CancelledError) and driver.cancelling is not None:
+            elif isinstance(raised, asyncio.CancelledError) and driver.cancellation is not None:
                 stopped = not driver.unstopped
-                await asyncio.shield(self._duties.end(self, run_id, *driver.cancelling, stopped=stopped))
+                await asyncio.shield(self._duties.end(self, run_id, driver.cancellation, stopped))
             else:
                 if isinstance(raised, asyncio.CancelledError):
                     with contextlib.suppress(Exception):
@@ -279,13 +280,13 @@ class ActiveRuns:
                 await driver.drive()
                 return
             except LeaseLost as error:
-                log.warning("run.given_up", run_id=driver.run.id, why=str(error))
+                logger.warning("run.given_up", run_id=driver.run.id, why=str(error))
                 await driver.confirm()
 
     async def _put_aside(self, driver: Driver, error: Exception) -> None:
         """Hold a run that cannot be driven for a person's attention, and park it."""
         kind, message = type(error).__name__, writable(message_of(error))
-        log.error("run.driver_failed", run_id=driver.run.id, error=kind, message=message)
+        logger.error("run.driver_failed", run_id=driver.run.id, error=kind, message=message)
         if not isinstance(error, StoreError):
             # Not the step's fault (a missing tool, say): retrying would not help, but a person may.
             try:
@@ -293,7 +294,7 @@ class ActiveRuns:
                 question = f"It cannot be driven: {kind}: {message}"[:500]
                 await driver.commit(Held("driver", "attention", question, ["continue", "cancel"]))
             except Exception as another:
-                log.error("run.not_held", run_id=driver.run.id, error=type(another).__name__)
+                logger.error("run.not_held", run_id=driver.run.id, error=type(another).__name__)
         await self.let_go(driver)
 
     async def _tell_ended(self, ended: Callable[[Store, Run], Awaitable[None]], run: Run) -> None:
@@ -303,7 +304,7 @@ class ActiveRuns:
         except BaseException as error:
             if failure(error) is None:
                 raise
-            log.warning("run.not_tidied", run_id=run.id, error=type(error).__name__)
+            logger.warning("run.not_tidied", run_id=run.id, error=type(error).__name__)
 
     async def let_go(self, driver: Driver) -> None:
         """Park a run if it is still ours; if the store is unavailable, remember its lease for later.
@@ -340,21 +341,21 @@ class ActiveRuns:
         last = entries[-1].body
         if type(last) is Moved:
             if driver.telling and driver.flow.tells:
-                log.info(
+                logger.info(
                     "step.completed", run_id=run.id, step=last.frm, next=last.to,
                     ms=round(last.duration * 1000, 1), by=last.by, attempt=last.attempt,
                 )  # fmt: skip
             if last.status is None:
                 return
         elif type(last) is Held:
-            log.info("run.waiting", run_id=run.id, hold=last.name, why=last.why)
+            logger.info("run.waiting", run_id=run.id, hold=last.name, why=last.why)
             if last.wake_at is not None:
                 self._time.at(last.wake_at, run.id)
             if last.why == "children":
                 # A child may have ended between the check and the commit of the hold.
                 self.helper(self._duties.wake_parent(self, run.id))
         if run.status.is_end and not isinstance(last, ChildEnded | Noted):
-            log.info("run.ended", run_id=run.id, flow=run.flow, status=run.status.value, steps=run.steps)
+            logger.info("run.ended", run_id=run.id, flow=run.flow, status=run.status.value, steps=run.steps)
             # A parent that waits in this process is notified by the driver.
             if run.parent is not None and self._drivers.get(run.parent) is not (driver.parent or driver):
                 self.helper(self._duties.wake_parent(self, run.parent))
@@ -368,7 +369,9 @@ class ActiveRuns:
     def _helper_done(self, task: asyncio.Task[None]) -> None:
         self._helpers.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("engine.helper_failed", task=task.get_name(), error=f"{type(error).__name__}: {error}")
+            logger.error(
+                "engine.helper_failed", task=task.get_name(), error=f"{type(error).__name__}: {error}"
+            )
 
     def wake_at(self, when: float, run_id: str) -> None:
         """Schedule a timer that answers a run's holds."""
@@ -412,7 +415,7 @@ class ActiveRuns:
         """Log a warning once per subject in this process."""
         if (event, about) not in self._warned:
             self._warned.add((event, about))
-            log.warning(event, **facts)
+            logger.warning(event, **facts)
 
     def _announce(self, run_id: str) -> None:
         for event in self._listeners.get(run_id, ()):
@@ -444,9 +447,9 @@ class ActiveRuns:
         """Run children of a run under way to their ends."""
         return await self._duties.run_children(self, work, *args, **options)
 
-    async def wind_up(self, work: Driver, runs: Sequence[str], reason: str) -> None:
+    async def cancel_descendants(self, work: Driver, runs: Sequence[str], reason: str) -> None:
         """Cancel descendants of a run under way, in whichever process they are."""
-        await self._duties.wind_up(self, work, runs, reason)
+        await self._duties.cancel_descendants(self, work, runs, reason)
 
     async def create(
         self,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from detent.engine import logger
 from detent.engine.ports import Clock, Store
-from detent.kernel import log
 from detent.kernel.policy import BreakerPolicy
 
 
@@ -38,7 +38,7 @@ class Breakers:
             until = self._clock.now() + policy.cooldown if failures >= policy.failures else 0.0
             if await self._store.set_mark(_key(name), {"failures": failures, "until": until}, version):
                 if failures == policy.failures:
-                    log.warning("breaker.opened", name=name, failures=failures, cooldown_s=policy.cooldown)
+                    logger.warning("breaker.opened", name=name, failures=failures, cooldown_s=policy.cooldown)
                 return
 
     async def succeeded(self, name: str) -> None:
@@ -48,7 +48,7 @@ class Breakers:
             if not value or not value["failures"]:
                 return
             if await self._store.set_mark(_key(name), {"failures": 0, "until": 0.0}, version):
-                log.info("breaker.closed", name=name)
+                logger.info("breaker.closed", name=name)
                 return
 
 

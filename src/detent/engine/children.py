@@ -7,12 +7,13 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from detent.engine import commands, worker
+from detent.engine import cancellation, worker
 from detent.engine.child import Child
 from detent.engine.family import child_of, children
 from detent.engine.flow import Flow
 from detent.engine.moves import UNDOES, undoing_now
 from detent.engine.offloaded import NOTHING, Beside
+from detent.engine.ports import Cancellation
 from detent.engine.user_errors import ChildrenWaiting
 from detent.kernel.budget import Budget
 from detent.kernel.entries import ChildEnded
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from detent.engine.driver import Driver
 
 
-HALTED = "another one failed"
-"""Reason for ending a child because a sibling failed."""
+HALTED = Cancellation("another one failed", "engine", undo=True)
+"""Ends a child, once its effects are settled, because a sibling failed."""
 
 
 async def run_children(
@@ -69,7 +70,7 @@ async def run_children(
         for key in keys:
             for child_id in () if key in results else ids[key]:
                 if (other := active.driver_of(child_id)) is not None and other.run.parent == driver.run.id:
-                    other.halting = HALTED
+                    other.cancellation = HALTED
 
     async def run_child(key: str, data: Any, own: str = flow) -> None:
         nonlocal failed
@@ -142,10 +143,10 @@ async def _halt(active: ActiveRuns, driver: Driver, ids: Sequence[str]) -> bool:
         ):  # interrupted by a crash: finish its step now
             await worker.resume(active, child_id, parent=driver)
         if (other := active.driver_of(child_id)) is not None:
-            other.halting = HALTED
+            other.cancellation = HALTED
         return True
     with contextlib.suppress(RunStateError):  # it has ended since
-        await commands.cancel(active, child_id, HALTED, "engine", False, True)
+        await cancellation.cancel(active, child_id, HALTED._replace(undo=False))
     return True
 
 

@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable
 from typing import TYPE_CHECKING
 
-from detent.engine import moves
+from detent.engine import logger, moves
 from detent.engine.driver import Driver
 from detent.engine.flow import Flow
 from detent.engine.journal_reader import load, load_taken
-from detent.engine.ports import Lease, Taken
+from detent.engine.ports import Cancellation, Lease, Taken
 from detent.engine.user_errors import failure, message_of
-from detent.kernel import checks, log
+from detent.kernel import checks
 from detent.kernel.entries import Claimed, Held, Migrated, Released
 from detent.kernel.errors import (
     ConfigurationError,
@@ -31,7 +31,7 @@ from detent.kernel.status import Status
 if TYPE_CHECKING:
     from detent.engine.active_runs import ActiveRuns
 
-UNDONE_WITH = "what it is part of is being undone"
+UNDONE_WITH = Cancellation("what it is part of is being undone", "engine", undo=True)
 """Reason recorded for ending a child run because its root rolls back."""
 
 
@@ -97,14 +97,14 @@ async def _standing(
         if carried is not None:
             await driver.commit(carried)
         if run.parent is not None and not run.status.is_end:
-            driver.halting = await _undone_with(active, run)
+            driver.cancellation = await _undone_with(active, run)
     except BaseException:
         await active.store.park(lease)
         raise
     return driver
 
 
-async def _undone_with(active: ActiveRuns, run: Run) -> str | None:
+async def _undone_with(active: ActiveRuns, run: Run) -> Cancellation | None:
     """Reason a child run may only settle effects in doubt: its root is rolling back."""
     above = None if run.config.get(moves.UNDOES) else run.parent
     while above is not None:
@@ -164,7 +164,7 @@ async def launch(active: ActiveRuns, driver: Driver) -> None:
 
 async def _taken_over(active: ActiveRuns, driver: Driver, lease: Lease) -> None:
     """Record a takeover; a run whose workers keep dying is held for a person's attention instead."""
-    log.warning("run.taken_over", run_id=driver.run.id, lost=lease.lost, times=driver.run.takeovers + 1)
+    logger.warning("run.taken_over", run_id=driver.run.id, lost=lease.lost, times=driver.run.takeovers + 1)
     claimed = Claimed(active.leases.me.id, lease.lost)
     if driver.run.takeovers + 1 < active.takeover_limit:
         await driver.commit(claimed)

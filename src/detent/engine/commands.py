@@ -1,25 +1,21 @@
-"""Commands of people and other processes on a run: release, resolve, cancel, reopen."""
+"""Commands of people and other processes on a run: release, resolve, reopen. `cancellation` has cancel."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from detent.engine import claims, moves
+from detent.engine import claims
 from detent.engine.driver import Driver
 from detent.engine.effects import AGAIN, HAPPENED, SKIP
 from detent.engine.journal_reader import load, read
-from detent.engine.ports import Request, RunQuery
-from detent.engine.user_errors import ChildrenWaiting
 from detent.kernel import checks
 from detent.kernel.budget import Budget
 from detent.kernel.entries import (
     Body,
-    EffectBegun,
     EffectDone,
     EffectFailed,
     EffectSkipped,
@@ -30,11 +26,9 @@ from detent.kernel.entries import (
 )
 from detent.kernel.errors import (
     ConfigurationError,
-    DetentError,
     Fenced,
     RunBusy,
     RunStateError,
-    StoreError,
     nearest,
 )
 from detent.kernel.hold_token import HoldToken
@@ -205,231 +199,6 @@ async def resolve(
             body = EffectFailed(key, tool, "told", f"{by} said it did not happen", 0, now)
         await driver.commit(Released(held.name, how, by), body)
         _go_on(active, driver, drive)
-
-
-async def cancel(
-    active: ActiveRuns, run_id: str, reason: str, by: str, undo: bool = False, drive: bool = True
-) -> None:
-    """End a run and its descendants; with `undo`, the run rolls back first.
-
-    Raises:
-        RunStateError: the run has ended.
-        ConfigurationError: with `undo`, the run's flow cannot roll back or the run has a parent.
-    """
-    reason, by = checks.text("reason", reason), checks.name("by", by)
-    row = await active.store.row(run_id)
-    if row.now.status.is_end:
-        raise RunStateError(f"Run {run_id} has already ended ({row.now.status.value}).")
-    if undo:
-        flow = active.flow(row.flow)
-        if flow.undoing is None:
-            raise ConfigurationError(f"Runs of '{flow.name}' cannot undo what they did. Cancel without it.")
-        if row.parent is not None:
-            raise ConfigurationError(
-                f"Run {run_id} is part of {row.parent}; what it did is undone with that."
-            )
-    await _stop(active, run_id, reason, by, undo)
-    await _cancel_children(active, run_id, reason, by, undo)
-    if not undo:
-        return
-    status = (await active.store.row(run_id)).now.status
-    if status.is_end and status is not Status.CANCELLED:
-        raise RunStateError(f"Run {run_id} has ended meanwhile ({status.value}); nothing was undone.")
-    if drive:
-        # Another worker may still settle its effects, or a person has to settle one in doubt.
-        with contextlib.suppress(RunBusy, RunStateError):
-            await active.resume(run_id)
-
-
-async def _stop(active: ActiveRuns, run_id: str, reason: str, by: str, undo: bool = False) -> None:
-    """End one run, in whichever process it is under way."""
-    if active.under_way(run_id) is not None:
-        await stop_here(active, run_id, reason, by, undo)
-        return
-    deadline = active.clock.elapsed() + PATIENCE
-    while True:
-        try:
-            await end(active, run_id, reason, by, undo)
-            return
-        except RunBusy:
-            if undo and await _called_off(active, run_id):
-                return  # its worker settles its effects and then rolls it back
-            await active.store.ask(run_id, Request(reason, by, undo))
-            if active.clock.elapsed() > deadline:
-                raise
-            await asyncio.sleep(0.1)
-
-
-async def stop_here(active: ActiveRuns, run_id: str, reason: str, by: str, undo: bool = False) -> None:
-    """Stop the task that drives a run in this process; the task ends the run first.
-
-    With `undo`, a task that performs effects first finishes them; then the run rolls back, or ends if its
-    parent rolls it back.
-    """
-    under_way = active.under_way(run_id)
-    if under_way is None or (undo and await _finishes(under_way[0], reason, by)):
-        return
-    driver, task = under_way
-    driver.cancelling = (reason, by, undo)
-    task.cancel()
-    await asyncio.wait({task})
-    if active.under_way(run_id) == under_way:  # cancelled before it had begun
-        await end(active, run_id, reason, by, undo)
-        active.forget(driver)
-
-
-async def _finishes(driver: Driver, reason: str, by: str) -> bool:
-    """Have a run in this process end once its effects are settled; False when none are unsettled."""
-    flow, run = driver.flow, driver.run
-    below = run.parent is not None
-    if not below and moves.undoing_now(flow, run):
-        return True  # on its way already
-    if not (driver.performing or moves.unsettled(flow, run)):
-        return False
-    if below:
-        driver.halting = driver.halting or reason
-    else:
-        await driver.log.call_off(reason, by)
-    # Its effects may have been settled meanwhile, and the next step begun.
-    return driver.performing or moves.unsettled(flow, run) or moves.undoing_now(flow, run)
-
-
-async def end(
-    active: ActiveRuns, run_id: str, reason: str, by: str, undo: bool = False, stopped: bool = False
-) -> bool:
-    """Claim an open run and end it as cancelled; False when it had already ended.
-
-    With `undo` the run is left in its rollback state for a worker to resume; a run with unsettled effects
-    settles them first, and a child run is left for its parent to roll back. `stopped` means that the call of
-    an effect in doubt is known to be over; the journal then records it, so that reopening the run elsewhere
-    need not wait for the call.
-    """
-    driver = await take_ended(active, run_id)
-    if driver is None:
-        return False
-    flow, run = driver.flow, driver.run
-    itself = undo and run.parent is None and flow.machine is not None and flow.undoing is not None
-    if itself and moves.undoing_now(flow, run):
-        await active.store.park(driver.lease)  # on its way already
-        return True
-    if undo and moves.unsettled(flow, run):
-        if itself:
-            await driver.log.call_off(reason, by)
-        await active.store.park(driver.lease)
-        return True
-    over: list[Body] = []
-    if stopped and run.begun is not None:
-        line = await active.store.effect(run_id, run.begun)
-        over = [EffectBegun(line.key, line.tool)] if line is not None else []
-    await driver.commit(*over, moves.cancelled(flow, run, reason, by, undo=itself))
-    if itself:
-        await active.store.park(driver.lease)
-    return True
-
-
-async def take_ended(active: ActiveRuns, run_id: str) -> Driver | None:
-    """Claim a run to end it, even if its flow is unknown here; None when it has ended."""
-    row = await active.store.row(run_id)
-    if row.now.status.is_end:
-        return None
-    flow = active.flows.get(row.flow)
-    await active.register()
-    lease = await active.store.claim(run_id, active.leases.me.id, await active.leases.dead())
-    try:
-        run = await load(active.store, run_id)
-    except BaseException:
-        await active.store.park(lease)
-        raise
-    if run.status.is_end:
-        await active.store.park(lease)
-        return None
-    return Driver(active, flow if flow is not None else _Unknown(row.flow), run, lease)  # type: ignore[arg-type]
-
-
-class _Unknown:
-    """Placeholder for a flow unknown to this process: enough to end a run of it."""
-
-    machine = None
-    undoing = None
-    tools = ()
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
-async def _called_off(active: ActiveRuns, run_id: str) -> bool:
-    run = await active.get(run_id)
-    return run.called_off is not None or moves.undoing_now(active.flow(run.flow), run)
-
-
-async def _halt(active: ActiveRuns, run_id: str, reason: str, by: str) -> None:
-    """Have a run end once its effects are settled, without waiting for that."""
-    if (await active.get(run_id)).config.get(moves.UNDOES):
-        return  # it is part of a rollback
-    if active.under_way(run_id) is not None:
-        await stop_here(active, run_id, reason, by, True)
-        return
-    try:
-        await end(active, run_id, reason, by, True)
-    except RunBusy:
-        await active.store.ask(run_id, Request(reason, by, undo=True))
-
-
-async def wind_up(active: ActiveRuns, driver: Driver, runs: Sequence[str], reason: str) -> None:
-    """Have descendant runs end, each once its effects are settled, and wait for that.
-
-    Raises:
-        ChildrenWaiting: some of them wait for a person to settle an effect.
-    """
-    async with active.slots.released(driver):
-        for run_id in runs:
-            await _halt(active, run_id, reason, "engine")
-        waiting = [run_id for run_id in runs if not await _wound_up(active, run_id, reason)]
-    if waiting:
-        raise ChildrenWaiting(waiting)
-
-
-async def _wound_up(active: ActiveRuns, run_id: str, reason: str) -> bool:
-    """Wait for a run to end; False when its effects cannot be settled for now."""
-    while not active.stopping:
-        run = await active.get(run_id)
-        if run.status.is_end:
-            return True
-        try:
-            if (under_way := active.driver_of(run_id)) is not None:
-                await stop_here(active, run_id, reason, "engine", True)
-                if active.driver_of(run_id) is under_way:
-                    await asyncio.wait({under_way.put_down()})
-            elif not moves.unsettled(active.flow(run.flow), run):
-                await end(active, run_id, reason, "engine", True)
-            elif run.status is Status.WAITING:
-                return False
-            else:
-                await active.resume(run_id)
-        except RunBusy:
-            await active.store.ask(run_id, Request(reason, "engine", undo=True))
-            await asyncio.sleep(0.05)
-        except (Fenced, RunStateError):  # another worker was faster
-            continue
-        except StoreError:
-            raise
-        except DetentError as error:  # it cannot continue in this process; a person may help
-            active.tell_once("run.not_wound_up", run_id, run_id=run_id, error=type(error).__name__)
-            return False
-    return False
-
-
-async def _cancel_children(active: ActiveRuns, run_id: str, reason: str, by: str, undo: bool = False) -> None:
-    cursor: int | None = None
-    while True:
-        page = await active.store.rows(RunQuery(parent=run_id, before=cursor, limit=200))
-        for row in page.rows:
-            if not row.now.status.is_end:
-                await (_halt if undo else _stop)(active, row.id, reason, by)
-            await _cancel_children(active, row.id, reason, by, undo)
-        if page.next is None:
-            return
-        cursor = page.next
 
 
 async def reopen(

@@ -390,7 +390,7 @@ class StepContext:
             past async for past in family_of(self._driver.engine.store, self._driver.engine.flow, self.run_id)
         ]
 
-    async def wind_up(self, runs: Sequence[str], reason: str) -> None:
+    async def cancel_descendants(self, runs: Sequence[str], reason: str) -> None:
         """Cancel descendant runs that are still open, in whichever process they are under way.
 
         Effects their steps have begun are settled first; the run waits where only a person can do that.
@@ -400,7 +400,7 @@ class StepContext:
         for run_id in runs:
             if self.run_id not in await ancestors(self._driver.engine.store, run_id):
                 raise ConfigurationError(f"Run {run_id} is not below {self.run_id}.")
-        await self._driver.engine.wind_up(self._driver, runs, reason)
+        await self._driver.engine.cancel_descendants(self._driver, runs, reason)
 
     # -- saying ---------------------------------------------------------------------------------------------
 

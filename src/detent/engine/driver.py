@@ -9,17 +9,16 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from detent.engine import effects, moves
+from detent.engine import effects, logger, moves
 from detent.engine.calls import call
 from detent.engine.context import StepContext
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.performer import Assignment, Performer, called, concluded
-from detent.engine.ports import Lease
+from detent.engine.ports import Cancellation, Lease
 from detent.engine.step import Step
 from detent.engine.step_failures import Transient
 from detent.engine.user_errors import ChildrenWaiting, failure, located, message_of
 from detent.engine.work import Process, Work
-from detent.kernel import log
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import (
     AttemptFailed,
@@ -85,12 +84,12 @@ class Driver(Work):
             if self.engine.stopping:
                 await self.engine.store.park(self.lease)
                 return
-            if (self.halting is not None or run.called_off is not None) and await self._cut_short():
+            if (self.cancellation is not None or run.called_off is not None) and await self._cancelled():
                 continue
             if run.retry_at is not None and not await self._wait_until(run.retry_at):
                 continue
-            if self.halting is not None and not moves.unsettled(self.flow, run):
-                continue  # it was halted while it waited
+            if self.cancellation is not None and not moves.unsettled(self.flow, run):
+                continue  # it was cancelled while it waited
             if not self.in_slot and not await self.engine.slots.acquire(self, self.engine.patience(self)):
                 await self.engine.store.park(self.lease)  # another worker may have a free slot
                 return
@@ -102,20 +101,20 @@ class Driver(Work):
                 (_, after), self._after = self._after, None
                 await after()
 
-    async def _cut_short(self) -> bool:
-        """End the run or start its rollback, if either was requested and no effect is unsettled."""
+    async def _cancelled(self) -> bool:
+        """End the run or start its rollback, as its cancellation asks, unless an effect is unsettled."""
         flow, run = self.flow, self.run
         if moves.unsettled(flow, run):
             return False
-        if self.halting is not None:
-            await self.commit(moves.cancelled(flow, run, self.halting, "engine"))
-            return True
-        if flow.undoing is None or moves.undoing_now(flow, run):
+        cancellation, self.cancellation = self.cancellation, None
+        if cancellation is None:
+            if flow.undoing is None or run.called_off is None:
+                return False
+            cancellation = Cancellation(run.called_off["reason"], run.called_off["by"], undo=True)
+        rolls_back = cancellation.undo and run.parent is None and flow.undoing is not None
+        if rolls_back and moves.undoing_now(flow, run):
             return False
-        assert run.called_off is not None
-        await self.commit(
-            moves.cancelled(flow, run, run.called_off["reason"], run.called_off["by"], undo=True)
-        )
+        await self.commit(moves.cancelled(flow, run, cancellation._replace(undo=rolls_back)))
         return True
 
     async def _visit(self) -> None:
@@ -126,7 +125,7 @@ class Driver(Work):
         if assignment is None:
             assignment = self._assignments[run.state] = performer.assign(self.flow, run)
         step = assignment.step
-        self.telling = telling = log.wants(log.INFO)
+        self.telling = telling = logger.wants(logger.INFO)
         if step.breaker is not None and await self._left_alone(step):
             return
         attempt = run.attempts + 1
@@ -224,12 +223,12 @@ class Driver(Work):
         wait = retry.wait_before(attempt + 1, self.run.id)
         if isinstance(error, Transient) and error.retry_after is not None:
             wait = max(wait, error.retry_after)
-        log.warning(
+        logger.warning(
             "step.failed", run_id=self.run.id, step=step.name, attempt=attempt, error=kind, will_retry=again
         )
-        if log.wants(log.DEBUG):
+        if logger.wants(logger.DEBUG):
             stack = "".join(traceback.format_exception(error))
-            log.debug("step.raised", run_id=self.run.id, step=step.name, exception=stack)
+            logger.debug("step.raised", run_id=self.run.id, step=step.name, exception=stack)
         failed = AttemptFailed(
             step.name, attempt, kind, message[:2000], transient, self.clock.now() + wait if again else None,
             duration,
@@ -287,7 +286,7 @@ class Driver(Work):
             )  # fmt: skip
         else:
             body = moves.failing(self.flow, self.run, reason, "", Status.BUDGET_EXHAUSTED, seconds=seconds)
-        log.warning(
+        logger.warning(
             "budget.exhausted",
             run_id=self.run.id,
             limit=limit,

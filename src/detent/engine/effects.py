@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from detent.engine import moves
+from detent.engine import logger, moves
 from detent.engine.calls import TimeLimit, call, watched
 from detent.engine.context import StepContext, kept_answer
 from detent.engine.ports import LedgerLine, TapeCall, TapeError
 from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
 from detent.engine.user_errors import failure, message_of
-from detent.kernel import log
 from detent.kernel.budget import NOTHING
 from detent.kernel.entries import Body, EffectBegun, EffectDone, EffectFailed, Held, Proposed
 from detent.kernel.errors import ConfigurationError, Fenced, StoreUnavailable
@@ -221,7 +220,7 @@ async def _attempt(driver: Work, tool: Tool, key: str, args: dict[str, Any]) -> 
     except Exception as error:
         if tool.breaker is not None:
             await breakers.failed(name, tool.breaker)
-        log.warning(
+        logger.warning(
             "effect.in_doubt", run_id=driver.run.id, tool=tool.name, key=key, error=type(error).__name__
         )
         return await _settle(driver, tool, key, args, number, error, driver.unstopped)
@@ -238,7 +237,7 @@ async def _did_not_happen(
     """Record that an effect certainly did not happen; retry it later, or have the step decide again."""
     again = transient and number < tool.retry.max_attempts
     retry_at = driver.clock.now() + tool.retry.wait_before(number + 1, driver.run.id) if again else None
-    log.warning(
+    logger.warning(
         "effect.failed", run_id=driver.run.id, tool=tool.name, code=code, attempt=number, will_retry=again
     )
     await driver.commit(EffectFailed(key, tool.name, code, writable(message)[:2000], number, retry_at))
@@ -316,7 +315,7 @@ async def _probe(driver: Work, tool: Tool, args: dict[str, Any]) -> Any:
                     receipt if receipt is NOT_DONE or receipt is UNKNOWN else kept_answer(receipt, tool.probe)
                 )
         except Exception as error:
-            log.warning(
+            logger.warning(
                 "effect.probe_failed", run_id=driver.run.id, tool=tool.name, attempt=number,
                 error=type(error).__name__,
             )  # fmt: skip

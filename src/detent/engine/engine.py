@@ -1,6 +1,6 @@
 """The engine: start runs, finish them, follow them, and resume interrupted ones.
 
-What people do to runs (release, resolve, cancel, reopen) is in `commands`, forking in `fork`; claiming is in
+What people do to runs is in `commands` (release, resolve, reopen), `cancellation` and `fork`; claiming is in
 `claims`, resuming and serving in `worker`, timers and parents in `waking`; one run's work is in `driver`.
 """
 
@@ -10,7 +10,7 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
-from detent.engine import children, commands, waking, worker
+from detent.engine import cancellation, children, commands, waking, worker
 from detent.engine.active_runs import ActiveRuns
 from detent.engine.clock import SystemClock
 from detent.engine.flow import Flow
@@ -18,7 +18,8 @@ from detent.engine.fork import Changes, fork_family, fork_run
 from detent.engine.leases import Leases
 from detent.engine.offloaded import blob_of
 from detent.engine.performer import HandlerPerformer, Performer, PerformerSource
-from detent.engine.ports import USUAL_LEASE, Clock, Store, Tape
+from detent.engine.ports import USUAL_LEASE, Cancellation, Clock, Store, Tape
+from detent.kernel import checks
 from detent.kernel.budget import Budget
 from detent.kernel.entries import Entry
 from detent.kernel.errors import (
@@ -244,7 +245,8 @@ class Engine:
 
         With `undo`, where its flow can, what it did is undone first; the run is under way until then.
         """
-        await commands.cancel(self.active, run_id, reason, by, undo, drive)
+        asked = Cancellation(checks.text("reason", reason), checks.name("by", by), undo)
+        await cancellation.cancel(self.active, run_id, asked, drive)
 
     async def release(
         self,
@@ -339,9 +341,9 @@ class _Duties:
     wake_parent = staticmethod(waking.wake_parent)
     heed_requests = staticmethod(worker.heed_requests)
     resume = staticmethod(worker.resume)
-    end = staticmethod(commands.end)
+    end = staticmethod(cancellation.end)
     run_children = staticmethod(children.run_children)
-    wind_up = staticmethod(commands.wind_up)
+    cancel_descendants = staticmethod(cancellation.cancel_descendants)
 
 
 _DUTIES = _Duties()

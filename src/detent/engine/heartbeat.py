@@ -13,8 +13,8 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from detent.engine import logger
 from detent.engine.calls import counted
-from detent.kernel import log
 from detent.kernel.errors import StoreClosed
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ class Heartbeat:
             except StoreClosed:
                 continue  # the process is there, which is enough for others on this machine
             except Exception as error:  # the store is away for a moment, or answers too late
-                log.warning("worker.beat_missed", error=f"{type(error).__name__}: {error}")
+                logger.warning("worker.beat_missed", error=f"{type(error).__name__}: {error}")
 
     async def _stopped(self) -> bool:
         with contextlib.suppress(TimeoutError):

@@ -23,8 +23,10 @@ class Finding(NamedTuple):
     what: str
 
 
-async def check_journals(store: Store, told: Callable[[int], None] | None = None) -> AsyncIterator[Finding]:
-    """What is wrong with the journals of a store; `told` hears how many were looked at so far."""
+async def check_journals(
+    store: Store, progress: Callable[[int], None] | None = None
+) -> AsyncIterator[Finding]:
+    """What is wrong with the journals of a store; `progress` is called with the number checked so far."""
     cursor: int | None = None
     number = 0
     while True:
@@ -35,8 +37,8 @@ async def check_journals(store: Store, told: Callable[[int], None] | None = None
             if (problem := await _wrong(store, row)) is not None:
                 yield Finding(row.id, problem)
         number += len(page.rows) + len(page.damaged)
-        if told is not None:
-            told(number)
+        if progress is not None:
+            progress(number)
         if page.next is None:
             return
         cursor = page.next

@@ -14,10 +14,10 @@ import secrets
 from concurrent.futures import Future
 from typing import Any
 
+from detent.engine import logger
 from detent.engine.heartbeat import Heartbeat
 from detent.engine.host import born, this_host
 from detent.engine.ports import USUAL_LEASE, Clock, Lease, Store, Worker
-from detent.kernel import log
 from detent.kernel.errors import ConfigurationError, Fenced, StoreClosed, StoreUnavailable
 
 MARGIN = 0.2
@@ -135,7 +135,7 @@ class Leases:
         if heartbeat is None or not heartbeat.of_this_process:
             return
         if self.lingering:
-            log.warning("worker.not_retired", worker=self.me.id, calls=len(self._lingering))
+            logger.warning("worker.not_retired", worker=self.me.id, calls=len(self._lingering))
             heartbeat.leave()
             return
         try:
@@ -150,7 +150,7 @@ class Leases:
             return False
         with contextlib.suppress(StoreClosed):
             await self.store.retire(self.me.id)
-        log.warning("worker.freed", worker=self.me.id)
+        logger.warning("worker.freed", worker=self.me.id)
         _here.pop(self.me.id, None)
         return True
 

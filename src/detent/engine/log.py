@@ -14,7 +14,7 @@ from detent.engine import moves
 from detent.engine.derived import derived
 from detent.engine.flow import Flow
 from detent.engine.journal_reader import load
-from detent.engine.ports import Blob, Clock, Commit, Lease, Store
+from detent.engine.ports import Blob, Cancellation, Clock, Commit, Lease, Store
 from detent.engine.spending import Spending
 from detent.kernel.entries import Body, CalledOff, Entry, Migrated
 from detent.kernel.errors import StoreError
@@ -82,9 +82,9 @@ class Log:
         waiting = next((blob.body for blob in self._blobs if blob.hash == hash), None)
         return waiting if waiting is not None else await self.store.blob(hash)
 
-    async def call_off(self, reason: str, by: str) -> None:
+    async def call_off(self, cancellation: Cancellation) -> None:
         """Record once that the run is to roll back, unless it has ended or already does."""
-        await self.commit_whole(CalledOff(reason, by))
+        await self.commit_whole(CalledOff(cancellation.reason, cancellation.by))
 
     async def commit(self, *bodies: Body) -> None:
         """Append entries, apply them to the run, and notify the process.

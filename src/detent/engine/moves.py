@@ -30,6 +30,7 @@ from detent.kernel.status import Status
 
 if TYPE_CHECKING:
     from detent.engine.flow import Flow
+    from detent.engine.ports import Cancellation
 
 LONGEST_REASON = 200
 UNDOING = "cancelled_by"
@@ -319,11 +320,12 @@ def failing(
     )  # fmt: skip
 
 
-def cancelled(flow: Flow, run: Run, reason: str, by: str, *, undo: bool = False) -> Body:
+def cancelled(flow: Flow, run: Run, cancellation: Cancellation) -> Body:
     """The entry that cancels a run: a move into an end state for cancelled runs if there is one, else an end.
 
     With `undo` it is a move into the flow's rollback state.
     """
+    reason, by, undo = cancellation
     machine = flow.machine
     if machine is None or not machine.has(run.state):  # flow unknown in this process, or state removed since
         return Ended(Status.CANCELLED, reason, by=by)

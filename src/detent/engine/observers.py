@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from detent.engine import logger
 from detent.engine.user_errors import failure
 from detent.kernel import entries as journal
-from detent.kernel import log
 from detent.kernel.entries import Entry, Moved
 from detent.kernel.errors import name_of
 from detent.kernel.machine import Machine
 from detent.kernel.plain import encode
 from detent.kernel.run import Run
-from detent.kernel.state_machine import StateTransition
+from detent.kernel.state_history import StateTransition
 
 
 @runtime_checkable
@@ -89,7 +89,7 @@ class Observers:
             except BaseException as error:
                 if failure(error) is None:
                     raise
-                log.error("observer.failed", observer=type(observer).__name__, error=type(error).__name__)
+                logger.error("observer.failed", observer=type(observer).__name__, error=type(error).__name__)
 
     @staticmethod
     def _call(observer: Any, entry: Entry, method: Callable[..., None], *args: Any) -> None:
@@ -98,7 +98,7 @@ class Observers:
         except BaseException as error:
             if failure(error) is None:
                 raise
-            log.error(
+            logger.error(
                 "observer.failed",
                 observer=type(observer).__name__,
                 transition=entry.seq,
@@ -133,7 +133,7 @@ class MetricsLogger:
 
     def on_state_transition(self, transition: StateTransition[Any]) -> None:
         """One INFO line."""
-        log.info(
+        logger.info(
             "transition.metrics",
             frm=name_of(transition.from_state),
             to=name_of(transition.to_state),
@@ -143,7 +143,7 @@ class MetricsLogger:
 
     def on_metrics_update(self, metrics: dict[str, Any]) -> None:
         """Totals are at DEBUG."""
-        log.debug("transition.totals", **metrics)
+        logger.debug("transition.totals", **metrics)
 
 
 class JsonLines:

@@ -62,8 +62,8 @@ class Taken(NamedTuple):
     """First page of the journal after the fold; None if it has to be read separately."""
 
 
-class Request(NamedTuple):
-    """A request to the worker that drives a run: to cancel it."""
+class Cancellation(NamedTuple):
+    """That a run is to be cancelled: why, by whom and whether it rolls back."""
 
     reason: str = "cancelled"
     by: str = "person"
@@ -102,7 +102,7 @@ class RunRow(NamedTuple):
     seq: int
     epoch: int
     owner: str | None
-    asked: Request | None
+    asked: Cancellation | None
     """The pending request to its worker, if any."""
     tags: tuple[str, ...]
     now: RowState
@@ -279,10 +279,10 @@ class Store(Protocol):
     async def workers(self) -> list[Worker]:
         """All workers that have not retired and are not forgotten, with the rest of their leases."""
 
-    async def ask(self, run_id: str, request: Request) -> None:
+    async def ask(self, run_id: str, cancellation: Cancellation) -> None:
         """Leave a request for the worker that drives the run; does nothing if no worker does."""
 
-    async def asked(self, worker_id: str) -> list[tuple[str, Request]]:
+    async def asked(self, worker_id: str) -> list[tuple[str, Cancellation]]:
         """Requests left for runs of this worker."""
 
     async def due(self, now: float, limit: int = 100) -> list[str]:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from detent.kernel.patterns import PatternBudget
+from detent.engine.patterns import PatternBudget
 
 FREE_STEPS = 100_000
 """Keywords that may be applied to any value, however small."""
@@ -142,7 +142,7 @@ def format_checker() -> Any:
     """The format checker for schemas, which rejects invalid patterns."""
     from jsonschema import FormatChecker
 
-    from detent.kernel.patterns import InvalidPattern, compiled
+    from detent.engine.patterns import InvalidPattern, compiled
 
     checker = FormatChecker(formats=())
 

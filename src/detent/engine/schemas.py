@@ -17,10 +17,10 @@ from functools import lru_cache
 from typing import Any
 
 from detent.engine.field_docs import described
+from detent.engine.patterns import InvalidPattern, PatternTimeout, compiled
 from detent.engine.schema_keywords import TooMuchWork, bounded, errors_of, format_checker
 from detent.engine.typed_dicts import readable
 from detent.kernel.errors import ConfigurationError, NestedTooDeeply
-from detent.kernel.patterns import InvalidPattern, PatternTimeout, compiled
 from detent.kernel.plain import encode, pointer_to, to_plain
 
 MOST_TOLD = 20

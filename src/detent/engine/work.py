@@ -17,7 +17,7 @@ from detent.engine.flow import Flow
 from detent.engine.leases import Leases
 from detent.engine.log import Log
 from detent.engine.observers import Observers
-from detent.engine.ports import Clock, Lease, Store, Tape
+from detent.engine.ports import Cancellation, Clock, Lease, Store, Tape
 from detent.engine.spending import Spending
 from detent.engine.step import Step
 from detent.engine.tools import EffectCall
@@ -62,7 +62,7 @@ class Process(Protocol):
     async def run_children(self, work: Any, *args: Any, **options: Any) -> list[Any]:
         """Run children to their ends."""
 
-    async def wind_up(self, work: Any, runs: Sequence[str], reason: str) -> None:
+    async def cancel_descendants(self, work: Any, runs: Sequence[str], reason: str) -> None:
         """Cancel runs below a run under way."""
 
 
@@ -70,8 +70,8 @@ class Work:
     """One run under way in this process."""
 
     __slots__ = (
-        "_lapses", "_waiters", "calls", "cancelling", "clock", "commit", "commit_whole", "engine", "family",
-        "flow", "halting", "in_slot", "keep", "lease", "log", "parent", "performing", "run", "slot_lock",
+        "_lapses", "_waiters", "calls", "cancellation", "clock", "commit", "commit_whole", "engine", "family",
+        "flow", "in_slot", "keep", "lease", "log", "parent", "performing", "run", "slot_lock",
         "spending", "telling", "waiting_calls",
     )  # fmt: skip
 
@@ -93,10 +93,8 @@ class Work:
         self.keep = self.log.keep
         self._lapses = engine.leases.lapses
         self._waiters: list[asyncio.Future[Run | None]] = []
-        self.cancelling: tuple[str, str, bool] | None = None
-        """Reason, by whom and whether to undo, once the run is to be cancelled."""
-        self.halting: str | None = None
-        """Why the run is to end once the step under way is done."""
+        self.cancellation: Cancellation | None = None
+        """Set once the run is to be cancelled; with `undo`, once its effects are settled."""
         self.performing = False
         """Effects are being performed: the run must not be cut off now."""
         self.calls: Sequence[Future[Any]] = ()

@@ -7,11 +7,10 @@ import contextlib
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from detent.engine import claims, commands, waking
+from detent.engine import cancellation, claims, logger, waking
 from detent.engine.driver import Driver
 from detent.engine.journal_reader import load
 from detent.engine.ports import RunRow, Worker
-from detent.kernel import log
 from detent.kernel.errors import (
     Fenced,
     RunBusy,
@@ -175,7 +174,7 @@ async def serve(active: ActiveRuns, poll: float) -> None:
             except StoreLost:
                 raise
             except StoreError as error:  # temporarily unavailable: the runs will still be there
-                log.warning("engine.store_away", error=str(error))
+                logger.warning("engine.store_away", error=str(error))
                 await active.clock.sleep(poll)
                 continue
             await _until_work(active, poll)
@@ -220,14 +219,14 @@ async def heed_requests(active: ActiveRuns) -> None:
                 continue
             requests = await active.store.asked(active.leases.me.id)
         except StoreError as error:
-            log.warning("engine.store_away", error=str(error))
+            logger.warning("engine.store_away", error=str(error))
             continue
         for run_id, request in requests:
             if active.under_way(run_id) is not None:
                 try:
-                    await commands.stop_here(active, run_id, *request)
+                    await cancellation.cancel_here(active, run_id, request)
                 except StoreError as error:  # repeated at the next poll
-                    log.warning("run.not_cancelled", run_id=run_id, error=str(error))
+                    logger.warning("run.not_cancelled", run_id=run_id, error=str(error))
 
 
 async def _free_strays(active: ActiveRuns, before: set[tuple[str, int]]) -> set[tuple[str, int]]:
@@ -246,7 +245,7 @@ async def _free_strays(active: ActiveRuns, before: set[tuple[str, int]]) -> set[
             lease = await active.store.claim(run_id, active.leases.me.id)
             if lease.epoch == epoch + 1 and active.under_way(run_id) is None:
                 await active.store.park(lease)
-                log.warning("run.freed", run_id=run_id)
+                logger.warning("run.freed", run_id=run_id)
     return strays - before
 
 

@@ -1,6 +1,6 @@
 """Metrics of one run, from its journal, and of all runs of a flow.
 
-The adding up of a run is the kernel's `StateMachine`; this module puts its figures beside what the object
+The adding up of a run is the kernel's `StateHistory`; this module puts its figures beside what the object
 does not know (money, failed attempts, waiting) and makes all of it JSON. A flow's figures come from counted
 moves, so they cost the same for ten runs and for a million.
 """
@@ -17,7 +17,7 @@ from detent.insight.table import machine_of
 from detent.kernel.entries import AttemptFailed, EffectDone, Entry, Held, Moved, Released
 from detent.kernel.machine import Machine
 from detent.kernel.run import Run
-from detent.kernel.state_machine import StateMachine
+from detent.kernel.state_history import StateHistory
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class RunMetrics:
     states: tuple[StateFigures, ...]
     """Every working state in table order, visited or not."""
     totals: Mapping[str, Any]
-    """The six totals of `StateMachine.get_total_metrics`, over the moves."""
+    """The six totals of `StateHistory.get_total_metrics`, over the moves."""
     transitions: Mapping[str, Any]
     bottlenecks: Mapping[str, Any]
     tokens: int
@@ -84,7 +84,7 @@ class RunMetrics:
     effects: int
     """Number of effects that happened."""
     report: str = field(repr=False)
-    """The text report, in the layout of `StateMachine.format_metrics_report`."""
+    """The text report, in the layout of `StateHistory.format_metrics_report`."""
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -116,7 +116,7 @@ def run_metrics(
     `title` stands at the head of the report in place of the machine's name.
     """
     journal = list(entries)
-    folded: StateMachine[Any] = StateMachine.from_journal(
+    folded: StateHistory[Any] = StateHistory.from_journal(
         machine_of(machine), journal, max_iterations=max_iterations
     )
     run = Run.fold("", journal)

@@ -226,5 +226,5 @@ class FlowNotFound(ConfigurationError):
     def __init__(self, name: str, known: Iterable[str], hint: str = "") -> None:
         self.name = name
         self.known = sorted(known)
-        there = f" Known flows: {', '.join(self.known)}." if self.known else " No flow is registered."
-        super().__init__(f"There is no flow '{name}'.{nearest(name, self.known)}{there}{hint}")
+        flows = f" Known flows: {', '.join(self.known)}." if self.known else " No flow is registered."
+        super().__init__(f"There is no flow '{name}'.{nearest(name, self.known)}{flows}{hint}")

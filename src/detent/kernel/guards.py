@@ -35,7 +35,7 @@ def when(condition: Mapping[str, Any]) -> Guard:
     A literal means equality, a list means any of, `present` means neither null nor empty, `absent` the
     opposite. A list of one compares with the words `present` and `absent` themselves.
     """
-    tests = [(key, _test(wanted)) for key, wanted in condition.items()]
+    tests = [(key, _test(expected)) for key, expected in condition.items()]
 
     def holds(data: Mapping[str, Any]) -> bool:
         return all(test(dig(data, key)) for key, test in tests)
@@ -67,17 +67,17 @@ def _absent(value: Any) -> bool:
     return not _present(value)
 
 
-def _test(wanted: Any) -> Callable[[Any], bool]:
-    if wanted == "present":
+def _test(expected: Any) -> Callable[[Any], bool]:
+    if expected == "present":
         return _present
-    if wanted == "absent":
+    if expected == "absent":
         return _absent
-    if isinstance(wanted, list | tuple):
-        options = list(wanted)
+    if isinstance(expected, list | tuple):
+        options = list(expected)
         return lambda value: any(_same(value, option) for option in options)
-    return lambda value: _same(value, wanted)
+    return lambda value: _same(value, expected)
 
 
-def _same(value: Any, wanted: Any) -> bool:
+def _same(value: Any, expected: Any) -> bool:
     """Equality in which true is not 1."""
-    return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
+    return bool(value == expected) and isinstance(value, bool) == isinstance(expected, bool)

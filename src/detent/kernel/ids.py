@@ -95,5 +95,5 @@ def _problem(text: object) -> str | None:
 
 
 def _shown(text: object) -> str:
-    said = ascii(text) if isinstance(text, str) and not text.isprintable() else f"'{text}'"
-    return said if len(said) <= 60 else f"{said[:57]}…'"
+    shown = ascii(text) if isinstance(text, str) and not text.isprintable() else f"'{text}'"
+    return shown if len(shown) <= 60 else f"{shown[:57]}…'"

@@ -201,9 +201,9 @@ class Machine(Generic[S]):
         if event is not None:
             fitting = [move for move in fitting if move.event == event]
         if not fitting:
-            wanted = to if to is not None else (f"[{event}]" if event else "(nothing)")
+            target = to if to is not None else (f"[{event}]" if event else "(nothing)")
             why = "" if event is None or to is not None else f"Events here: {self._events(state)}."
-            raise InvalidTransitionError(state, wanted, tuple(row), why)
+            raise InvalidTransitionError(state, target, tuple(row), why)
         for move in fitting:
             if move.when is None or move.when(data):
                 return move
@@ -332,17 +332,17 @@ def _by_name(value: Any) -> dict[str, Any] | None:
     """A list of things that each have a name of their own; None for anything else."""
     if not isinstance(value, list | tuple) or not value:
         return None
-    if not all(isinstance(one, Mapping) and isinstance(one.get("name"), str) for one in value):
+    if not all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in value):
         return None
-    named = {one["name"]: one for one in value}
+    named = {item["name"]: item for item in value}
     return named if len(named) == len(value) else None
 
 
 def _alike(old: Any, new: Any) -> bool:
-    """Two lists of as many mappings, which can be compared one by one."""
+    """Whether two lists hold mappings that can be compared item by item."""
     if not (isinstance(old, list) and isinstance(new, list) and len(old) == len(new)):
         return False
-    return all(isinstance(one, Mapping) for one in (*old, *new))
+    return all(isinstance(item, Mapping) for item in (*old, *new))
 
 
 def _short(value: Any) -> str:
@@ -399,19 +399,19 @@ def _states(
 
 def _problems(machine: Machine[Any]) -> list[MachineProblem]:
     """Everything wrong with a table, in table order."""
-    found: list[MachineProblem] = []
+    problems: list[MachineProblem] = []
     known = set(machine.states)
     names = [name_of(state) for state in machine.states]
 
     def add(code: str, state: Any, message: str) -> None:
-        found.append(MachineProblem(code, f"'{name_of(state)}'", message))
+        problems.append(MachineProblem(code, f"'{name_of(state)}'", message))
 
     if not machine.name or not isinstance(machine.version, int) or machine.version < 1:
-        found.append(MachineProblem("M01", "machine", "needs a name and a version of 1 or more."))
+        problems.append(MachineProblem("M01", "machine", "needs a name and a version of 1 or more."))
     if machine.start in machine.ends:
         add("M02", machine.start, "is the start and an end at once.")
     if not machine.ends and not machine.may_end:
-        found.append(MachineProblem("M03", "machine", "has no end, so no run could ever finish."))
+        problems.append(MachineProblem("M03", "machine", "has no end, so no run could ever finish."))
     for end, status in machine.ends.items():
         if end not in known:
             add("M04", end, "is named as an end but is no state here.")
@@ -455,8 +455,8 @@ def _problems(machine: Machine[Any]) -> list[MachineProblem]:
             if state in reached and state not in can_leave and machine.moves.get(state):
                 add("M13", state, "has no way to any end: a loop without exit.")
     if len(set(names)) != len(names):
-        found.append(MachineProblem("M14", "machine", "has two states of the same name."))
-    return found
+        problems.append(MachineProblem("M14", "machine", "has two states of the same name."))
+    return problems
 
 
 def _reach(start: set[Any], moves: Mapping[Any, Iterable[Move[Any]]]) -> set[Any]:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, date, datetime, time
 from enum import Enum
-from pathlib import PurePath
 from typing import Any
 
 from detent.kernel.errors import InvalidValue, NestedTooDeeply
@@ -68,8 +67,8 @@ def to_plain(value: Any, path: str = "", depth: int = 0) -> Any:
             raise InvalidValue(f"{_at(path)} is {value}, which JSON cannot hold.")
         return value
     if depth >= DEEPEST:
-        what = _at(_cut(path))
-        raise NestedTooDeeply(f"{what} is nested more than {DEEPEST} levels deep, or contains itself.")
+        place = _at(_cut(path))
+        raise NestedTooDeeply(f"{place} is nested more than {DEEPEST} levels deep, or contains itself.")
     deeper = depth + 1
     if kind is dict:
         return {
@@ -94,8 +93,6 @@ def _convert(value: Any, path: str, depth: int) -> Any:
     """The kinds met less often: enums, paths, dates, dataclasses, models, views, numpy values, subclasses."""
     if isinstance(value, Enum):
         return to_plain(value.value, path, depth)
-    if isinstance(value, PurePath):
-        return value.as_posix()
     if isinstance(value, datetime):  # which is a date, too
         at = value.astimezone(UTC) if value.tzinfo is not None else value
         return at.isoformat().replace("+00:00", "Z")
@@ -103,7 +100,7 @@ def _convert(value: Any, path: str, depth: int) -> Any:
         return value.isoformat()
     if type(value).__module__ in ("decimal", "uuid"):  # looked up by name: most programs load neither
         return str(value)
-    for method in ("__plain__", "tolist"):  # our own views and references; numpy scalars and arrays
+    for method in ("__plain__", "tolist", "as_posix"):  # our views and references; numpy values; paths
         convert = getattr(value, method, None)
         if callable(convert) and not isinstance(value, type):
             return to_plain(convert(), path, depth)

@@ -155,11 +155,11 @@ class Run:
         """The error that a hold is not open: `why`, and what the run asks now."""
         tokens = [self.token(name) for name, held in self.holds.items() if held.why != "children"]
         if self.status is Status.WAITING and self.holds:
-            asked = [
+            questions = [
                 f"'{self.token(name)}'" + (f" ({held.question[:200]})" if held.question else "")
                 for name, held in self.holds.items()
             ]
-            return HoldNotOpen(self.id, hold, why, f"Open now: {', '.join(asked)}.", tokens)
+            return HoldNotOpen(self.id, hold, why, f"Open now: {', '.join(questions)}.", tokens)
         how = f"has ended as {self.status.value}" if self.status.is_end else f"is {self.status.value}"
         return HoldNotOpen(self.id, hold, why, f"It does not wait for an answer: it {how}.", tokens)
 
@@ -261,10 +261,10 @@ class Run:
         for key, value in changes.items():
             data[key] = copied(value)
         for key, items in additions.items():
-            there = data.get(key)
-            if type(there) is list:
-                there.extend(copied(items))
-            elif there is None:
+            current = data.get(key)
+            if type(current) is list:
+                current.extend(copied(items))
+            elif current is None:
                 data[key] = copied(items)
             else:
                 raise ValueError(f"'{key}' is no list, so nothing can be appended to it.")
@@ -391,8 +391,8 @@ class Run:
             self.let_in = True
 
     def _tagged(self, body: Tagged, at: float) -> None:
-        kept = [tag for tag in self.tags if tag not in body.remove]
-        self.tags = list(dict.fromkeys([*kept, *body.add]))
+        remaining = [tag for tag in self.tags if tag not in body.remove]
+        self.tags = list(dict.fromkeys([*remaining, *body.add]))
 
     def _migrated(self, body: Migrated, at: float) -> None:
         self.version = body.version

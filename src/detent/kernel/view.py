@@ -36,9 +36,9 @@ class View(Mapping[str, Any]):
         try:
             return view(self._inner[key])
         except KeyError:
-            there = ", ".join(sorted(self._inner)) or "nothing"
+            keys = ", ".join(sorted(self._inner)) or "nothing"
             raise AttributeError(
-                f"The data has no '{key}'.{nearest(key, self._inner)} It has: {there}."
+                f"The data has no '{key}'.{nearest(key, self._inner)} It has: {keys}."
             ) from None
 
     def __setattr__(self, key: str, value: Any) -> None:

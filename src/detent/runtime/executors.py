@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from detent.kernel import log
+from detent.engine import logger
 from detent.kernel.errors import ConfigurationError, IntegrationMissing, nearest
 from detent.runtime.settings import Settings
 
@@ -162,7 +162,7 @@ class ConfiguredExecutors:
             why = error.reason if isinstance(error, KeyRefused) else error
             return f"{place}: models.{name}: {why}" if place else f"provider '{name}': {why}"
         except IntegrationMissing as error:
-            log.debug("executor.missing", provider=name, error=str(error))
+            logger.debug("executor.missing", provider=name, error=str(error))
         return None
 
     # -- making ---------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class ConfiguredExecutors:
             try:
                 self._others.add(made)
             except TypeError:  # it cannot be referred to weakly, so it looks after itself
-                log.debug("executor.unwatched", provider=provider)
+                logger.debug("executor.unwatched", provider=provider)
             return made
         model = self._model(said)
         try:
@@ -197,7 +197,7 @@ class ConfiguredExecutors:
             try:
                 await close()
             except Exception as error:
-                log.warning("executor.close_failed", provider=name, error_type=type(error).__name__)
+                logger.warning("executor.close_failed", provider=name, error_type=type(error).__name__)
 
     def _model(self, said: Provider) -> Model:
         """The one model of a provider."""

@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from detent.engine import logger
 from detent.engine.engine import Engine
 from detent.engine.ports import Store
-from detent.kernel import log
 from detent.kernel.errors import ConfigurationError, RunExists
 from detent.testing.crash import CrashPoint, CrashPoints
 from detent.testing.disturbed import Cut, WrongClock
@@ -138,7 +138,7 @@ def _child(job: Job) -> None:
         logging.basicConfig(
             stream=sys.stderr, level=logging.WARNING, format="%(process)d %(message)s", force=True
         )
-        logging.getLogger(log.NAME).setLevel(logging.WARNING)
+        logging.getLogger(logger.NAME).setLevel(logging.WARNING)
         asyncio.run(work(job))
         code = 0
     except BaseException:

@@ -9,6 +9,7 @@ from itertools import product
 import pytest
 import structlog
 
+from detent.engine.state_machine import StateMachine
 from detent.flows.refine.state_machine import (
     REFINE,
     OrchestrationState,
@@ -18,7 +19,7 @@ from detent.flows.refine.state_machine import (
 from detent.kernel.budget import Spend
 from detent.kernel.entries import Entry, Moved, Started
 from detent.kernel.errors import InvalidTransitionError
-from detent.kernel.state_machine import RestoreError, StateMachine
+from detent.kernel.state_history import RestoreError
 from detent.kernel.status import Status
 
 S = OrchestrationState
@@ -342,5 +343,7 @@ print("\\n".join(sorted(set(sys.modules) - before)))
     loaded = run.stdout.split()
     foreign = {"asyncio", "sqlite3", "structlog", "pydantic", "yaml", "typer", "rich", "numpy", "librosa"}
     assert not foreign & {name.partition(".")[0] for name in loaded}
+    engine = {name for name in loaded if name.startswith("detent.engine.")}
+    assert engine == {"detent.engine.logger", "detent.engine.state_machine"}
     rooms = {name.split(".")[1] for name in loaded if name.startswith("detent.")}
-    assert rooms == {"front_door", "kernel", "flows"}
+    assert rooms == {"front_door", "engine", "kernel", "flows"}

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from detent.adapters.mail.imap_session import SEEN, ImapSession
 from detent.adapters.mail.server import MailServer, MailUnavailable
 from detent.adapters.mail.source import LARGEST_MAIL, Arrival, MailGone
-from detent.kernel import log
+from detent.engine import logger
 from detent.kernel.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ class ImapMailbox:
         marked = await self._line.do(mark)
         if marked is None:
             # The same number may be another mail by now. The mail itself is listed again under its new ref.
-            log.warning("mail.renumbered", ref=ref, folder=self.folder, host=self.server.host)
+            logger.warning("mail.renumbered", ref=ref, folder=self.folder, host=self.server.host)
         return bool(marked)
 
     async def wait(self, seconds: float) -> None:
@@ -117,7 +117,7 @@ class ImapMailbox:
         except MailUnavailable as error:
             # Something may have come unnoticed. The next listing connects again and says what is wrong; to
             # come back at once would only hurry it.
-            log.warning("mail.connection_lost", host=self.server.host, kind=error.kind)
+            logger.warning("mail.connection_lost", host=self.server.host, kind=error.kind)
             end = min(end, loop.time() + self.pause)
         if (left := end - loop.time()) > 0:
             await asyncio.sleep(left)
@@ -258,7 +258,7 @@ class _Line:
                 self._drop(farewell=False)
             if error.kind != "lost" or fresh or not again:
                 raise
-        log.info("mail.reconnecting", host=self._server.host)
+        logger.info("mail.reconnecting", host=self._server.host)
         return self._attempt(work, again=False)
 
     def _idle(self, seconds: float, known: set[str]) -> bool:

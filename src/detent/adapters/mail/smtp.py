@@ -21,8 +21,8 @@ from typing import Any, Literal, Protocol
 
 from detent.adapters.mail.server import MailServer, MailUnavailable, Trouble
 from detent.adapters.mail.sink import Leaving, MailInDoubt, Receipt, message_id_of
+from detent.engine import logger
 from detent.engine.tools import NOT_DONE, UNKNOWN, ToolError
-from detent.kernel import log
 
 Copies = Literal["ours", "servers"]
 
@@ -162,8 +162,8 @@ class SmtpSender:
             async with asyncio.timeout(self.server.timeout * PATIENCE):
                 await self._sent.keep(raw)
         except Exception as error:
-            log.warning("mail.copy_failed", error=type(error).__name__)
-            log.debug("mail.copy_failed", message_id=message_id)
+            logger.warning("mail.copy_failed", error=type(error).__name__)
+            logger.debug("mail.copy_failed", message_id=message_id)
 
 
 class _Refused(ToolError):

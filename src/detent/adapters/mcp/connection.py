@@ -33,7 +33,7 @@ from detent.adapters.http_body import limiting_hooks
 from detent.adapters.mcp.answers import Listed, cut, listed
 from detent.adapters.mcp.faults import CallFault
 from detent.adapters.mcp.stdio import LARGEST_MESSAGE, stdio_streams
-from detent.kernel import log
+from detent.engine import logger
 
 GRACE = 10.0
 """Seconds a session gets to end by itself. A child that does not go is killed within about six."""
@@ -161,7 +161,7 @@ class Connection:
             task.cancel()
             await asyncio.wait({task}, timeout=GRACE)
         if not task.done():
-            log.warning("mcp.not_closed", server=self.target.name)
+            logger.warning("mcp.not_closed", server=self.target.name)
 
     def retire(self) -> None:
         """Take no more calls; end when those under way are through."""
@@ -184,7 +184,7 @@ class Connection:
             if not ready.done():
                 ready.set_exception(self._unreachable(self._why(_first(error))))
             elif not self._over.is_set():
-                log.warning("mcp.lost", server=self.target.name, error=_kind(error), calls=self._calls)
+                logger.warning("mcp.lost", server=self.target.name, error=_kind(error), calls=self._calls)
         finally:
             self.alive = False
             self._over.set()
@@ -212,7 +212,7 @@ class Connection:
     def _ended(self) -> None:
         """The server hung up."""
         if self.alive:
-            log.warning("mcp.lost", server=self.target.name, calls=self._calls)
+            logger.warning("mcp.lost", server=self.target.name, calls=self._calls)
         self.alive = False
         self._over.set()
 
@@ -372,7 +372,7 @@ class Connection:
         """The server sends more than anybody can take: what follows is its end."""
         self._in_trouble(why)
         self._cut_off = self._cut_off or why
-        log.warning("mcp.cut_off", server=self.target.name, why=why)
+        logger.warning("mcp.cut_off", server=self.target.name, why=why)
 
 
 class _Talk:
@@ -529,7 +529,7 @@ class _LastWords:
         with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
             while line := lines.readline(2000):
                 self._lines.append(line)
-                log.debug("mcp.stderr", server=self._server, line=line.rstrip())
+                logger.debug("mcp.stderr", server=self._server, line=line.rstrip())
 
     def said(self, secrets: Collection[str]) -> str:
         """The last of it, in one line, the secrets it was given left out."""

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from detent.adapters.mcp.answers import Listed, Unreadable, answer_of, text_of
 from detent.adapters.mcp.declaration import EffectRules, problems, rules_of
 from detent.adapters.mcp.faults import CallFault, McpInDoubt, McpToolError
+from detent.engine import logger
 from detent.engine.calls import over
 from detent.engine.schemas import misfits
 from detent.engine.tools import EffectCall, Tool, ToolError
-from detent.kernel import log
 from detent.kernel.errors import ConfigurationError, IntegrationMissing, nearest
 from detent.kernel.policy import USUAL, RetryPolicy
 
@@ -167,7 +167,9 @@ class McpServer:
             _learn(self._tools[tool], known)
         self._connection = connection
         seconds = asyncio.get_running_loop().time() - began
-        log.info("mcp.connected", server=self.name, tools=len(connection.tools), ms=round(seconds * 1000, 1))
+        logger.info(
+            "mcp.connected", server=self.name, tools=len(connection.tools), ms=round(seconds * 1000, 1)
+        )
         return connection
 
     def _new(self) -> Connection:
@@ -222,7 +224,7 @@ class McpServer:
                     raise McpInDoubt(fault.message) from fault
                 raise ToolError(fault.code, fault.message, transient=fault.transient) from fault
             except Unreadable as error:  # it happened all the same
-                log.warning("mcp.receipt_dropped", server=self.name, tool=tool)
+                logger.warning("mcp.receipt_dropped", server=self.name, tool=tool)
                 return {"$type": "unreadable", "why": str(error)}
 
         return Tool(
@@ -257,7 +259,7 @@ class McpServer:
             raise
         if result.is_error:
             said = text_of(result)
-            log.debug("mcp.tool_failed", server=self.name, tool=tool, said=said)
+            logger.debug("mcp.tool_failed", server=self.name, tool=tool, said=said)
             raise McpToolError(self._full(tool), said)
         return answer_of(result)
 
@@ -277,7 +279,7 @@ class McpServer:
 
         async def check() -> None:
             if connection.alive and not await connection.answers(STILL_THERE):
-                log.warning("mcp.silent", server=self.name)
+                logger.warning("mcp.silent", server=self.name)
                 connection.retire()
 
         task = asyncio.create_task(check(), name=f"mcp {self.name} check", context=Context())

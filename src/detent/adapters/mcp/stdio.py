@@ -20,7 +20,7 @@ import mcp_types as types
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
-from detent.kernel import log
+from detent.engine import logger
 
 LARGEST_MESSAGE = 8 * 1024 * 1024
 """Bytes of one message; what an answer may hold in the end is less."""
@@ -93,7 +93,7 @@ def _message(line: bytes) -> SessionMessage | Exception:
     try:
         return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError as error:
-        log.debug("mcp.no_message", size=len(line))
+        logger.debug("mcp.no_message", size=len(line))
         return error
 
 

@@ -26,7 +26,7 @@ from detent.adapters.models.model_files import DEFAULT, ModelFileMissing, locate
 from detent.dispatch.executor import Availability
 from detent.dispatch.executor_errors import ExecutorError
 from detent.dispatch.usage import UsageMetadata
-from detent.kernel import log
+from detent.engine import logger
 from detent.kernel.errors import ConfigurationError, DetentError
 
 CONTEXT = 8192
@@ -258,7 +258,7 @@ class _Loaded:
         if file not in self._servers:
             began = time.monotonic()
             self._servers[file] = self._load(file)
-            log.info("model.loaded", model=file.name, ms=round((time.monotonic() - began) * 1000))
+            logger.info("model.loaded", model=file.name, ms=round((time.monotonic() - began) * 1000))
         return self._servers[file]
 
     def clear(self) -> None:

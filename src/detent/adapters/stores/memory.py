@@ -12,13 +12,13 @@ from detent.engine.host import ticks
 from detent.engine.ports import (
     FORGOTTEN_AFTER,
     Blob,
+    Cancellation,
     Commit,
     EdgeCount,
     Lease,
     LedgerLine,
     NewRun,
     Page,
-    Request,
     RowState,
     RunQuery,
     RunRow,
@@ -52,7 +52,7 @@ class _Run:
         self.entries: list[Entry] = list(new.entries)
         self.epoch = 1
         self.owner = new.worker
-        self.asked: Request | None = None
+        self.asked: Cancellation | None = None
         self.tags: dict[str, None] = dict.fromkeys(new.tags)
         self.now: RowState = new.now
         self.ledger: dict[str, LedgerLine] = {line.key: line for line in new.ledger}
@@ -235,13 +235,13 @@ class MemoryStore:
         """Runs a worker holds."""
         return [(run.id, run.epoch) for run in self._runs.values() if run.owner == worker_id]
 
-    async def ask(self, run_id: str, request: Request) -> None:
+    async def ask(self, run_id: str, request: Cancellation) -> None:
         """Leave a request."""
         run = self._get(run_id)
         if run.owner is not None:
             run.asked = request
 
-    async def asked(self, worker_id: str) -> list[tuple[str, Request]]:
+    async def asked(self, worker_id: str) -> list[tuple[str, Cancellation]]:
         """Requests for a worker's runs."""
         return [(run.id, run.asked) for run in self._runs.values() if run.asked and run.owner == worker_id]
 

@@ -30,13 +30,13 @@ from detent.adapters.stores.postgres_writer import Appending, Creating, Writer
 from detent.engine.ports import (
     FORGOTTEN_AFTER,
     PAGE,
+    Cancellation,
     Commit,
     EdgeCount,
     Lease,
     LedgerLine,
     NewRun,
     Page,
-    Request,
     RunQuery,
     RunRow,
     Taken,
@@ -468,12 +468,12 @@ class PostgresStore:
         """Runs a worker holds."""
         return await self._all(_OWNED, worker_id)
 
-    async def ask(self, run_id: str, request: Request) -> None:
+    async def ask(self, run_id: str, request: Cancellation) -> None:
         """Leave a request for the driver, if there is one."""
         if await self._change(_ASK, shared.written(list(request)), run_id) == 0:
             raise RunNotFound(run_id)
 
-    async def asked(self, worker_id: str) -> list[tuple[str, Request]]:
+    async def asked(self, worker_id: str) -> list[tuple[str, Cancellation]]:
         """Requests for this worker's runs."""
         return [(run_id, shared.request(text)) for run_id, text in await self._all(_ASKED, worker_id)]
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from detent.engine.ports import EdgeCount, Lease, Page, Request, RowState, RunQuery, RunRow, Taken
-from detent.kernel import log
+from detent.engine import logger
+from detent.engine.ports import Cancellation, EdgeCount, Lease, Page, RowState, RunQuery, RunRow, Taken
 from detent.kernel.entries import Entry, body_from_plain, body_to_plain
 from detent.kernel.errors import RunDamaged, StoreError
 from detent.kernel.plain import decode, encode
@@ -72,7 +72,7 @@ def run_row(values: Sequence[Any], tags: Iterable[str]) -> RunRow:
     )
     if wake_at is not None and type(wake_at) not in (int, float):
         # Version 0.1 took any value for a time, and SQLite any for a number.
-        log.warning("timer.skipped", run_id=values[0], wake_at=wake_at)
+        logger.warning("timer.skipped", run_id=values[0], wake_at=wake_at)
         wake_at = None
     numbers = {
         "created_at": values[5], "seq": values[6], "epoch": values[7], "updated_at": updated_at,
@@ -98,11 +98,11 @@ def run_row(values: Sequence[Any], tags: Iterable[str]) -> RunRow:
     return RunRow._make((*values[:9], asked, tuple(tags), now))
 
 
-def request(text: str) -> Request:
+def request(text: str) -> Cancellation:
     """A request from its text. Before version 0.3 it was one word, `cancel` or `undo`."""
     if not text.startswith("["):
-        return Request(undo=text == "undo")
-    return Request(*kept("A request to cancel a run", text))
+        return Cancellation(undo=text == "undo")
+    return Cancellation(*kept("A request to cancel a run", text))
 
 
 def page_of(query: RunQuery, found: Sequence[Any], read: Callable[[Any], RunRow]) -> Page:

@@ -45,13 +45,13 @@ from detent.engine.ports import (
     FORGOTTEN_AFTER,
     PAGE,
     Blob,
+    Cancellation,
     Commit,
     EdgeCount,
     Lease,
     LedgerLine,
     NewRun,
     Page,
-    Request,
     RunQuery,
     RunRow,
     Taken,
@@ -467,7 +467,7 @@ class SQLiteStore:
             lambda db: db.execute("SELECT id, epoch FROM runs WHERE owner = ?", (worker_id,)).fetchall()
         )
 
-    async def ask(self, run_id: str, request: Request) -> None:
+    async def ask(self, run_id: str, request: Cancellation) -> None:
         """Leave a request for the driver, if there is one."""
 
         def work(batch: Batch) -> None:
@@ -479,7 +479,7 @@ class SQLiteStore:
 
         await self._write(work)
 
-    async def asked(self, worker_id: str) -> list[tuple[str, Request]]:
+    async def asked(self, worker_id: str) -> list[tuple[str, Cancellation]]:
         """Requests for this worker's runs."""
         found = await self._read(
             lambda db: db.execute(

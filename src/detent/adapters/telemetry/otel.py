@@ -19,7 +19,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from detent.adapters.telemetry.visits import Attributes, Event, RunUnderWay, Visit, estimated_start
-from detent.kernel import log
+from detent.engine import logger
 from detent.kernel.entries import (
     AttemptFailed,
     CalledOff,
@@ -336,7 +336,7 @@ class OpenTelemetryObserver:
                 span.set_status(status)
             span.end(over)
         except Exception as error:
-            log.warning("telemetry.failed", run_id=run.id, span=name, error=type(error).__name__)
+            logger.warning("telemetry.failed", run_id=run.id, span=name, error=type(error).__name__)
 
     def _find_tracer(self) -> trace.Tracer | None:
         """The tracer, prepared to give spans the ids they are to have; None while nobody listens."""

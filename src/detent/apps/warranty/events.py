@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 from detent.apps.warranty.intake_records import key_in
 from detent.apps.warranty.results import ProcessingResult
+from detent.engine import logger
 from detent.engine.calls import call
 from detent.engine.context import StepContext
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.tools import Tool, ToolError
-from detent.kernel import log
 from detent.kernel.entries import (
     AttemptFailed,
     Claimed,
@@ -77,9 +77,9 @@ class MailEvents:
 
     def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
         """Tell what an entry says."""
-        if flow not in self._labels or not log.wants(log.ERROR):
+        if flow not in self._labels or not logger.wants(logger.ERROR):
             return
-        with log.about(**facts_of(run_id, flow)):
+        with logger.about(**facts_of(run_id, flow)):
             body = entry.body
             if isinstance(body, Started):
                 self._at[run_id] = body.state
@@ -106,13 +106,13 @@ class MailEvents:
         reason = _plain(body.reason, label)
         mode = "agent" if body.by == "agent" else "deterministic"
         if body.detail.get("fallback_used"):
-            log.warning("step.fallback", step=body.frm, reason=_plain(body.detail.get("fallback_reason")))
-        log.info(
+            logger.warning("step.fallback", step=body.frm, reason=_plain(body.detail.get("fallback_reason")))
+        logger.info(
             "step.transition", from_step=body.frm, to_step=body.to, reason=reason, mode=mode,
             message=f"Step transition: {body.frm} → {body.to} (reason: {reason or 'none'})",
         )  # fmt: skip
         ms = round(body.duration * 1000)
-        log.info(
+        logger.info(
             "step.completed", step=body.frm, ms=ms, mode=mode, attempts=body.attempt,
             tokens=body.spend.tokens, message=f"Step completed: {body.frm} ({ms}ms)",
         )  # fmt: skip
@@ -133,12 +133,12 @@ class MailEvents:
             ticket = str(body.set["ticket_id"])
             facts["ticket_id"] = values["ticket_id"] = ticket
             text, shown = f"{text}, TICKET_ID={ticket}", f"{shown}, TICKET_ID={ticket}"
-        log.info("step.output", **facts, message=text)
-        log.debug("step.output", **values, message=shown)
+        logger.info("step.output", **facts, message=text)
+        logger.debug("step.output", **values, message=shown)
 
     def _attempt(self, body: AttemptFailed) -> None:
         if body.retry_at is not None:
-            log.warning("step.retried", step=body.step, attempt=body.attempt, reason=_plain(body.error))
+            logger.warning("step.retried", step=body.step, attempt=body.attempt, reason=_plain(body.error))
 
     def _done(self, run_id: str, body: EffectDone) -> None:
         attempts = self._tried.pop((run_id, body.key), 0) + 1
@@ -154,9 +154,9 @@ class MailEvents:
 
     def _ended(self, status: Status, step: str, reason: str | None) -> None:
         if status is Status.DEGRADED:
-            log.error("run.degraded", step=step, reason=reason)
+            logger.error("run.degraded", step=step, reason=reason)
         elif status not in (Status.SUCCEEDED, Status.CANCELLED):
-            log.error("run.failed", step=step, reason=reason)
+            logger.error("run.failed", step=step, reason=reason)
 
     def _step(self, run_id: str) -> str:
         return self._at.get(run_id) or self._state(run_id)
@@ -176,7 +176,7 @@ def facts_of(run_id: str, flow: str) -> dict[str, Any]:
 def mail_completed(result: ProcessingResult) -> None:
     """Say that a mail's run is over."""
     steps = result.step_sequence
-    log.info(
+    logger.info(
         "mail.completed", mail_key=result.email_id, run_id=result.run_id, orchestrator=result.orchestrator,
         steps=len(steps), path=steps, status=result.status.value, end=result.end,
         ms=round(result.processing_time_ms), flags=result.flags,
@@ -187,7 +187,7 @@ def mail_completed(result: ProcessingResult) -> None:
 
 def function_called(name: str, kind: str, step: str, ms: float, attempts: int) -> None:
     """Say that a function gave an answer."""
-    log.info(
+    logger.info(
         "function.called", function=name, kind=kind, step=step, ms=round(ms), attempts=attempts,
         message=f"Function called: {name} ({round(ms)}ms)",
     )  # fmt: skip
@@ -196,7 +196,7 @@ def function_called(name: str, kind: str, step: str, ms: float, attempts: int) -
 def function_failed(name: str, kind: str, step: str, ms: float | None, attempts: int, code: str) -> None:
     """Say that a function gave none."""
     took = {} if ms is None else {"ms": round(ms)}
-    log.error(
+    logger.error(
         "function.failed", function=name, kind=kind, step=step, **took, attempts=attempts, code=_plain(code),
         message=f"Function failed: {name} ({_plain(code)})",
     )  # fmt: skip
@@ -247,7 +247,7 @@ def _say(asking: _Asking | None, say: Callable[[str, int], None]) -> None:
     if asking is None:
         say("", 1)
         return
-    with log.about(**asking.facts):
+    with logger.about(**asking.facts):
         say(asking.step, asking.attempt)
 
 

@@ -17,7 +17,7 @@ from detent.adapters.mail.source import Arrival
 from detent.apps.warranty.intake_records import DAY, Decision, Rate, Record, Records
 from detent.apps.warranty.tools.replies import address_hash, reply_key
 from detent.apps.warranty.wiring import Components
-from detent.kernel import log
+from detent.engine import logger
 
 Orchestrator = Literal["step", "legacy"]
 CHANGED = "changed"
@@ -137,8 +137,8 @@ def tell(admitted: Admitted) -> None:
         "reason": admitted.reason,
     }
     if admitted.decision == "ignored":
-        log.info("mail.ignored", **facts)
+        logger.info("mail.ignored", **facts)
     elif admitted.decision == "duplicate":
-        (log.warning if admitted.reason == CHANGED else log.info)("mail.duplicate", **facts)
+        (logger.warning if admitted.reason == CHANGED else logger.info)("mail.duplicate", **facts)
     elif admitted.decision in ("held", "unreadable"):
-        log.warning(f"mail.{admitted.decision}", **facts)
+        logger.warning(f"mail.{admitted.decision}", **facts)

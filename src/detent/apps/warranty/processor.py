@@ -12,13 +12,13 @@ from detent.apps.warranty.mail_data import MailView, Packed, mail_of, pack
 from detent.apps.warranty.results import OrchestrationResult, ProcessingResult, StepTuple
 from detent.apps.warranty.router import StepRouter, usual_ask
 from detent.apps.warranty.wiring import Components
+from detent.engine import logger
 from detent.engine.engine import Engine
 from detent.engine.journal_reader import read
 from detent.engine.offloaded import kept_beside
 from detent.flows.playbook.history import response_text
 from detent.flows.playbook.instruction import DONE
 from detent.insight.visits import StepVisit, blobs_of, visits
-from detent.kernel import log
 from detent.kernel.plain import decode, encode
 from detent.kernel.run import Run
 from detent.kernel.status import Status
@@ -76,7 +76,7 @@ class StepOrchestrator:
         data["routed"] = {
             "step": routed.step_name, "confidence": routed.confidence, "method": routed.routing_method
         }  # fmt: skip
-        log.info(
+        logger.info(
             "router.decided", mail_key=packed.data["mail"]["key"], step=routed.step_name,
             method=routed.routing_method, confidence=routed.confidence, **({"arm": arm} if arm else {}),
         )  # fmt: skip

@@ -13,10 +13,10 @@ from typing import Any
 from detent.apps.warranty.intake_records import Record, run_id_of
 from detent.apps.warranty.mail_data import Packed
 from detent.apps.warranty.processor import EmailProcessor
+from detent.engine import logger
 from detent.engine.engine import Engine
 from detent.engine.journal_reader import read
 from detent.flows.playbook.flow import MAX_STEPS
-from detent.kernel import log
 from detent.kernel.entries import Moved, Started
 from detent.kernel.errors import DefinitionChanged, DetentError, RunExists, RunNotFound
 
@@ -81,7 +81,7 @@ class Starter:
         try:
             await self.engine.fork(record.earlier, at, new_id=record.run_id)
         except DefinitionChanged:
-            log.warning("mail.begun_anew", mail_key=record.mail_key, reason="definition_changed")
+            logger.warning("mail.begun_anew", mail_key=record.mail_key, reason="definition_changed")
             return False
         return True
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from detent.apps.warranty.processor import Orchestrator
 from detent.apps.warranty.results import ProcessingResult
 from detent.apps.warranty.settings import Orchestration
+from detent.engine import logger
 from detent.engine.ports import Store
-from detent.kernel import log
 from detent.kernel.errors import ConfigurationError, DetentError, StoreError
 from detent.kernel.status import Status
 
@@ -313,9 +313,9 @@ class Rollback:
     def _tell(before: Watch, after: Watch) -> None:
         trip = after.tripped
         if trip is not None and before.tripped is None:
-            log.error(
+            logger.error(
                 "rollback.tripped", rate=round(trip.rate, 4), failed=trip.failed, counted=trip.counted,
                 by=trip.by, steps=dict(trip.steps), runs=list(trip.runs),
             )  # fmt: skip
         elif trip is None and before.tripped is not None:
-            log.info("rollback.reset")
+            logger.info("rollback.reset")

@@ -25,9 +25,9 @@ from detent.apps.warranty.purge import purge_run, purge_texts
 from detent.apps.warranty.reruns import Starter
 from detent.apps.warranty.results import ProcessingResult
 from detent.apps.warranty.wiring import Components
+from detent.engine import logger
 from detent.engine.engine import Engine
 from detent.engine.ports import RunRow
-from detent.kernel import log
 from detent.kernel.errors import DefinitionChanged, DetentError, RunBusy, RunNotFound, RunStateError
 from detent.kernel.run import Run
 from detent.kernel.status import Status
@@ -124,7 +124,7 @@ class Service:
                 error = await self._tried()
                 errors = 0 if error is None else errors + 1
                 if error is not None:
-                    log.warning("intake.failed", error=type(error).__name__, in_a_row=errors)
+                    logger.warning("intake.failed", error=type(error).__name__, in_a_row=errors)
                     if errors >= agent.max_consecutive_errors:
                         raise TooManyErrors(errors, error)
                 await self._until(stop, agent.polling_interval_seconds)
@@ -166,7 +166,7 @@ class Service:
                     purged = self.engine.clock.now()
                     await self.purge()
             except (DetentError, OSError) as error:
-                log.warning("service.not_kept_up", error=type(error).__name__)
+                logger.warning("service.not_kept_up", error=type(error).__name__)
             await asyncio.sleep(TAKE_UP_EVERY)
 
     async def purge(self) -> int:
@@ -193,7 +193,7 @@ class Service:
         self._listed = frozenset(refs)
         if not self._files:
             await self._look_for_missing(began)
-        log.info("intake.polled", listed=len(refs), under_way=len(self._busy), paused=paused)
+        logger.info("intake.polled", listed=len(refs), under_way=len(self._busy), paused=paused)
         if paused is not None:
             return len(refs)
         for ref in refs:
@@ -232,7 +232,7 @@ class Service:
         except Exception as error:
             if not self.stopping:
                 self._trouble = error
-                log.error("intake.mail_failed", error=type(error).__name__)
+                logger.error("intake.mail_failed", error=type(error).__name__)
         finally:
             self._busy.pop(ref, None)
 
@@ -312,7 +312,7 @@ class Service:
 
     async def _work(self, record: Record, packed: Packed | None = None) -> MailResult | None:
         """See the latest run of a mail through, begin it, or begin the next."""
-        with log.about(mail_key=record.mail_key, orchestrator=record.orchestrator):
+        with logger.about(mail_key=record.mail_key, orchestrator=record.orchestrator):
             row = await self._row(record)
             if row is None and not await self.starter.begin(record, packed):
                 row = await self._row(record)  # another process was first
@@ -434,7 +434,7 @@ class Service:
         again = await self._plan(record, whole)
         if again is None:
             raise RunStateError(f"Mail {record.mail_key} was just taken up by another process.")
-        with log.about(mail_key=again.mail_key, orchestrator=again.orchestrator):
+        with logger.about(mail_key=again.mail_key, orchestrator=again.orchestrator):
             await self.starter.begin(again)
             run = await self.engine.finish(again.run_id, patience=PATIENCE)
             told = await self._settle(again, run, asked=True)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from detent.authoring.problem import Problem
+from detent.engine.patterns import InvalidPattern, compiled
 from detent.flows.playbook import forms
 from detent.flows.playbook.instruction import Candidates, FormField, WorkedExample
 from detent.kernel.errors import nearest
-from detent.kernel.patterns import InvalidPattern, compiled
 
 TYPES = ("string", "integer", "number", "boolean")
 BOUNDS = {"minLength": "string", "maxLength": "string", "minimum": "number", "maximum": "number"}

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from detent.engine import schemas
+from detent.engine.patterns import PatternBudget
 from detent.flows.playbook.instruction import FormField
 from detent.kernel.guards import dig
-from detent.kernel.patterns import PatternBudget
 from detent.kernel.plain import to_plain
 
 MOST_CANDIDATES = 20

@@ -13,6 +13,7 @@ from detent.dispatch.autonomy import FallbackReason
 from detent.dispatch.config import StepConfig
 from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.dispatch.proposal import Proposal, Validator
+from detent.engine import logger
 from detent.engine.calls import call
 from detent.engine.context import StepContext, TrialContext
 from detent.engine.outcome import Effect, Outcome, Receipt, additions
@@ -38,7 +39,6 @@ from detent.flows.playbook.instruction import (
 )
 from detent.flows.playbook.prompting import LineDialect, Said, Show
 from detent.flows.playbook.protocol import BODY, Reply
-from detent.kernel import log
 from detent.kernel.errors import DetentError, InvalidTransitionError, name_of
 from detent.kernel.guards import dig, when
 from detent.kernel.plain import copied, decode
@@ -327,7 +327,7 @@ class StepWork:
         return [f"NEXT_STEP names a step whose condition does not hold on the data. Allowed now: {names}"]
 
     def _refused(self, ctx: StepContext, problems: Iterable[str]) -> OutputSchemaValidationError:
-        log.error("step.invalid_route", run_id=ctx.run_id, step=self.step.id, allowed=list(self.allowed))
+        logger.error("step.invalid_route", run_id=ctx.run_id, step=self.step.id, allowed=list(self.allowed))
         return OutputSchemaValidationError(self.step.id, "the protocol", list(problems)[:20])
 
 
@@ -404,7 +404,7 @@ def redirect(
         args = writer.args(ctx, declared, (), data, {}, "redirect")
         tools[tool].check(args)
     except (DetentError, KeyError, TypeError, ValueError) as error:
-        log.warning(
+        logger.warning(
             "redirect.skipped", run_id=ctx.run_id, step=step, function=tool, error=type(error).__name__
         )
         return
@@ -423,7 +423,7 @@ def missing_step(
     """Stands for a step whose file is not there: the run ends, degraded, and says so."""
 
     async def not_found(ctx: StepContext) -> Outcome:
-        log.error("step.missing_file", run_id=ctx.run_id, step=name, path=shown)
+        logger.error("step.missing_file", run_id=ctx.run_id, step=name, path=shown)
         await ctx.unfold()
         redirect(ctx, name, declared, writer, tools, ctx.data)
         return Outcome(DEGRADED, reason=STEP_NOT_FOUND)
@@ -448,7 +448,7 @@ def _kept_the_contract(inputs: Mapping[str, Any], proposal: Proposal) -> bool:
 
 
 def _missing(ctx: StepContext, step: str, key: str) -> None:
-    log.warning("step.context_missing", run_id=ctx.run_id, step=step, key=key)
+    logger.warning("step.context_missing", run_id=ctx.run_id, step=step, key=key)
 
 
 def _waits(outcome: Outcome) -> bool:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, ClassVar, Self
 
+from detent.engine.state_machine import StateMachine
 from detent.kernel.entries import Entry
 from detent.kernel.machine import Machine
-from detent.kernel.state_machine import StateMachine
 from detent.kernel.status import Status
 
 

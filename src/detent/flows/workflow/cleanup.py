@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from detent.adapters.project.cleanup import Cleanup
+from detent.engine import logger
 from detent.engine.journal_reader import load
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.flows.workflow.scope import ROLLBACK_ERRORS, ROLLED_BACK
 from detent.flows.workflow.spec import FAILED
-from detent.kernel import log
 from detent.kernel.entries import Started
 from detent.kernel.ids import ROOT, guessed_root
 from detent.kernel.run import Run
@@ -38,7 +38,7 @@ class Keeping:
         if [row async for row in _roots(store, OPEN) if row.id.startswith(f"{run.id}.")]:
             return  # begun by an earlier version, which kept its files in this run's folder
         dropped = await asyncio.to_thread(self._leftovers.drop_notes, run.id)
-        log.debug("run.tidied", run_id=run.id, files=dropped)
+        logger.debug("run.tidied", run_id=run.id, files=dropped)
 
     async def purge(self, store: Store, run_id: str) -> Purged:
         """Delete the files of a run that has ended, unless a run that has not may need them."""

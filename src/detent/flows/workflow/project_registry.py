@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from detent.authoring.document import below
 from detent.authoring.names import Named
+from detent.engine import logger
 from detent.flows.workflow.registry import (
     Action,
     Agent,
@@ -37,7 +38,6 @@ from detent.flows.workflow.settings import (
     project_workflows,
     user_workflows,
 )
-from detent.kernel import log
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.entry_points import offered, plugin_error, shown_point
 from detent.runtime.settings import PREFIX, Settings, SettingsError, alike
@@ -203,7 +203,7 @@ class _Gathering:
         items = list(marked(value))
         if not items and kind is Action and _is_handler(value):
             # Usable by code only: without an intent, an agent cannot be told what the action is for.
-            log.warning(
+            logger.warning(
                 "action.no_intent", action=point.name, origin=shown_point(point), hint="decorate it: @action"
             )
             items = [Action(point.name, shown_point(point), value)]

@@ -22,6 +22,7 @@ from detent.authoring.model import ModelReader, kind_of
 from detent.authoring.problem import Place, Problem, either
 from detent.dispatch.autonomy import StepType
 from detent.dispatch.config import FIELDS, PROMPT_BYTES, UNSAID, StepConfig, StepConfigError
+from detent.engine import logger
 from detent.flows.workflow.spec import (
     INPUT_NAME,
     RESERVED,
@@ -33,7 +34,6 @@ from detent.flows.workflow.spec import (
     StepSpec,
     WorkflowSpec,
 )
-from detent.kernel import log
 from detent.kernel.errors import ConfigurationError
 
 OLD_CONFIG = "executor_config"
@@ -264,7 +264,7 @@ class _Reader(ModelReader):
             else:
                 place = self.document.key_place(config_path)
                 location = f"{place.file}:{place.line}"
-                log.warning("config.deprecated", key=OLD_CONFIG, use="config", where=location)
+                logger.warning("config.deprecated", key=OLD_CONFIG, use="config", where=location)
                 warnings.warn(
                     f"{location}: '{OLD_CONFIG}' is deprecated; use 'config'.",
                     DeprecationWarning,

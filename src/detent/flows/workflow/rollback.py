@@ -105,7 +105,7 @@ async def _find_undos(ctx: StepContext) -> list[dict[str, Any]]:
     while unfinished := [past.run.id for past in family[1:] if not past.run.status.is_end]:
         # Child runs of a step that ended before them: they must not act while steps are rolled back. Effects
         # they have begun are settled first and rolled back with the rest.
-        await ctx.wind_up(unfinished, "what the workflow did is being undone")
+        await ctx.cancel_descendants(unfinished, "what the workflow did is being undone")
         family = await ctx.lineage()
     moves = completed(family)
     undos = [

@@ -75,7 +75,7 @@ class WorkflowLines:
             saved = self._saved.pop(event.step_path, None)
             note = f"saved as '{clean(saved)}'" if saved is not None else span(event.duration_ms / 1000)
             self._line(path, paint("✓", "green"), name, note)
-        elif event.error == HALTED:
+        elif event.error == HALTED.reason:
             if shown:
                 self._line(path, paint("–", dim=True), name, "not begun: another one failed")
         else:

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 from detent.engine.host import this_host
 from detent.engine.ports import (
     Blob,
+    Cancellation,
     Commit,
     EdgeCount,
     Lease,
     LedgerLine,
     NewRun,
-    Request,
     RowState,
     RunQuery,
     RunRow,
@@ -28,7 +28,7 @@ from detent.kernel.status import Status
 
 T0 = 1_700_000_000.0
 """When trials happen."""
-WITHDRAWN = Request("customer withdrew: 'no', he said \0\n", "ada@example.com", True)
+WITHDRAWN = Cancellation("customer withdrew: 'no', he said \0\n", "ada@example.com", True)
 """A request to cancel."""
 LONGEST_TRIAL = 120.0
 """Seconds after which a trial counts as hanging."""

@@ -25,13 +25,13 @@ from detent.apps.warranty.legacy.detecting import (
 from detent.apps.warranty.mail_data import MailView, mail_of, with_flags
 from detent.apps.warranty.settings import WarrantySettings
 from detent.authoring.templates import Values
+from detent.engine import logger
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome, Receipt, Text
 from detent.flows.playbook import instruction
 from detent.flows.playbook.functions import look_up
 from detent.flows.playbook.instruction import DONE, FAILED, Variant
 from detent.flows.playbook.templates import TemplateSet
-from detent.kernel import log
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.plain import encode
 from detent.kernel.run_config import FORCE
@@ -93,7 +93,7 @@ class LegacyHandlers:
             try:
                 answer = await ask(mail)
             except Exception as error:
-                log.warning("scenario.unanswered", run_id=ctx.run_id, error=type(error).__name__)
+                logger.warning("scenario.unanswered", run_id=ctx.run_id, error=type(error).__name__)
                 answer = Answer(None)
             if answer is None:
                 return None

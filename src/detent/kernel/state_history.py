@@ -1,34 +1,28 @@
-"""A state machine one can hold in the hand: a table, the state it is in, and what each move cost.
+"""The moves made by a table, what each cost, and the report on them.
 
-Belongs here: moving by the table, counting, adding up, the report, the written form. Does not belong here:
-performing steps, observers, files. Inside an engine's run this object is a fold of the journal
-(`StateMachine.from_journal`), never a second truth. One owner at a time: there is no lock.
+Belongs here: where the machine stands, the metrics of its states, the written form, the fold of a run's
+journal. Does not belong here: making moves, which takes a clock (`engine/state_machine`).
 """
 
 from __future__ import annotations
 
 import math
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import index
 from typing import Any, ClassVar, Generic, Self
 
-from detent.kernel import log
 from detent.kernel.entries import Entry, Migrated, Moved, Reopened, Started
 from detent.kernel.errors import ConfigurationError, DetentError, InvalidTransitionError, name_of
 from detent.kernel.machine import Machine, S
 from detent.kernel.plain import to_plain
 
 SCHEMA_VERSION = 1
-"""Version of the written form of a `StateMachine`."""
+"""Version of the written form of a `StateHistory`."""
 
 REASON_LENGTH = 200
 """Longer reasons are cut: a reason is a label, not a text."""
-
-Counts = Callable[[S, S], bool]
-"""Says whether a move, given as from and to, starts a new iteration."""
 
 
 class RestoreError(DetentError, ValueError):
@@ -118,15 +112,10 @@ class StateMetrics(Generic[S]):
         return StateMetrics(**{**values, "state": state(values["state"])})
 
 
-class StateMachine(Generic[S]):
-    """Moves by a `Machine`'s table and remembers what every move cost.
+class StateHistory(Generic[S]):
+    """The state a machine is in, the moves that led there, and what they add up to."""
 
-    `counts(from, to)` says which moves start a new iteration; without it none does. `clock` dates the moves.
-    """
-
-    __slots__ = (
-        "_clock", "_counts", "_max_iterations", "_rows", "_state", "history", "iteration_count", "machine",
-    )  # fmt: skip
+    __slots__ = ("_max_iterations", "_rows", "_state", "history", "iteration_count", "machine")
 
     title: ClassVar[str | None] = None
     """Name at the head of the report; the machine's own when None."""
@@ -135,21 +124,12 @@ class StateMachine(Generic[S]):
     history: list[StateTransition[S]]
     iteration_count: int
 
-    def __init__(
-        self,
-        machine: Machine[S],
-        *,
-        max_iterations: int = 3,
-        counts: Counts[S] | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, machine: Machine[S], *, max_iterations: int = 3) -> None:
         self.machine = machine
         self.history = []
         self.iteration_count = 0
         self.max_iterations = max_iterations
         self._state = machine.start
-        self._counts = counts
-        self._clock = clock
         # The table's own rows, not `machine.allows`: text that equals a member must become the member.
         self._rows = machine._allowed
 
@@ -187,8 +167,8 @@ class StateMachine(Generic[S]):
 
     def can_transition_to(self, state: S | str) -> bool:
         """True when the table lists the move from here; never in an end."""
-        found = self._find(state)
-        return found is not None and found in self._rows[self._state]
+        target = self._find(state)
+        return target is not None and target in self._rows[self._state]
 
     def exceeded_max_iterations(self) -> bool:
         """True when no further iteration may be started. Ask it before starting one."""
@@ -197,60 +177,6 @@ class StateMachine(Generic[S]):
     def get_transition_history(self) -> list[StateTransition[S]]:
         """The moves made, oldest first, in a list of the caller's own."""
         return self.history.copy()
-
-    # -- moving ---------------------------------------------------------------------------------------------
-
-    def transition(
-        self,
-        to_state: S | str,
-        context: Mapping[str, Any] | None = None,
-        reason: str | None = None,
-        duration_seconds: float = 0.0,
-        tokens_consumed: int = 0,
-    ) -> bool:
-        """Move to `to_state` and record what the state being left has cost.
-
-        True when it moved. False, with a warning, in an end; False and silent when asked to stay where it is
-        in a machine whose `self_moves` are "noop". A move the table does not list raises
-        `InvalidTransitionError`, a number that is no duration or no token count ValueError, a context that
-        cannot be JSON TypeError with the key path. Whatever is raised, nothing changed.
-        """
-        here = self._state
-        moves = self._rows[here].get(to_state)  # type: ignore[arg-type]
-        if moves is None:
-            found = self._find(to_state)
-            if found is not None:
-                moves = self._rows[here].get(found)
-            if moves is None:
-                return self._refuse(found, to_state)
-        to: S = moves[0].to
-        if type(duration_seconds) is not float or type(tokens_consumed) is not int or tokens_consumed < 0 \
-                or not 0.0 <= duration_seconds < math.inf:  # fmt: skip
-            duration_seconds, tokens_consumed = _checked(duration_seconds, tokens_consumed)
-        made: StateTransition[S] = StateTransition(
-            here,
-            to,
-            self._clock(),
-            _context(context) if context else {},
-            _label(reason) if reason is not None else None,
-            duration_seconds,
-            tokens_consumed,
-        )
-        # Asked before anything changes, for it is the caller's code and may raise.
-        counted = self._counts is not None and self._counts(here, to)
-        self.history.append(made)
-        self._state = to
-        if counted:
-            self.iteration_count += 1
-        if log.wants(log.INFO):
-            self._tell(made)
-        return True
-
-    def reset(self) -> None:
-        """Back to the start with no history and no iterations; `max_iterations` stays."""
-        self._state = self.machine.start
-        self.history.clear()
-        self.iteration_count = 0
 
     def _find(self, state: Any) -> S | None:
         """The state meant by a member or by its text; None when there is none such."""
@@ -261,53 +187,32 @@ class StateMachine(Generic[S]):
         except ValueError:
             return None
 
-    def _refuse(self, found: S | None, wanted: Any) -> bool:
-        here = self._state
-        if found is not None:
-            if here in self.machine.ends:
-                log.warning("state.move_refused", end=name_of(here), wanted=name_of(found))
-                return False
-            if found == here and self.machine.self_moves == "noop":
-                return False
-        raise InvalidTransitionError(here, wanted if found is None else found, self.machine.allowed(here))
-
-    def _tell(self, made: StateTransition[S]) -> None:
-        facts = {
-            "from": name_of(made.from_state),  # `from` is no word one can write as a keyword argument
-            "to": name_of(made.to_state),
-            "iteration": self.iteration_count,
-            "duration_s": round(made.duration_seconds, 2),
-            "tokens": made.tokens_consumed,
-            "reason": made.reason,
-        }
-        log.info("state.moved", **facts)
-
     # -- adding up ------------------------------------------------------------------------------------------
 
     def get_state_metrics(self, state: S | str) -> StateMetrics[S]:
         """What the visits to one state add up to."""
-        wanted = self.machine.state(state)
-        return _metrics(wanted, [made for made in self.history if made.from_state == wanted])
+        member = self.machine.state(state)
+        return _metrics(member, [move for move in self.history if move.from_state == member])
 
     def get_all_state_metrics(self) -> dict[S, StateMetrics[S]]:
         """The same for every state that is no end, in the table's order, unvisited ones too."""
         left: dict[S, list[StateTransition[S]]] = {
             state: [] for state in self.machine.states if state not in self.machine.ends
         }
-        for made in self.history:
-            if made.from_state in left:  # a migrated run may have left states this table no longer has
-                left[made.from_state].append(made)
+        for move in self.history:
+            if move.from_state in left:  # a migrated run may have left states this table no longer has
+                left[move.from_state].append(move)
         return {state: _metrics(state, visits) for state, visits in left.items()}
 
     def get_total_metrics(self) -> dict[str, Any]:
         """Duration, tokens, transitions, iterations, times each state was left, and where it stands."""
         visits: dict[str, int] = {}
-        for made in self.history:
-            name = name_of(made.from_state)
+        for move in self.history:
+            name = name_of(move.from_state)
             visits[name] = visits.get(name, 0) + 1
         return {
-            "total_duration_seconds": _sum(made.duration_seconds for made in self.history),
-            "total_tokens": sum(made.tokens_consumed for made in self.history),
+            "total_duration_seconds": _sum(move.duration_seconds for move in self.history),
+            "total_tokens": sum(move.tokens_consumed for move in self.history),
             "total_transitions": len(self.history),
             "iteration_count": self.iteration_count,
             "state_visits": visits,
@@ -317,8 +222,8 @@ class StateMachine(Generic[S]):
     def get_transition_metrics(self) -> dict[str, Any]:
         """How often each move was made, in order of first occurrence, and the most common one."""
         counts: dict[str, int] = {}
-        for made in self.history:
-            key = f"{name_of(made.from_state)} → {name_of(made.to_state)}"
+        for move in self.history:
+            key = f"{name_of(move.from_state)} → {name_of(move.to_state)}"
             counts[key] = counts.get(key, 0) + 1
         common = max(counts, key=lambda key: counts[key], default=None)  # the first of equals
         return {
@@ -413,47 +318,32 @@ class StateMachine(Generic[S]):
             "current_state": name_of(self._state),
             "iteration_count": self.iteration_count,
             "max_iterations": self.max_iterations,
-            "history": [made.to_dict() for made in self.history],
+            "history": [move.to_dict() for move in self.history],
         }
 
     @classmethod
-    def from_dict(
-        cls,
-        machine: Machine[S],
-        plain: Mapping[str, Any],
-        *,
-        counts: Counts[S] | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> Self:
+    def from_dict(cls, machine: Machine[S], plain: Mapping[str, Any]) -> Self:
         """Read back what `to_dict` wrote; `RestoreError` names the field that is wrong.
 
         A smaller form without `schema_version`, `machine`, `max_iterations` and contexts is read too. The
         moves must chain, be in the table, and lead to `current_state`. (An object folded from a journal that
         was reopened or migrated need not chain; its journal is what restores it.)
         """
-        made = cls(machine, counts=counts, clock=clock)
-        made._restore(plain)
-        return made
+        restored = cls(machine)
+        restored._restore(plain)
+        return restored
 
     @classmethod
-    def from_journal(
-        cls,
-        machine: Machine[S],
-        entries: Iterable[Entry],
-        *,
-        max_iterations: int = 3,
-        counts: Counts[S] | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> Self:
-        """What a run's journal adds up to, seen as this object.
+    def from_journal(cls, machine: Machine[S], entries: Iterable[Entry], *, max_iterations: int = 3) -> Self:
+        """Return what a run's journal adds up to.
 
         Each `Moved` is a transition. A start, a migration or a reopening changes where the run stands without
         being a move; a fork goes on from where its copied part stands. Iterations are those the journal
-        marks, whatever `counts` would say today.
+        marks.
         """
-        made = cls(machine, max_iterations=max_iterations, counts=counts, clock=clock)
-        made._fold(entries)
-        return made
+        folded = cls(machine, max_iterations=max_iterations)
+        folded._fold(entries)
+        return folded
 
     def _restore(self, plain: Mapping[str, Any]) -> None:
         if not isinstance(plain, Mapping):
@@ -605,9 +495,9 @@ def _metrics(state: S, visits: list[StateTransition[S]]) -> StateMetrics[S]:
     if not visits:
         return StateMetrics(state)
     count = len(visits)
-    durations = [made.duration_seconds for made in visits]
+    durations = [move.duration_seconds for move in visits]
     duration = _sum(durations)
-    tokens = sum(made.tokens_consumed for made in visits)
+    tokens = sum(move.tokens_consumed for move in visits)
     return StateMetrics(
         state, count, duration, tokens, duration / count, tokens / count, min(durations), max(durations)
     )

@@ -1,8 +1,7 @@
-"""How pure code says what happened: an event named `noun.verb` and its facts, to whoever listens.
+"""Logs events: a name of the form `noun.verb` and its facts.
 
-When the program has configured structlog, events go there; otherwise to the standard logger `detent`, which
-is silent until somebody gives it a handler. Nothing here chooses formats, files or levels: that is for the
-program to do.
+Events go to structlog if the program has configured it, otherwise to the standard logger `detent`, which is
+silent until the program gives it a handler. Formats, files and levels are the program's choice.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logg
 NAME = "detent"
 
 _standard = logging.getLogger(NAME)
-# A library that nobody asked to speak stays quiet, warnings included.
+# A library logs nothing unless the program asks for it, warnings included.
 _standard.addHandler(logging.NullHandler())
 
 
@@ -29,7 +28,7 @@ _about: ContextVar[Mapping[str, Any]] = ContextVar("detent_log_about", default={
 
 @contextmanager
 def about(**facts: Any) -> Iterator[None]:
-    """Everything said in this block, and by tasks begun in it, carries these facts."""
+    """Add these facts to every event logged in this block and by tasks started in it."""
     token = _about.set({**_about.get(), **facts})
     try:
         yield
@@ -38,7 +37,7 @@ def about(**facts: Any) -> Iterator[None]:
 
 
 def wants(level: int) -> bool:
-    """True when an event of this level would reach anybody. Cheap: ask it before gathering facts."""
+    """Whether events of this level are logged. Cheap: ask before gathering facts."""
     structlog = _configured_structlog()
     if structlog is None:
         return _standard.isEnabledFor(level)
@@ -51,23 +50,23 @@ def wants(level: int) -> bool:
 
 
 def debug(event: str, **facts: Any) -> None:
-    """Say something only a developer wants to know. Text from outside belongs here and nowhere above."""
-    _say(DEBUG, "debug", event, facts)
+    """Log a detail for developers. Text from outside is logged at this level only."""
+    _log(DEBUG, "debug", event, facts)
 
 
 def info(event: str, **facts: Any) -> None:
-    """Say that something happened as it should."""
-    _say(INFO, "info", event, facts)
+    """Log an expected event."""
+    _log(INFO, "info", event, facts)
 
 
 def warning(event: str, **facts: Any) -> None:
-    """Say that something was refused or went another way than wished."""
-    _say(WARNING, "warning", event, facts)
+    """Log a refusal or a deviation."""
+    _log(WARNING, "warning", event, facts)
 
 
 def error(event: str, **facts: Any) -> None:
-    """Say that something failed."""
-    _say(ERROR, "error", event, facts)
+    """Log a failure."""
+    _log(ERROR, "error", event, facts)
 
 
 def _configured_structlog() -> ModuleType | None:
@@ -80,14 +79,14 @@ def _configured_structlog() -> ModuleType | None:
     return structlog if is_configured is not None and is_configured() else None
 
 
-def _say(level: int, method: str, event: str, facts: dict[str, Any]) -> None:
+def _log(level: int, method: str, event: str, facts: dict[str, Any]) -> None:
     facts = {**_about.get(), **facts}
     structlog = _configured_structlog()
     if structlog is not None:
-        # A fresh logger each time, so that a later configuration, or one lent to a test, is heeded.
+        # A fresh logger each time, so that a later configuration takes effect.
         getattr(structlog.get_logger(NAME), method)(event, **facts)
     elif _standard.isEnabledFor(level):
-        # Level 3 is whoever called info() and its like.
+        # Level 3 is the caller of info(), warning() and so on.
         _standard.log(level, _line(event, facts), extra={NAME: facts}, stacklevel=3)
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 import structlog
 
-from detent.kernel import log
+from detent.engine import logger
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def lines(caplog):
 
 
 def test_without_structlog_an_event_is_a_line_of_the_standard_logger(lines):
-    log.info("step.completed", step="check", ms=12, next=None)
+    logger.info("step.completed", step="check", ms=12, next=None)
     (record,) = lines.records
     assert record.name == "detent"
     assert record.levelno == logging.INFO
@@ -34,37 +34,37 @@ def test_without_structlog_an_event_is_a_line_of_the_standard_logger(lines):
 
 
 def test_the_facts_travel_with_the_record(lines):
-    log.warning("step.refused", step="check", tries=[1, 2])
+    logger.warning("step.refused", step="check", tries=[1, 2])
     assert lines.records[0].detent == {"step": "check", "tries": [1, 2]}
 
 
 def test_an_event_points_at_the_line_that_said_it(lines):
-    log.error("step.failed")
+    logger.error("step.failed")
     assert lines.records[0].funcName == "test_an_event_points_at_the_line_that_said_it"
 
 
 def test_text_of_several_words_is_quoted(lines):
-    log.info("step.completed", reason="Plan generation failed", empty="")
+    logger.info("step.completed", reason="Plan generation failed", empty="")
     assert lines.records[0].getMessage() == "step.completed reason='Plan generation failed' empty=''"
 
 
 def test_a_line_break_in_a_fact_cannot_forge_a_line(lines):
-    log.info("mail.read", subject="hello\nstate.moved to=approved")
+    logger.info("mail.read", subject="hello\nstate.moved to=approved")
     assert "\n" not in lines.records[0].getMessage()
 
 
 def test_a_percent_sign_is_not_a_placeholder(lines):
-    log.info("budget.passed", used="100%s")
+    logger.info("budget.passed", used="100%s")
     assert lines.records[0].getMessage() == "budget.passed used=100%s"
 
 
 @pytest.mark.parametrize(
     ("say", "level"),
     [
-        (log.debug, logging.DEBUG),
-        (log.info, logging.INFO),
-        (log.warning, logging.WARNING),
-        (log.error, logging.ERROR),
+        (logger.debug, logging.DEBUG),
+        (logger.info, logging.INFO),
+        (logger.warning, logging.WARNING),
+        (logger.error, logging.ERROR),
     ],
 )
 def test_every_verb_has_its_level(say, level, lines):
@@ -77,22 +77,22 @@ def test_every_verb_has_its_level(say, level, lines):
 
 def test_a_level_nobody_asked_for_is_not_wanted_and_not_said(caplog):
     caplog.set_level(logging.WARNING, logger="detent")
-    assert not log.wants(log.INFO)
-    assert log.wants(log.WARNING)
-    log.info("step.completed")
+    assert not logger.wants(logger.INFO)
+    assert logger.wants(logger.WARNING)
+    logger.info("step.completed")
     assert caplog.records == []
 
 
 def test_structlog_that_is_loaded_but_not_configured_is_left_alone(lines, capsys):
     assert not structlog.is_configured()
-    log.info("step.completed")
+    logger.info("step.completed")
     assert len(lines.records) == 1
     assert capsys.readouterr().out == ""
 
 
 def test_configured_structlog_gets_the_event_and_the_facts_as_fields(lines):
     with structlog.testing.capture_logs() as events:
-        log.info("state.moved", **{"from": "planning", "to": "judging"}, tokens=5)
+        logger.info("state.moved", **{"from": "planning", "to": "judging"}, tokens=5)
     assert events == [
         {"event": "state.moved", "from": "planning", "to": "judging", "tokens": 5, "log_level": "info"}
     ]
@@ -102,29 +102,29 @@ def test_configured_structlog_gets_the_event_and_the_facts_as_fields(lines):
 def test_a_later_configuration_of_structlog_is_heeded():
     first, second = structlog.testing.LogCapture(), structlog.testing.LogCapture()
     structlog.configure(processors=[first], cache_logger_on_first_use=True)
-    log.info("one.said")
+    logger.info("one.said")
     structlog.configure(processors=[second])
-    log.info("two.said")
+    logger.info("two.said")
     assert [entry["event"] for entry in first.entries] == ["one.said"]
     assert [entry["event"] for entry in second.entries] == ["two.said"]
 
 
 def test_structlog_s_own_level_decides_what_is_wanted():
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    assert not log.wants(log.INFO)
-    assert log.wants(log.ERROR)
+    assert not logger.wants(logger.INFO)
+    assert logger.wants(logger.ERROR)
 
 
 def test_with_structlog_on_the_standard_library_everything_is_wanted_and_its_processors_decide():
     structlog.configure(
         wrapper_class=structlog.stdlib.BoundLogger, logger_factory=structlog.stdlib.LoggerFactory()
     )
-    assert log.wants(log.DEBUG)
+    assert logger.wants(logger.DEBUG)
 
 
 def test_a_program_that_configures_nothing_hears_nothing_and_loads_no_structlog():
     code = (
-        "import sys; from detent.kernel import log; log.error('store.failed', why='disk'); "
+        "import sys; from detent.engine import logger; logger.error('store.failed', why='disk'); "
         "print('structlog' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -133,16 +133,16 @@ def test_a_program_that_configures_nothing_hears_nothing_and_loads_no_structlog(
 
 def test_facts_of_a_block_stand_in_every_line_of_it_and_of_tasks_begun_there(caplog):
     async def both() -> None:
-        with log.about(mail_key="m1"):
+        with logger.about(mail_key="m1"):
             task = asyncio.create_task(later())
-            with log.about(step="b"):
-                log.info("inner.said")
-        log.info("outer.said")
+            with logger.about(step="b"):
+                logger.info("inner.said")
+        logger.info("outer.said")
         await task
 
     async def later() -> None:
-        log.info("task.said", mail_key="own")
-        log.info("task.ended")
+        logger.info("task.said", mail_key="own")
+        logger.info("task.ended")
 
     with caplog.at_level(logging.INFO, "detent"):
         asyncio.run(both())

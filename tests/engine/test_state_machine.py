@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from detent.engine.state_machine import StateMachine
 from detent.kernel.budget import Spend
 from detent.kernel.entries import (
     AttemptFailed,
@@ -30,7 +31,7 @@ from detent.kernel.entries import (
 )
 from detent.kernel.errors import ConfigurationError, InvalidTransitionError
 from detent.kernel.machine import Machine
-from detent.kernel.state_machine import RestoreError, StateMachine, StateMetrics, StateTransition
+from detent.kernel.state_history import RestoreError, StateMetrics, StateTransition
 from detent.kernel.status import Status
 
 
@@ -659,14 +660,16 @@ def test_importing_it_loads_no_engine_store_loop_or_settings_library():
     code = """
 import sys
 before = set(sys.modules)
-import detent.kernel.state_machine
+import detent.engine.state_machine
 print("\\n".join(sorted(set(sys.modules) - before)))
 """
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     loaded = run.stdout.split()
-    assert "detent.kernel.state_machine" in loaded
+    assert "detent.engine.state_machine" in loaded
     foreign = {"asyncio", "sqlite3", "structlog", "pydantic", "yaml", "typer", "rich", "psycopg", "numpy"}
     assert not foreign & {name.partition(".")[0] for name in loaded}
-    rooms = {name.split(".")[1] for name in loaded if name.startswith("detent.")}
-    assert rooms == {"front_door", "kernel"}
+    ours = {name for name in loaded if name.startswith("detent.") and not name.startswith("detent.kernel")}
+    assert ours == {
+        "detent.front_door", "detent.engine", "detent.engine.logger", "detent.engine.state_machine",
+    }  # fmt: skip

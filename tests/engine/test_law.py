@@ -12,9 +12,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from detent.engine.state_machine import StateMachine
 from detent.kernel.errors import InvalidTransitionError
 from detent.kernel.machine import Machine
-from detent.kernel.state_machine import StateMachine, StateMetrics
+from detent.kernel.state_history import StateMetrics
 from tests.examples import examples
 
 

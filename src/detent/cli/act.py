@@ -32,7 +32,7 @@ Hold = Annotated[
 ]
 
 
-@takes("detach", "json", "quiet", "plugin", "store", "config", "log")
+@takes("detach", "json", "quiet", "project", "log")
 def release(
     options: Options,
     run: RunId,
@@ -67,7 +67,7 @@ def release(
     return run_async(see_through(workspace, run, act, options, told="released"))
 
 
-@takes("detach", "json", "quiet", "plugin", "store", "config", "log")
+@takes("detach", "json", "quiet", "project", "log")
 def resolve(
     options: Options,
     run: RunId,
@@ -106,7 +106,7 @@ def resolve(
 async def _asked(workspace: Workspace, run_prefix: str, *, doubt: bool) -> tuple[str, str] | None:
     """Show a person at a terminal the open question and read the answer: its token and the text.
 
-    None where nobody sits at a terminal, or where not exactly one question is open.
+    None without a terminal, or unless exactly one question is open.
     """
     import sys
 
@@ -160,7 +160,7 @@ async def _explained(workspace: Workspace, engine: Engine, run_id: str) -> Async
         raise RunStateError(f"{error.why} {error.now}{lines}") from None
 
 
-@takes("detach", "budget", "json", "quiet", "plugin", "store", "config", "log")
+@takes("detach", "budget", "json", "quiet", "project", "log")
 def reopen(options: Options, run: RunId, reason: Reason = "", by: By = "person") -> int:
     """Reopen a run that failed or ran out of budget."""
     from detent.cli.resume import see_through
@@ -176,7 +176,7 @@ def reopen(options: Options, run: RunId, reason: Reason = "", by: By = "person")
     return run_async(see_through(workspace, run, act, options, told="reopened"))
 
 
-@takes("json", "quiet", "plugin", "store", "config")
+@takes("json", "quiet", "project")
 def cancel(
     options: Options,
     run: RunId,
@@ -221,7 +221,7 @@ async def _cancel(workspace: Workspace, run: str, reason: str, by: str, json: bo
         say(f"{run_id} {run_status.summary(result)}")
 
 
-@takes("detach", "budget", "json", "quiet", "plugin", "store", "config", "log")
+@takes("detach", "budget", "json", "quiet", "project", "log")
 def fork(
     options: Options,
     run: RunId,

@@ -51,7 +51,7 @@ def add(app: typer.Typer) -> None:
 # -- the report ---------------------------------------------------------------------------------------------
 
 
-@takes("format", "json", "plugin", "store", "config")
+@takes("format", "json", "project")
 def report(
     options: Options,
     steps: Annotated[

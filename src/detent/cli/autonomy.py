@@ -28,7 +28,7 @@ StepName = Annotated[
 # -- demotions ----------------------------------------------------------------------------------------------
 
 
-@takes("json", "plugin", "store", "config")
+@takes("json", "project")
 async def demote(
     options: Options,
     step: StepName,
@@ -91,7 +91,7 @@ def _level(name: str) -> AutonomyLevel:
     return AutonomyLevel(name)
 
 
-@takes("json", "plugin", "store", "config")
+@takes("json", "project")
 async def restore(options: Options, step: StepName) -> None:
     """Give a step its configured level back."""
     from detent.cli.output import clean, say, say_json

@@ -233,7 +233,7 @@ MarkedRun = Annotated[
 ]
 
 
-@takes("plugin", "store", "config")
+@takes("project")
 async def diagram(
     options: Options,
     target: Annotated[

@@ -32,7 +32,7 @@ def add(app: typer.Typer) -> None:
     app.command(rich_help_panel="This installation")(doctor)
 
 
-@takes("json", "plugin", "store", "config")
+@takes("json", "project")
 def doctor(
     options: Options,
     deep: Annotated[

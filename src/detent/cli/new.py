@@ -59,7 +59,7 @@ def begin(plug: Plug, name: str, template: str | None = None, config: str | None
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is no usable path"
         raise ConfigurationError(f"{clean(name)} cannot be written: {why}.") from None
-    say(f"{clean(beginning.said)} Try:")
+    say(f"{clean(beginning.message)} Try:")
     for command in beginning.commands:
         say(f"  {command}")
     if beginning.note:

@@ -172,11 +172,13 @@ _FIELDS = {field.name: field for field in fields(Options)}
 _GROUPS = {
     "budget": tuple(name for name in _FIELDS if name.startswith("budget_")),
     "log": ("verbose", "log_level"),
+    "project": ("plugin", "store", "config"),
+    "run": tuple(name for name in _FIELDS if name != "format"),
 }
 
 
 def takes(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command these options; `budget` and `log` stand for several."""
+    """Give a command these options; `budget`, `log`, `project` and `run` stand for several."""
     chosen = [option for name in names for option in _GROUPS.get(name, (name,))]
     return lambda command: _Taking(command, chosen)
 

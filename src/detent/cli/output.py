@@ -59,7 +59,7 @@ def say_plain(value: Any, format: str) -> None:
 
 _STYLES: list[str] = [typer.style("", reset=True)]
 _FIRST_STYLE = 0xF0000 + int.from_bytes(os.urandom(2)) % 0xFF00
-"""Styles stand in a text as characters nobody else uses, and are different ones in every process.
+"""Styles stand in a text as private characters, different ones in every process.
 
 So an escape sequence in a text from outside is never taken for one of ours.
 """

@@ -22,7 +22,7 @@ def add(app: typer.Typer) -> None:
     app.command(rich_help_panel="Look at runs")(replay)
 
 
-@takes("json", "plugin", "store", "config", "log")
+@takes("json", "project", "log")
 def replay(
     options: Options,
     run: RunId,

@@ -50,10 +50,7 @@ async def see_through(
                 say(f"{paint(flow, bold=True)} {new_id}")
             return new_id or run_id
 
-        return await driven(
-            workspace, engine, begin, flow=flow, run_id=new_id or run_id, detach=options.detach,
-            json=options.json, quiet=options.quiet, told=told,
-        )  # fmt: skip
+        return await driven(workspace, engine, begin, options, flow=flow, run_id=new_id or run_id, told=told)
 
 
 async def _upwards(engine: Engine, run_id: str) -> list[RunRow]:
@@ -67,7 +64,7 @@ async def _upwards(engine: Engine, run_id: str) -> list[RunRow]:
 # -- going on -----------------------------------------------------------------------------------------------
 
 
-@takes("deterministic", "json", "quiet", "plugin", "store", "config", "log")
+@takes("deterministic", "json", "quiet", "project", "log")
 async def resume(
     options: Options,
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="The run to resume.")] = None,
@@ -153,7 +150,7 @@ async def _recall_open(workspace: Workspace, engine: Engine) -> dict[str, int]:
     return {name: counts[name] for name in await workspace.recall(engine, counts)}
 
 
-@takes("deterministic", "plugin", "store", "config", "log")
+@takes("deterministic", "project", "log")
 async def serve(
     options: Options,
     poll: Annotated[

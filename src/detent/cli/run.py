@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -44,19 +45,7 @@ def add(app: typer.Typer) -> None:
     app.command(cls=FlowOrPlug, rich_help_panel="Start work")(run)
 
 
-@takes(
-    "detach",
-    "deterministic",
-    "record",
-    "replay",
-    "budget",
-    "json",
-    "quiet",
-    "plugin",
-    "store",
-    "config",
-    "log",
-)
+@takes("run")
 def run(
     options: Options,
     flow: Annotated[
@@ -129,24 +118,9 @@ def run(
         raise ConfigurationError(
             "--detach leaves the run to another process; leave out --record and --replay."
         )
-    source = (
-        workspace.catalog.pick(flow)
-        if kind is None
-        else workspace.pick(flow, workspace.definition(str(target), kind))
-    )
-    job = _Job(
-        workspace,
-        source,
-        items,
-        list(tag or ()),
-        id_,
-        budget,
-        concurrency,
-        options.detach,
-        options.deterministic,
-        options.json,
-        options.quiet,
-    )
+    source = workspace.pick(flow, None if kind is None else workspace.definition(str(target), kind))
+    source.flow.check()
+    job = _Job(options, workspace, source, items, list(tag or ()), id_, budget, concurrency)
     with tape(options.record, options.replay, json=options.json) as job.tape:
         code = run_async(job.many() if several else job.one())
         return max(code, 1) if getattr(job.tape, "mismatches", ()) else code
@@ -157,37 +131,24 @@ def _kind(value: Any) -> str:
     return "null" if value is None else names.get(type(value).__name__, "no object")
 
 
+@dataclass
 class _Job:
     """One invocation of `run`."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        source: Found,
-        items: list[dict[str, Any]],
-        tags: list[str],
-        run_id: str | None,
-        budget: Budget | None,
-        concurrency: int | None,
-        detach: bool,
-        deterministic: bool,
-        json: bool,
-        quiet: bool,
-    ) -> None:
-        self.workspace = workspace
-        self.source = source
-        self.source.flow.check()
-        self.items = items
-        self.tags = tags
-        self.run_id = run_id
-        self.budget = budget
-        self.concurrency = concurrency
-        self.detach = detach
-        self.deterministic = deterministic
-        self.json = json
-        self.silent = json or quiet
-        self.started: list[str] = []
-        self.tape: Tape | None = None
+    options: Options
+    workspace: Workspace
+    source: Found
+    items: list[dict[str, Any]]
+    tags: list[str]
+    run_id: str | None
+    budget: Budget | None
+    concurrency: int | None
+    tape: Tape | None = None
+    started: list[str] = field(default_factory=list)
+
+    @property
+    def silent(self) -> bool:
+        return self.options.json or self.options.quiet
 
     async def _start(self, engine: Engine, item: dict[str, Any], run_id: str | None) -> str:
         started_id = await engine.start(
@@ -196,8 +157,8 @@ class _Job:
             run_id=run_id,
             tags=self.tags,
             budget=self.budget,
-            force_deterministic=self.deterministic,
-            drive=not self.detach,
+            force_deterministic=self.options.deterministic,
+            drive=not self.options.detach,
         )
         self.started.append(started_id)
         return started_id
@@ -218,14 +179,11 @@ class _Job:
 
             async def begin() -> str:
                 run_id = await self._start(engine, self.items[0], self.run_id)
-                if not (self.silent or self.detach):
+                if not (self.silent or self.options.detach):
                     say(f"{paint(flow.name, bold=True)} {run_id}")
                 return run_id
 
-            return await drive(
-                self.workspace, engine, begin, flow=flow.name, detach=self.detach, json=self.json,
-                quiet=self.silent,
-            )  # fmt: skip
+            return await drive(self.workspace, engine, begin, self.options, flow=flow.name)
 
     async def many(self) -> int:
         """Start many runs and drive them all."""
@@ -235,7 +193,7 @@ class _Job:
         from detent.cli.progress import BatchProgress
         from detent.cli.signals import INTERRUPTED
 
-        progress = None if self.silent or self.detach else BatchProgress(len(self.items))
+        progress = None if self.silent or self.options.detach else BatchProgress(len(self.items))
         again = self.workspace.command("resume", "--all")
         async with self._engine([progress] if progress else []) as engine:
             await self.workspace.remember(engine.store, self.source)
@@ -244,7 +202,7 @@ class _Job:
             )
             rows = [await engine.store.row(run_id) for run_id in self.started] if stopped else []
         unfinished = [row for row in rows if not row.now.status.is_end]
-        if self.json:
+        if self.options.json:
             say_json([run_status.run_plain(result) for result in results])
         elif progress is None:
             for run_id in self.started:
@@ -266,7 +224,7 @@ class _Job:
             run_id = await self._start(
                 engine, item, f"{self.run_id}-{number:0{digits}d}" if self.run_id else None
             )
-            if not self.detach:
+            if not self.options.detach:
                 yield run_id
 
     def _attention(self, results: list[Run]) -> None:

@@ -130,7 +130,7 @@ def _about(row: RunRow) -> str:
 # -- one ----------------------------------------------------------------------------------------------------
 
 
-@takes("format", "json", "plugin", "store", "config")
+@takes("format", "json", "project")
 async def show(
     options: Options,
     target: Annotated[

@@ -17,7 +17,7 @@ def add(app: typer.Typer) -> None:
     app.add_typer(group, name="shadow", rich_help_panel=SECTION)
 
 
-@takes("json", "plugin", "store", "config", "log")
+@takes("json", "project", "log")
 async def replay(
     options: Options,
     run: RunId,

@@ -177,7 +177,7 @@ class StepBook:
             "step": named.name,
             "intent": named.step.intent or named.step.metadata.get(WAITS, ""),
             "mode": plain["mode"],
-            # Where only an agent's words will do, nobody asks how far they are trusted.
+            # A step without a handler has no level of trust.
             "autonomy": plain["autonomy"] if _has_a_choice(named.step) else None,
             "provider": provider,
             "model_id": model_id,

@@ -69,7 +69,7 @@ class Workspace:
         *,
         looks: bool = False,
     ) -> None:
-        """A command that only `looks` works in a project nobody trusts, without the project's code; any other
+        """A command that only `looks` works in an untrusted project, without the project's code; any other
         raises `Untrusted` there."""
         self._store, self._config, self._plugins = store, config, list(plugins or ())
         self._catalog: Catalog | None = None
@@ -160,7 +160,7 @@ class Workspace:
         from detent.runtime import logging
 
         if not self.trust.ok and self.settings.of_project("logging"):
-            return  # a project nobody trusts does not say where logs are written
+            return  # an untrusted project does not choose where logs are written
         if verbose:
             level = level or ("debug" if verbose > 1 else "info")
         if level or logging.wanted(self.settings):

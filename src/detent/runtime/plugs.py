@@ -44,7 +44,7 @@ class KeyUse(NamedTuple):
     variable: str
     host: str
     where: str
-    """The setting that says so, for people."""
+    """The setting that sends it, for people."""
     project: bool
     """The project file says part of it; else it is the user's own choice."""
 
@@ -58,7 +58,7 @@ class Project(Protocol):
 
     @property
     def left_out(self) -> Sequence[str]:
-        """Plugins of the project that are not loaded, since nobody trusts it."""
+        """Plugins that are not loaded because the project is not trusted."""
 
     @property
     def loaded(self) -> Sequence[ModuleType]:
@@ -70,7 +70,7 @@ class Project(Protocol):
     def served(self) -> Sequence[Tool]:
         """Tools of the MCP servers in the settings."""
 
-    def step_names(self, said: Iterable[str] = ()) -> list[str]:
+    def step_names(self, wanted: Iterable[str] = ()) -> list[str]:
         """What settings may call steps, of all flows there are."""
 
 
@@ -136,7 +136,7 @@ class Beginning(NamedTuple):
     """The files something new begins with, and what to do next."""
 
     files: Mapping[Path, str | bytes]
-    said: str
+    message: str
     """One sentence about what was made."""
     commands: Sequence[str] = ()
     """Commands to try next."""
@@ -243,9 +243,9 @@ class Definitions:
         that is one a run of it was begun under."""
         raise NotImplementedError
 
-    def find(self, said: str) -> Path:
+    def find(self, target: str) -> Path:
         """The definition that a command line means by a path or a name."""
-        raise ConfigurationError(f"There is no {self.kind.name} '{said}'.")
+        raise ConfigurationError(f"There is no {self.kind.name} '{target}'.")
 
     def named(self, name: str) -> list[Flow]:
         """The flows of the definition that a flow's name belongs to; empty where there is none."""

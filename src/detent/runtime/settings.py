@@ -1,9 +1,8 @@
 """The project file and the user's own below it: reads them, lays the environment and the command line over
 them, and checks every key.
 
-Order: command line, environment, project file, user file, default. All problems are told at once, each with
-where it stands.
-What the keys under a heading mean is for whoever uses them; only their names are known here.
+Order: command line, environment, project file, user file, default. All problems are reported at once, each
+with its place. What keys mean belongs to the code that uses them; here their names and types are checked.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ COMMON: Mapping[str, Keys] = {
     "model": dict.fromkeys(
         ("provider", "id", "model_id", "temperature", "max_tokens", "timeout", "base_url", "api_key_env")
     ),
-    "models": {"*": None},  # whoever makes a model knows its options
+    "models": {"*": None},  # the adapter of a model checks its options
     "steps": {"*": None},
     "agents": {"*": None},
     "budget": {**dict.fromkeys(("tokens", "cost_usd", "steps", "seconds"), LIMIT), "enforce": FLAG},
@@ -119,7 +118,7 @@ COMMON: Mapping[str, Keys] = {
     },
     "prices": {"*": _PRICE},
     "mcp": None,
-    "mail": None,  # whoever sends or reads mail knows its keys
+    "mail": None,  # the mail adapter checks its keys
     "eval": dict.fromkeys(("test_suite_path", "pass_threshold", "jobs")),
     "keys": {"*": Value(f"hosts without {NO_HOST}, such as crm.firm.example", _are_hosts, _TEXTS)},
 }
@@ -135,7 +134,7 @@ SHORT = {
 }
 """Environment variables with a name of their own; stronger than the long form."""
 FORCE = "DETENT_FORCE_DETERMINISTIC"
-"""Environment variable that has every run use its handlers, whatever else is said."""
+"""Environment variable that makes every run use its handlers, whatever the settings say."""
 ENTRIES = {"steps": 2, "models": 2, "agents": 2, "autonomy": 2}
 """Headings whose values are entries with fields of their own: how many levels of keys are laid over each
 other one by one. Elsewhere it is one."""
@@ -158,7 +157,7 @@ class SettingsError(ConfigurationError):
     def __init__(self, subject: str, problems: list[str], settings: Settings | None = None) -> None:
         self.problems = problems
         self.settings = settings
-        """What was read all the same, for whoever has more to tell about it."""
+        """The settings as far as they could be read, for further checks."""
         if len(problems) == 1:
             super().__init__(problems[0])
         else:
@@ -176,7 +175,7 @@ class Settings:
     """The project file, when there is one."""
     values: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[Way, str] = field(default_factory=dict)
-    """Where each key was said: `detent.yaml, line 3`, or the name of an environment variable."""
+    """Place of each key: `detent.yaml, line 3`, or the name of an environment variable."""
     bases: Mapping[Way, Path] = field(default_factory=dict)
     """Folder of the file that said a key, as long as nothing stronger said anything about it."""
     force_deterministic: bool = False
@@ -205,7 +204,7 @@ class Settings:
         return value
 
     def place(self, *way: str) -> str:
-        """Where a key was said, for messages."""
+        """Place of a key, for messages."""
         return self.places.get(way, "the settings")
 
     def base(self, *way: str) -> Path:
@@ -495,7 +494,7 @@ def known_secrets(environ: Mapping[str, str], variables: Iterable[str] = ()) -> 
 
 
 def _misfits(value: Any, keys: Keys, way: Way, places: Mapping[Way, str]) -> Iterator[str]:
-    """Keys nobody knows, each with the nearest known one, and values of the wrong kind."""
+    """Unknown keys, each with the nearest known one, and values of the wrong kind."""
     if value is None or keys is None:
         return
     place = places.get(way, "the settings")

@@ -74,8 +74,8 @@ def beginning(folder: Path) -> Beginning:
         "detent check warranty                          (after you changed step files or templates)",
     ]
     folders = [folder / "mail" / name for name in ("inbox", "outbox", "samples")]
-    said = f"A mailbox of {len(files)} files is in {folder}."
-    return Beginning(files, said, commands, folders=folders, project=folder.absolute())
+    message = f"A mailbox of {len(files)} files is in {folder}."
+    return Beginning(files, message, commands, folders=folders, project=folder.absolute())
 
 
 def make_demo(folder: Path) -> list[Path]:

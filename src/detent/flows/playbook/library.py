@@ -56,11 +56,11 @@ class Playbooks(Definitions):
         """Whether a path is a folder of step files, right or wrong."""
         return path.is_dir() and is_playbook(path)
 
-    def find(self, said: str) -> Path:
+    def find(self, target: str) -> Path:
         """The folder of a path, or of a name under `playbooks/`."""
-        if ":" in said:
-            raise ConfigurationError(f"The path of a playbook has no colon: {said}")
-        return find_playbook(said, Path.cwd())
+        if ":" in target:
+            raise ConfigurationError(f"The path of a playbook has no colon: {target}")
+        return find_playbook(target, Path.cwd())
 
     def flows(self, path: Path, name: str | None = None) -> list[Flow]:
         """The flow of a folder; `DocumentError` lists everything wrong with it."""

@@ -171,9 +171,9 @@ class Workflows(Definitions):
         """Whether a path is a YAML file."""
         return path.suffix in SUFFIXES and path.is_file()
 
-    def find(self, said: str) -> Path:
+    def find(self, target: str) -> Path:
         """Return the file for a name or path."""
-        return self.shelf.find(said, self.settings.folder)
+        return self.shelf.find(target, self.settings.folder)
 
     def flows(self, path: Path, name: str | None = None) -> list[Flow]:
         """Return the flows of a file, its own first.

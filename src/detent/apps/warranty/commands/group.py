@@ -109,7 +109,7 @@ async def _matters(workspace: Workspace) -> list[Matter]:
 
 
 def _fingerprints(workspace: Workspace) -> dict[str, str]:
-    """Those of the flows at hand; of none where the files cannot be read just now, or nobody trusts them."""
+    """Fingerprints of the flows; none if their files cannot be read or are not trusted."""
     from detent.apps.warranty.mailbox import flows
     from detent.kernel.errors import DetentError
 
@@ -154,33 +154,33 @@ async def retry(
         learn(lines, box)
         record = await _record(box.records, said)
         with lines:
-            told = await box.service().retry(record, whole=whole)
-        if told is None:
+            result = await box.service().retry(record, whole=whole)
+        if result is None:
             return 130
         if options.json:
-            say_json(told_plain(told))
+            say_json(told_plain(result))
         else:
-            lines.told(told)
-            if told.what in BAD and told.run_id:
-                say(f"    {workspace.command('why', told.run_id)}")
-            elif told.what == "waiting":
+            lines.told(result)
+            if result.what in BAD and result.run_id:
+                say(f"    {workspace.command('why', result.run_id)}")
+            elif result.what == "waiting":
                 say(f"    {workspace.command('warranty', 'attention')}")
-        return 1 if told.what in BAD else 0
+        return 1 if result.what in BAD else 0
 
 
-async def _record(records: Records, said: str) -> Record:
-    """The mail somebody means."""
+async def _record(records: Records, text: str) -> Record:
+    """The mail of a key, a prefix of a key, or a run."""
     from detent.apps.warranty.intake_records import key_in
     from detent.kernel.errors import ConfigurationError
 
-    key = (key_in(said) or said).strip().lower()
-    found = await records.by_key(key) if key else []
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise ConfigurationError(f"No mail '{said}' is known here. See: detent warranty attention")
-    keys = ", ".join(one.mail_key for one in found)
-    raise ConfigurationError(f"'{said}' is the beginning of several mails: {keys}.")
+    key = (key_in(text) or text).strip().lower()
+    matches = await records.by_key(key) if key else []
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
+        raise ConfigurationError(f"No mail '{text}' is known here. See: detent warranty attention")
+    keys = ", ".join(record.mail_key for record in matches)
+    raise ConfigurationError(f"'{text}' is the beginning of several mails: {keys}.")
 
 
 @group.command("purge")
@@ -224,20 +224,21 @@ async def step(
 
     workspace = mailbox_workspace(options)
     generator = response_generator(workspace.settings)
-    found = await generator.generate_step_response(name, _mail(mail, _settings(workspace)), _data(data))
+    message = _mail(mail, _settings(workspace))
+    response = await generator.generate_step_response(name, message, _data(data))
     if options.json:
         plain = {
-            "step": found.step_name, "next_step": found.next_step, "response_text": found.response_text,
-            "metadata": found.metadata,
+            "step": response.step_name, "next_step": response.next_step,
+            "response_text": response.response_text, "metadata": response.metadata,
             "function_calls": [
                 {"function": call.function_name, "kind": call.kind, "arguments": call.arguments}
-                for call in found.function_calls
+                for call in response.function_calls
             ],
         }  # fmt: skip
         say_json(to_plain(plain))
         return
-    say(f"{paint(found.step_name, bold=True)} → {found.next_step}   {found.metadata['mode']}")
-    for line in found.response_text.splitlines():
+    say(f"{paint(response.step_name, bold=True)} → {response.next_step}   {response.metadata['mode']}")
+    for line in response.response_text.splitlines():
         say(f"  {line}".rstrip())
 
 
@@ -252,16 +253,16 @@ def serial(options: Options, mail: MailFile) -> None:
     from detent.kernel.plain import to_plain
 
     read = MailView.of(_mail(mail, _settings(mailbox_workspace(options, looks=True))))
-    found = extract(read.parts, read.subject)
+    extraction = extract(read.parts, read.subject)
     options.print_record(
-        to_plain(asdict(found)),
+        to_plain(asdict(extraction)),
         [
-            ("serial number", found.serial_number or "none"),
-            ("confidence", f"{found.confidence:g}"),
-            ("found in", str(found.found_in or "")),
-            ("method", found.extraction_method),
-            ("all of them", ", ".join(found.all_detected_serials)),
-            ("ambiguous", "yes" if found.ambiguous else ""),
+            ("serial number", extraction.serial_number or "none"),
+            ("confidence", f"{extraction.confidence:g}"),
+            ("found in", str(extraction.found_in or "")),
+            ("method", extraction.extraction_method),
+            ("all of them", ", ".join(extraction.all_detected_serials)),
+            ("ambiguous", "yes" if extraction.ambiguous else ""),
         ],
     )
 
@@ -276,13 +277,13 @@ async def route(options: Options, mail: MailFile) -> None:
 
     components = office_for(mailbox_workspace(options).settings)
     router = StepRouter(components.handlers, components.settings.orchestration.router)
-    found = await router.route_to_initial_step(MailView.of(_mail(mail, components.settings)))
+    decision = await router.route_to_initial_step(MailView.of(_mail(mail, components.settings)))
     plain = {
-        "step": found.step_name, "confidence": found.confidence, "method": found.routing_method,
-        "signals": found.signals,
+        "step": decision.step_name, "confidence": decision.confidence, "method": decision.routing_method,
+        "signals": decision.signals,
     }  # fmt: skip
-    signals = ", ".join(f"{name} {value}" for name, value in found.signals.items())
-    shown = {**plain, "confidence": f"{found.confidence:g}", "signals": signals}
+    signals = ", ".join(f"{name} {value}" for name, value in decision.signals.items())
+    shown = {**plain, "confidence": f"{decision.confidence:g}", "signals": signals}
     options.print_record(plain, [(name, str(value)) for name, value in shown.items()])
 
 
@@ -384,7 +385,7 @@ async def _opened(options: Options, what: str, *, create: bool = False) -> Async
 
 
 def _database(workspace: Workspace, settings: WarrantySettings) -> Path:
-    """The application's file, which a project nobody trusts does not name outside its folder."""
+    """The application's file; an untrusted project may not name one outside its folder."""
     place = settings.path(settings.tools.database)
     workspace.require_within(place)
     return place

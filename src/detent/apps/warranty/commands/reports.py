@@ -58,24 +58,24 @@ async def _stats(workspace: Workspace, since: float | None, html: Path | None, j
     from detent.cli.output import fit, say_json, warn
 
     async with _opened(workspace) as (store, _, rollback):
-        found = await mailbox_stats(store, since)
+        figures = await mailbox_stats(store, since)
         line = await rollback.line()
     if html is not None:
         import time
 
         from detent.apps.warranty.stats_page import page
 
-        _write(html, page(found, now=time.time(), since=since, line=line))
+        _write(html, page(figures, now=time.time(), since=since, line=line))
         warn(f"Written to {html}.")
         if not json:
             return
     if json:
-        say_json({**found.to_plain(), "rolled_back": line})
+        say_json({**figures.to_plain(), "rolled_back": line})
         return
     if line is not None:
         fit(line)
-    for one in found.lines() if found.runs or found.legacy else ["No runs to add up."]:
-        fit(one)
+    for text in figures.lines() if figures.runs or figures.legacy else ["No runs to add up."]:
+        fit(text)
 
 
 def _write(file: Path, text: str) -> None:
@@ -101,12 +101,12 @@ async def ab(
     workspace = mailbox_workspace(options, looks=True)
     after = read_time(since, "--since")
     async with _opened(workspace) as (store, settings, _):
-        found = await report(store, name, settings.orchestration.router.experiment, after)
+        comparison = await report(store, name, settings.orchestration.router.experiment, after)
     if options.json:
-        say_json(found.to_plain())
+        say_json(comparison.to_plain())
         return
-    for one in found.lines():
-        fit(one)
+    for line in comparison.lines():
+        fit(line)
 
 
 @takes("json", "store", "config")
@@ -119,31 +119,31 @@ async def status(options: Options) -> None:
 
     workspace = mailbox_workspace(options, looks=True)
     async with _opened(workspace) as (_, settings, rollback):
-        found = await rollback.status()
+        state = await rollback.status()
         line = await rollback.line()
     if options.json:
-        say_json(found.to_plain())
+        say_json(state.to_plain())
         return
-    for one in _told(found, line, settings.orchestration.use_step_orchestrator):
-        say(one)
+    for text in _told(state, line, settings.orchestration.use_step_orchestrator):
+        say(text)
 
 
-def _told(found: RollbackStatus, line: str | None, steps: bool) -> list[str]:
+def _told(state: RollbackStatus, line: str | None, steps: bool) -> list[str]:
     from detent.cli.output import iso
 
-    watch = found.watch
+    watch = state.watch
     lines = [line or ("mails go by steps" if steps else "mails go through legacy mode, as the settings say")]
     if watch.tripped is not None:
         lines.append(f"since       {iso(watch.tripped.at)}")
     lines.append(
         f"window      {watch.failed} of {len(watch.window)} runs failed ({watch.rate:.1%}); more than "
-        f"{found.threshold:.1%} of at least {found.min_runs} runs take the way back"
+        f"{state.threshold:.1%} of at least {state.min_runs} runs take the way back"
     )
     if watch.failing():
         each = ", ".join(f"{step} {number}" for step, number in watch.failing().items())
         lines.append(f"steps       {each}")
         lines.append(f"first runs  {', '.join(watch.first_failing())}")
-    lines.append(f"legacy      {'may be retired' if found.may_retire else 'may not be retired'}: {found.why}")
+    lines.append(f"legacy      {'may be retired' if state.may_retire else 'may not be retired'}: {state.why}")
     return lines
 
 

@@ -21,7 +21,7 @@ BAD = ("failed", "degraded", "budget_exhausted")
 """Ends that make a command which was to see mails through end with 1."""
 
 
-@takes("quiet", "plugin", "store", "config", "log")
+@takes("quiet", "project", "log")
 def run(
     options: Options,
     once: Annotated[bool, typer.Option("--once", help="Look at the mailbox once, then end.")] = False,

@@ -57,20 +57,20 @@ def list_(
     from detent.cli.output import clean, paint, say, say_plain, table
 
     workflows = workflows_of(options.workspace(looks=True).catalog)
-    found = [one for one in workflows.shelf.all() if source is None or one.source == source.value]
+    found = [listed for listed in workflows.shelf.all() if source is None or listed.source == source.value]
     if not options.as_table:
         say_plain(
             [
                 {
-                    "name": one.name,
-                    "description": one.description,
-                    "source": one.source,
-                    "file": workflows.shown(one.file),
-                    "hidden_by": None if one.hidden_by is None else workflows.shown(one.hidden_by),
-                    "rivals": [workflows.shown(path) for path in one.rivals],
-                    "problems": [problem.to_plain() for problem in one.problems],
+                    "name": listed.name,
+                    "description": listed.description,
+                    "source": listed.source,
+                    "file": workflows.shown(listed.file),
+                    "hidden_by": None if listed.hidden_by is None else workflows.shown(listed.hidden_by),
+                    "rivals": [workflows.shown(path) for path in listed.rivals],
+                    "problems": [problem.to_plain() for problem in listed.problems],
                 }
-                for one in found
+                for listed in found
             ],
             options.format,
         )
@@ -82,30 +82,30 @@ def list_(
         ("WORKFLOW", "SOURCE", "FILE", "DESCRIPTION"),
         [
             (
-                one.name,
-                one.source,
-                one.file.name if one.source == Source.builtin.value else workflows.shown(one.file),
-                _remark(workflows, one) or one.description,
+                listed.name,
+                listed.source,
+                listed.file.name if listed.source == Source.builtin.value else workflows.shown(listed.file),
+                _remark(workflows, listed) or listed.description,
             )
-            for one in found
+            for listed in found
         ],
     )
-    for one in found:
-        if any(problem.severity == "error" for problem in one.problems):
-            command = f"detent workflow validate {quote(workflows.shown(one.file))}"
-            say(paint(f"{clean(one.name)} cannot be used as it stands. See: {command}", "yellow"))
-    for clash in dict.fromkeys(one.clash for one in found if one.rivals):
+    for listed in found:
+        if any(problem.severity == "error" for problem in listed.problems):
+            command = f"detent workflow validate {quote(workflows.shown(listed.file))}"
+            say(paint(f"{clean(listed.name)} cannot be used as it stands. See: {command}", "yellow"))
+    for clash in dict.fromkeys(listed.clash for listed in found if listed.rivals):
         say(paint(f"{clean(clash)} Until then they go by their paths.", "yellow"))
     for note in workflows.stand_ins():
         say(paint(clean(note), "yellow"))
 
 
-def _remark(workflows: Workflows, one: Listed) -> str:
+def _remark(workflows: Workflows, listed: Listed) -> str:
     """Why a file is not found by its name; empty when it is."""
-    if one.hidden_by is not None:
-        return f"(hidden by {workflows.shown(one.hidden_by)})"
-    if one.rivals:
-        return f"(same name as {', '.join(workflows.shown(path) for path in one.rivals)})"
+    if listed.hidden_by is not None:
+        return f"(hidden by {workflows.shown(listed.hidden_by)})"
+    if listed.rivals:
+        return f"(same name as {', '.join(workflows.shown(path) for path in listed.rivals)})"
     return ""
 
 

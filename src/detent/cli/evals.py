@@ -319,16 +319,16 @@ class _Call:
     def _keep(self, report: EvalReport) -> None:
         from json import dumps
 
-        from detent.cli.output import say, warn
+        from detent.cli.output import say, warn, write_file
         from detent.evals.junit import to_junit
 
         text = dumps(report.to_plain(), ensure_ascii=False, indent=2, allow_nan=False)
         if self.json == "-":
             say(text)
         elif self.json is not None:
-            _write(Path(self.json), f"{text}\n")
+            write_file(Path(self.json), f"{text}\n")
         if self.junit is not None:
-            _write(self.junit, to_junit(report))
+            write_file(self.junit, to_junit(report))
         last = self._last_file(report.suite)
         try:
             last.parent.mkdir(parents=True, exist_ok=True)
@@ -345,15 +345,6 @@ class _Call:
 
         file = self._last_file(suite)
         return read_report(_text(file), file.name) if file.is_file() else None
-
-
-def _write(file: Path, text: str) -> None:
-    from detent.kernel.errors import ConfigurationError
-
-    try:
-        file.write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise ConfigurationError(f"{file} cannot be written: {error.strerror}.") from None
 
 
 def _text(file: Path) -> str:

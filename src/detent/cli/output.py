@@ -187,11 +187,16 @@ def write(text: str, output: Path | None) -> None:
     if output is None:
         say(text.rstrip("\n"))
         return
-    try:
-        output.write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"{output} cannot be written: {error.strerror}.") from None
+    write_file(output, text if text.endswith("\n") else text + "\n")
     warn(f"Written to {output}.")
+
+
+def write_file(file: Path, text: str) -> None:
+    """Write text to a file, or raise `ConfigurationError` with the reason."""
+    try:
+        file.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be written: {error.strerror}.") from None
 
 
 def local(at: float | None) -> str:

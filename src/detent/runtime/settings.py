@@ -266,7 +266,8 @@ def read_settings(
     complete = True
     if headings is not None and any(heading not in known for heading in values):
         try:
-            known.update(headings(settings))
+            # What is declared here is checked here, whatever a plug says about the same heading.
+            known.update((name, keys) for name, keys in headings(settings).items() if known.get(name) is None)
         except Exception:
             if not problems:
                 raise

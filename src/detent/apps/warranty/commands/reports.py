@@ -36,7 +36,7 @@ def add(group: typer.Typer) -> None:
 
 
 @takes("json", "store", "config")
-def stats(
+async def stats(
     options: Options,
     since: Since = None,
     html: Annotated[
@@ -47,44 +47,26 @@ def stats(
 
     Visits, failures, fallbacks and times of every step; ends and common paths.
     """
-    from detent.cli.values import read_time
-    from detent.cli.workspace import run_async
+    import time
 
-    run_async(_stats(mailbox_workspace(options, looks=True), read_time(since, "--since"), html, options.json))
-
-
-async def _stats(workspace: Workspace, since: float | None, html: Path | None, json: bool) -> None:
     from detent.apps.warranty.stats import mailbox_stats
-    from detent.cli.output import fit, say_json, warn
+    from detent.apps.warranty.stats_page import page
+    from detent.cli.output import fit, say_json, write
+    from detent.cli.values import read_time
 
-    async with _opened(workspace) as (store, _, rollback):
-        figures = await mailbox_stats(store, since)
+    after = read_time(since, "--since")
+    async with _opened(mailbox_workspace(options, looks=True)) as (store, _, rollback):
+        figures = await mailbox_stats(store, after)
         line = await rollback.line()
     if html is not None:
-        import time
-
-        from detent.apps.warranty.stats_page import page
-
-        _write(html, page(figures, now=time.time(), since=since, line=line))
-        warn(f"Written to {html}.")
-        if not json:
-            return
-    if json:
+        write(page(figures, now=time.time(), since=after, line=line), html)
+    if options.json:
         say_json({**figures.to_plain(), "rolled_back": line})
-        return
-    if line is not None:
-        fit(line)
-    for text in figures.lines() if figures.runs or figures.legacy else ["No runs to add up."]:
-        fit(text)
-
-
-def _write(file: Path, text: str) -> None:
-    from detent.kernel.errors import ConfigurationError
-
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"{file} cannot be written: {error.strerror}.") from None
+    elif html is None:
+        if line is not None:
+            fit(line)
+        for text in figures.lines() if figures.runs or figures.legacy else ["No runs to add up."]:
+            fit(text)
 
 
 @takes("json", "store", "config")
@@ -148,29 +130,23 @@ def _told(state: RollbackStatus, line: str | None, steps: bool) -> list[str]:
 
 
 @takes("store", "config")
-def reset(options: Options) -> None:
+async def reset(options: Options) -> None:
     """Return to step mode and begin a new window."""
     from detent.cli.output import say
-    from detent.cli.workspace import run_async
 
-    back = run_async(_changed(mailbox_workspace(options), "reset"))
+    async with _opened(mailbox_workspace(options)) as (_, _settings, rollback):
+        back = await rollback.reset()
     say("Back to step mode, with a new window." if back else "Step mode it was; the window begins anew.")
 
 
 @takes("store", "config")
-def trip(options: Options) -> None:
+async def trip(options: Options) -> None:
     """Send new mails through legacy mode from now on."""
     from detent.cli.output import say
-    from detent.cli.workspace import run_async
 
-    changed = run_async(_changed(mailbox_workspace(options), "trip"))
+    async with _opened(mailbox_workspace(options)) as (_, _settings, rollback):
+        changed = await rollback.trip()
     say("New mails go through legacy mode." if changed else "It was done already.")
-
-
-async def _changed(workspace: Workspace, how: str) -> bool:
-    async with _opened(workspace) as (_, _settings, rollback):
-        done: bool = await (rollback.reset() if how == "reset" else rollback.trip())
-        return done
 
 
 @asynccontextmanager

@@ -33,7 +33,7 @@ Hold = Annotated[
 
 
 @takes("detach", "json", "quiet", "project", "log")
-def release(
+async def release(
     options: Options,
     run: RunId,
     answer: Annotated[
@@ -48,12 +48,11 @@ def release(
     """
     from detent.cli.resume import see_through
     from detent.cli.values import read_answer
-    from detent.cli.workspace import run_async
     from detent.kernel.hold_token import HoldToken
 
     workspace = options.workspace()
     if not hold and answer is None:
-        hold, answer = run_async(_asked(workspace, run, doubt=False)) or (hold, answer)
+        hold, answer = (await _asked(workspace, run, doubt=False)) or (hold, answer)
 
     async def act(engine: Engine, run_id: str) -> None:
         value = None if answer is None else read_answer(answer)
@@ -64,11 +63,11 @@ def release(
         async with _explained(workspace, engine, run_id):
             await engine.release(run_id, value, hold=hold, by=by, drive=not options.detach)
 
-    return run_async(see_through(workspace, run, act, options, told="released"))
+    return await see_through(workspace, run, act, options, told="released")
 
 
 @takes("detach", "json", "quiet", "project", "log")
-def resolve(
+async def resolve(
     options: Options,
     run: RunId,
     how: Annotated[str | None, typer.Argument(metavar="[HOW]", help="happened, again or skip.")] = None,
@@ -86,13 +85,12 @@ def resolve(
     """
     from detent.cli.resume import see_through
     from detent.cli.values import read_json
-    from detent.cli.workspace import run_async
     from detent.engine.commands import UNSAID
 
     given = UNSAID if receipt is None else read_json(receipt, "--receipt")
     workspace = options.workspace()
     if not hold and how is None:
-        hold, how = run_async(_asked(workspace, run, doubt=True)) or (hold, how)
+        hold, how = (await _asked(workspace, run, doubt=True)) or (hold, how)
 
     async def act(engine: Engine, run_id: str) -> None:
         if how is None:
@@ -100,7 +98,7 @@ def resolve(
         async with _explained(workspace, engine, run_id):
             await engine.resolve(run_id, how, hold=hold, receipt=given, by=by, drive=not options.detach)
 
-    return run_async(see_through(workspace, run, act, options, told="settled"))
+    return await see_through(workspace, run, act, options, told="settled")
 
 
 async def _asked(workspace: Workspace, run_prefix: str, *, doubt: bool) -> tuple[str, str] | None:
@@ -161,11 +159,10 @@ async def _explained(workspace: Workspace, engine: Engine, run_id: str) -> Async
 
 
 @takes("detach", "budget", "json", "quiet", "project", "log")
-def reopen(options: Options, run: RunId, reason: Reason = "", by: By = "person") -> int:
+async def reopen(options: Options, run: RunId, reason: Reason = "", by: By = "person") -> int:
     """Reopen a run that failed or ran out of budget."""
     from detent.cli.resume import see_through
     from detent.cli.values import read_budget
-    from detent.cli.workspace import run_async
 
     workspace = options.workspace()
     budget = read_budget(options)
@@ -173,11 +170,11 @@ def reopen(options: Options, run: RunId, reason: Reason = "", by: By = "person")
     async def act(engine: Engine, run_id: str) -> None:
         await engine.reopen(run_id, budget=budget, reason=reason, by=by, drive=not options.detach)
 
-    return run_async(see_through(workspace, run, act, options, told="reopened"))
+    return await see_through(workspace, run, act, options, told="reopened")
 
 
 @takes("json", "quiet", "project")
-def cancel(
+async def cancel(
     options: Options,
     run: RunId,
     reason: Reason = "cancelled",
@@ -188,12 +185,11 @@ def cancel(
 ) -> int:
     """End a run and everything it started."""
     from detent.cli.resume import see_through
-    from detent.cli.workspace import run_async
     from detent.kernel.status import Status
 
     workspace = options.workspace()
     if not rollback:
-        run_async(_cancel(workspace, run, reason, by, options.json))
+        await _cancel(workspace, run, reason, by, options.json)
         return 0
     ended: list[Status] = []
 
@@ -201,7 +197,7 @@ def cancel(
         await engine.cancel(run_id, reason=reason, by=by, undo=True)
         ended.append((await engine.finish(run_id)).status)
 
-    code = run_async(see_through(workspace, run, act, options))
+    code = await see_through(workspace, run, act, options)
     return 0 if ended == [Status.CANCELLED] else code
 
 
@@ -222,7 +218,7 @@ async def _cancel(workspace: Workspace, run: str, reason: str, by: str, json: bo
 
 
 @takes("detach", "budget", "json", "quiet", "project", "log")
-def fork(
+async def fork(
     options: Options,
     run: RunId,
     at: Annotated[
@@ -237,7 +233,6 @@ def fork(
     from detent.cli.resume import see_through
     from detent.cli.run_status import warn_of_undone
     from detent.cli.values import read_budget, read_sets
-    from detent.cli.workspace import run_async
     from detent.engine.fork import UNDONE
 
     workspace = options.workspace()
@@ -253,7 +248,7 @@ def fork(
         if not options.detach:
             await engine.resume(new_id)
 
-    return run_async(see_through(workspace, run, act, options, told="forked", new_id=new_id))
+    return await see_through(workspace, run, act, options, told="forked", new_id=new_id)
 
 
 async def _entry_at(engine: Engine, run_id: str, position: str) -> int:

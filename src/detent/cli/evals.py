@@ -34,7 +34,7 @@ def add(app: typer.Typer) -> None:
 
 
 @takes("plugin", "config", "log_level")
-def evaluate(
+async def evaluate(
     options: Options,
     target: Annotated[
         str | None,
@@ -115,7 +115,6 @@ def evaluate(
     """
     if compare is not None:
         return _compare(*compare)
-    from detent.cli.workspace import run_async
     from detent.evals.filter import Filter
     from detent.evals.played import PlayOptions
     from detent.kernel.errors import ConfigurationError
@@ -131,7 +130,7 @@ def evaluate(
         PlayOptions(record, replay), tuple(arm or ()), _jobs(workspace, jobs), json, junit, keep_going,
         {"verbose": verbose, "failures_only": failures_only, "detailed": detailed},
     )  # fmt: skip
-    return run_async(call.run(target, eval_dir))
+    return await call.run(target, eval_dir)
 
 
 @dataclass(frozen=True, slots=True)

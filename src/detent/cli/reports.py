@@ -10,7 +10,7 @@ from detent.cli.options import Options, Output, RunId, Since, takes
 from detent.cli.runs import SECTION
 
 if TYPE_CHECKING:
-    from detent.cli.workspace import Workspace
+    pass
 
 
 def add(app: typer.Typer) -> None:
@@ -42,7 +42,7 @@ async def why(options: Options, run: RunId) -> None:
 
 
 @takes("json", "store", "config")
-def metrics(
+async def metrics(
     options: Options,
     run: Annotated[
         str | None, typer.Argument(metavar="[RUN]", help="A run; all runs of a flow if left out.")
@@ -51,37 +51,30 @@ def metrics(
     since: Since = None,
 ) -> None:
     """Report times, tokens and bottlenecks of a run or a flow."""
+    from detent.cli.output import say, say_json
     from detent.cli.values import read_time
-    from detent.cli.workspace import run_async
-    from detent.kernel.errors import ConfigurationError
+    from detent.cli.workspace import definition, journal
+    from detent.insight.metrics import flow_metrics, run_metrics
+    from detent.kernel.errors import ConfigurationError, FlowNotFound
 
     if run is not None and (flow is not None or since is not None):
         raise ConfigurationError("Give a run, or --flow and --since, not both.")
-    run_async(_metrics(options.workspace(looks=True), run, flow, read_time(since, "--since"), options.json))
-
-
-async def _metrics(
-    workspace: Workspace, run: str | None, flow: str | None, since: float | None, json: bool
-) -> None:
-    from detent.cli.output import say, say_json
-    from detent.cli.workspace import definition, journal
-    from detent.insight.metrics import flow_metrics, run_metrics
-    from detent.kernel.errors import FlowNotFound
-
+    workspace = options.workspace(looks=True)
+    after = read_time(since, "--since")
     async with workspace.store() as store:
         if run is not None:
             run_id = await workspace.run_id(store, run)
             figures = run_metrics(
                 await definition(store, run_id), await journal(store, run_id), title=f"Run {run_id}"
             )
-            say_json(figures.to_plain()) if json else say(figures.report)
+            say_json(figures.to_plain()) if options.json else say(figures.report)
             return
         names = list(dict.fromkeys(name for name, _, _ in await store.flows()))
         if flow is not None and flow not in names:
             raise FlowNotFound(flow, names)
-        day = None if since is None else int(since // 86400)
+        day = None if after is None else int(after // 86400)
         summaries = [flow_metrics(await store.edges(name, day)) for name in ([flow] if flow else names)]
-    if json:
+    if options.json:
         plain = [summary.to_plain() for summary in summaries]
         say_json(plain[0] if flow else plain)
     else:

@@ -22,7 +22,7 @@ BAD = ("failed", "degraded", "budget_exhausted")
 
 
 @takes("quiet", "project", "log")
-def run(
+async def run(
     options: Options,
     once: Annotated[bool, typer.Option("--once", help="Look at the mailbox once, then end.")] = False,
     mail: Annotated[
@@ -51,7 +51,6 @@ def run(
     """
     from detent.apps.warranty.own_heading import at_the_top
     from detent.cli.output import warn
-    from detent.cli.workspace import run_async
 
     workspace = mailbox_workspace(options)
     settings = overridden(workspace.settings, mode, autonomy, orchestrator)
@@ -62,7 +61,7 @@ def run(
     configure_log(settings, options.verbose, options.log_level, json=json)
     job = _Job(workspace, settings, once=once, files=mail, dry=dry_run, json=json, quiet=options.quiet)
     job.log = (options.verbose, options.log_level)
-    return run_async(job.run())
+    return await job.run()
 
 
 def mailbox_workspace(options: Options, *, looks: bool = False) -> Workspace:

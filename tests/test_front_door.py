@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -58,10 +59,32 @@ def test_the_first_example_has_under_thirty_lines_of_code():
     assert len([line for line in lines if line.strip()]) < 30
 
 
-def test_every_page_the_readme_links_to_exists():
+def prose(page: Path) -> str:
+    """A page without its code blocks."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """The link targets that GitHub derives from a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_link_leads_to_a_page_and_a_heading_that_exist():
+    pages = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md")), *ROOT.glob("examples/*/README.md")]
+    for page in pages:
+        for link, anchor in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]*))?\)", prose(page)):
+            target = page.parent / link if link else page
+            assert target.exists(), f"{page.name} links to {link}"
+            assert not anchor or anchor in anchors(target), f"{page.name} links to {link}#{anchor}"
+
+
+def test_every_name_that_a_page_imports_exists():
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
-        for link in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / link).exists(), f"{page.name} links to {link}"
+        text = page.read_text(encoding="utf-8")
+        for module, names in re.findall(r"^from (detent[\w.]*) import ([^\n#(]+)", text, re.MULTILINE):
+            for name in names.split(","):
+                assert hasattr(importlib.import_module(module), name.strip()), f"{page.name}: {module}.{name}"
 
 
 def test_the_demo_answers_a_mailbox_with_no_model_and_no_key(tmp_path):

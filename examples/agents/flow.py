@@ -1,7 +1,7 @@
-"""A mailbox sorted step by step: code by default, an agent where the settings say so, guards either way.
+"""A mailbox sorted step by step: by code, or by an agent where the settings say so, with the same guards.
 
-The first step fills in a form. The conditions on the table read the form and choose where to go, whoever
-filled it in. Switch that step to an agent with one line of settings: `steps: {read: {mode: agent}}`.
+The first step fills in a form. The conditions on the table read the form and choose the next state, no matter
+who filled it in. One line of settings switches that step to an agent: `steps: {read: {mode: agent}}`.
 """
 
 import re
@@ -17,7 +17,7 @@ OUTBOX = Path("outbox.txt")
 
 @dataclass
 class Letter:
-    """What there is to know about a letter."""
+    """The facts about a letter."""
 
     about: Literal["fault", "invoice", "other"]
     """fault: something is broken or does not work. invoice: a bill or payment. other: anything else."""
@@ -40,7 +40,7 @@ def send(to: str, text: str) -> dict[str, str]:
 
 
 async def read(ctx) -> Letter:
-    """The ordinary code: a handful of words and a pattern."""
+    """The handler: a handful of words and a pattern."""
     text = ctx.data["text"].lower()
     found = re.search(r"\blx-\d{4}\b", text)
     fault = re.search(r"\b(broken|breaks|dead|does not|doesn't|stopped|fault)\b", text)

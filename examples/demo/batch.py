@@ -1,8 +1,8 @@
 """The demo: sixty parcels go through the first example, their worker is killed half-way, nothing is lost.
 
-The parent only watches; the work is done by a worker process that is killed with SIGKILL by design. A second
-worker takes up what the first left. At the end the report is printed, and the carrier's book is compared with
-the journals.
+The parent only watches. A worker process does the work until the parent kills it with SIGKILL; then a second
+worker resumes its runs. At the end the report is printed, and the carrier's book is compared with the
+journals.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def flow() -> Flow:
 
 
 def pack(dice: random.Random) -> dict[str, int]:
-    """Something to send."""
+    """A random selection of goods to send."""
     return {name: GOODS[name] for name in dice.sample(sorted(GOODS), dice.randint(1, 3))}
 
 
 async def work(start: bool) -> None:
-    """A worker: starts the parcels, or takes up what was left, and sees everything through."""
+    """A worker: starts the parcels, or resumes interrupted ones, and waits until all have ended."""
     dice = random.Random(7)
     async with Engine(SQLiteStore("demo.db"), [flow()], concurrency=12) as engine:
         if start:
@@ -73,13 +73,13 @@ class Worker:
         self.process = subprocess.Popen([sys.executable, str(Path(__file__).resolve()), "--worker", *args])
 
     def kill(self) -> None:
-        """No warning, no tidying up."""
+        """Kill the process without a chance to clean up."""
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
 async def watch(store: SQLiteStore, console: Console) -> None:
-    """Start a worker, kill it half-way, start another, and show how the runs stand all the while."""
+    """Start a worker, kill it half-way, start another, and show the progress of the runs."""
     columns = (TextColumn("{task.description}"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("parcels", total=PARCELS)
@@ -98,11 +98,11 @@ async def watch(store: SQLiteStore, console: Console) -> None:
                 left = [row for row in rows if not row.now.status.is_end]
                 states = Counter(row.now.state for row in left)
                 console.print(
-                    f"  worker {worker.process.pid} killed with SIGKILL: {len(left)} parcels left lying "
+                    f"  worker {worker.process.pid} killed with SIGKILL: {len(left)} parcels unfinished "
                     f"({', '.join(f'{count} in {state}' for state, count in sorted(states.items()))})"
                 )
                 worker, killed = Worker(), True
-                console.print(f"  worker {worker.process.pid} takes them up")
+                console.print(f"  worker {worker.process.pid} resumes them")
             if killed and worker.process.poll() is not None:
                 break
     if worker.process.returncode != 0:
@@ -110,7 +110,7 @@ async def watch(store: SQLiteStore, console: Console) -> None:
 
 
 async def report(store: SQLiteStore, console: Console) -> bool:
-    """What happened, from the journals; True when the promise held."""
+    """Print what happened, from the journals; return True if each parcel was booked exactly once."""
     rows = (await store.rows(RunQuery(limit=PARCELS))).rows
     standing = Counter(row.now.status for row in rows)
     console.print()

@@ -1,7 +1,7 @@
-"""A question is looked up in a handbook behind an MCP server; what is not there becomes a new page.
+"""A question is looked up in a handbook behind an MCP server; a missing answer becomes a new page.
 
-`handbook.search` is a query, `handbook.add_page` an effect: `detent.yaml` says so, and a step names what it
-may use. Nothing here knows where the server is or how it is reached.
+`handbook.search` is a query and `handbook.add_page` an effect, as `detent.yaml` declares, and each step names
+the tools it may use. Nothing here knows where the server is or how it is reached.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ async def look_up(ctx):
 
 @handbook.step("write", intent="Add a page that asks for an answer.", effects=("handbook.add_page",))
 async def write(ctx):
-    if ctx.failure is not None:  # the tool said no, so nothing was done
+    if ctx.failure is not None:  # the tool refused, so nothing was done
         return Outcome("refused", reason="the page could not be added")
     topic = ctx.data["topic"]
     page = ctx.propose("handbook.add_page", title=topic, text=f"Somebody asked about {topic}.")

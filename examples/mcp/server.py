@@ -1,6 +1,6 @@
-"""A small MCP server: pages of a handbook that can be searched, and added to.
+"""A small MCP server: pages of a handbook that can be searched and added to.
 
-Written with the official SDK. What is added goes into `handbook.txt`, so that one can see what happened.
+It is written with the official SDK. New pages go into `handbook.txt`, where you can see them.
 """
 
 from pathlib import Path
@@ -22,14 +22,14 @@ def added() -> dict[str, str]:
 
 @server.tool()
 def search(words: str) -> dict[str, list[str]]:
-    """Find the pages that speak of something."""
+    """Find the pages about a topic."""
     everything = {**PAGES, **added()}
     return {"pages": [text for title, text in everything.items() if words in title]}
 
 
 @server.tool()
 def add_page(title: str, text: str) -> dict[str, str]:
-    """Add a page; a title can be used once, and the same page again is no second page."""
+    """Add a page. A title can be used once; adding the same page again changes nothing."""
     there = added().get(title) or PAGES.get(title)
     if there is not None and there != text:
         raise ToolError(f"there is another page called '{title}' already")

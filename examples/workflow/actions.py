@@ -1,4 +1,4 @@
-"""Actions of our own. The decorator only marks a function; `plugins` in detent.yaml has it found."""
+"""Actions of this project. The decorator only marks a function; `plugins` in detent.yaml names this file."""
 
 from collections import Counter
 from typing import TypedDict

@@ -339,7 +339,7 @@ def test_a_case_that_fails_names_the_step(detent, overdue):
 
 def test_the_tutorial_shows_what_new_makes_and_every_command(detent):
     page = (ROOT / "docs" / "playbooks.md").read_text(encoding="utf-8")
-    tutorial = page.split("# Your own playbook in three files")[1].split("\n# ")[0]
+    tutorial = page.split("## Your own playbook in three files")[1].split("\n## ")[0]
     shown = re.findall(r"```markdown\n(.*?)```", tutorial, re.DOTALL)
     assert shown
     assert set(shown) <= set(NEW.values())
@@ -351,7 +351,7 @@ def test_the_tutorial_shows_what_new_makes_and_every_command(detent):
 
 def test_the_page_about_functions_of_your_own_shows_a_playbook_that_works(detent, folder):
     page = (ROOT / "docs" / "playbooks.md").read_text(encoding="utf-8")
-    section = page.split("# Functions and decisions of your own")[1]
+    section = page.split("## Functions and decisions of your own")[1]
     files = re.findall(r"^This is `([\w./-]+)`:\n\n```\w+\n(.*?)```$", section, re.DOTALL | re.MULTILINE)
     assert len(files) == 5
     for name, text in files:

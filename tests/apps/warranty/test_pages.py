@@ -1,8 +1,12 @@
 """W-67: what is written about the mailbox is kept true by tests."""
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from detent.apps.warranty.flow import shipped
+from detent.apps.warranty.settings import HEADINGS, keys_of
 from detent.flows.playbook.drawing import draw_playbook
 from detent.flows.playbook.playbook import read_playbook
 from detent.runtime.plugs import Drawing
@@ -20,7 +24,7 @@ def test_the_drawing_is_that_of_the_step_files():
 def test_the_pages_are_there_and_name_what_they_should():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert "detent run warranty" in readme
-    routing = (ROOT / "docs/playbooks.md").read_text(encoding="utf-8")
+    routing = (ROOT / "docs/concepts/step-routing.md").read_text(encoding="utf-8")
     assert "How step routing works" in routing
     page = "".join(
         (ROOT / "docs" / name).read_text(encoding="utf-8")
@@ -28,3 +32,19 @@ def test_the_pages_are_there_and_name_what_they_should():
     )
     for command in ("init", "attention", "retry", "stats", "rollback"):
         assert f"warranty {command}" in page or f"`{command}" in page, command
+
+
+def test_every_setting_has_a_row():
+    page = (ROOT / "docs/warranty-settings.md").read_text(encoding="utf-8")
+
+    def missing(keys: Mapping[str, Any], path: str) -> list[str]:
+        found = []
+        for key, inner in keys.items():
+            if inner:
+                found += missing(inner, f"{path}.{key}")
+            elif not re.search(rf"^\|[^|]*`[\w.]*\b{key}`", page, re.MULTILINE) and f"{key}:" not in page:
+                found.append(f"{path}.{key}")
+        return found
+
+    known = {name: keys_of(model) for name, model in HEADINGS.items()}
+    assert missing(known, "") == []

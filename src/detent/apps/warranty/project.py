@@ -19,7 +19,7 @@ COPIED = {
 SKIPPED = ("__pycache__", "__init__.py")
 
 CONFIG = """\
-# The warranty mailbox. Every key is described in docs/warranty.md; what is left out keeps its default.
+# The warranty mailbox. docs/warranty-settings.md describes every key; keys left out keep their default.
 # Passwords and keys come from the environment, never from this file.
 
 warranty:

@@ -140,10 +140,10 @@ def _located(error: ConfigurationError) -> list[Problem]:
     from detent.authoring.problem import NOWHERE, Place, problems_of
 
     file, line = getattr(error, "file", None), getattr(error, "line", None)
+    place = Place(file, line) if file and line else NOWHERE
     return [
-        problem._replace(place=Place(file, line)) if file and line and code and place == NOWHERE else problem
+        problem._replace(place=place) if problem.code and problem.place == NOWHERE else problem
         for problem in problems_of(error)
-        for code, place in ((problem.code, problem.place),)
     ]
 
 
@@ -165,8 +165,8 @@ def _print_checked(checked: Checked, refused: bool) -> None:
     if refused:
         say(f"{clean(checked.name)}: {paint(', '.join(counts), 'red')}")
     else:
-        said = [paint("ok", "green"), count(checked.steps, "step"), *counts]
-        say(f"{clean(checked.name)}: {', '.join(said)}")
+        summary = [paint("ok", "green"), count(checked.steps, "step"), *counts]
+        say(f"{clean(checked.name)}: {', '.join(summary)}")
     for note in checked.notes:
         say(paint(clean(note), "yellow"))
 

@@ -506,7 +506,7 @@ async def test_what_an_agent_asked_is_not_given_to_somebody_else_who_asks_the_sa
 async def test_a_file_that_is_there_is_not_overwritten_unless_asked(path):
     await record(path, (query(1), 1))
     before = path.read_bytes()
-    with pytest.raises(ConfigurationError, match="is there already"):
+    with pytest.raises(ConfigurationError, match="already exists"):
         Recorder(path)
     assert path.read_bytes() == before
     Recorder(path, overwrite=True).close()

@@ -129,7 +129,7 @@ def test_a_changed_input_is_named_too_and_a_tape_is_not_overwritten(letters, det
     assert "First difference at /prompt" in played.err
     again = start(detent, "r3", "--record", "tape.jsonl")
     assert again.code == 2
-    assert "is there already" in again.err
+    assert "already exists" in again.err
 
 
 @pytest.mark.parametrize(

@@ -318,11 +318,11 @@ def test_a_backup_made_while_a_run_is_under_way_is_whole_and_brings_it_back(dete
     assert worker.result().code == 0
     assert (folder / "copy.db").stat().st_mode & 0o777 == 0o600
     refused = detent("store", "backup", "copy.db")
-    assert (refused.code, "is there already" in refused.err) == (2, True)
+    assert (refused.code, "already exists" in refused.err) == (2, True)
     assert detent("store", "check", "--store", "copy.db").code == 0
 
     refused = detent("store", "restore", "copy.db")
-    assert (refused.code, "With --force it is put aside" in refused.err) == (2, True)
+    assert (refused.code, "--force" in refused.err) == (2, True)
     said = detent("store", "restore", "copy.db", "--force")
     assert said.code == 0
     aside = said.lines[1].removeprefix("The store that was there is kept as ").removesuffix(".")

@@ -1,9 +1,8 @@
-"""Files below a folder, reached from the folder down by descriptors: no link on the way is ever followed.
+"""Files below a folder, reached from the folder down by descriptors, so that no link on the way is followed.
 
-A path that was checked may lead elsewhere by the time it is used, when another process puts a link in place
-of a folder. Here each folder on the way is opened from the one above it and refused when it is a link, and
-files are made, renamed and removed within folders that are open. Where a system has no such calls, paths are
-used.
+A path that was checked may lead elsewhere by the time it is used, if another process replaces a folder with a
+link. Here each folder on the way is opened from its parent and refused if it is a link, and files are
+created, renamed and removed within open folders. On systems without such calls, plain paths are used.
 """
 
 from __future__ import annotations
@@ -29,34 +28,34 @@ _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NOFOLLOW | getattr(os, 
 
 
 class OpenFolder:
-    """A folder that is open: names in it, whatever its path means by now."""
+    """An open folder: the names in it stay the same even if its path changes."""
 
     def __init__(self, path: Path, fd: int | None) -> None:
         self.path = path
         self._fd = fd
 
     def open(self, name: str, flags: int, mode: int = 0o666) -> int:
-        """A descriptor of a file; a link under this name is an error."""
+        """A descriptor of a file; a link of this name is an error."""
         return os.open(self._name(name), flags | _NOFOLLOW, mode, dir_fd=self._fd)
 
     def create(self, name: str, mode: int = 0o666) -> BinaryIO:
-        """A new file, for writing; it must not be there."""
+        """A new file, open for writing; it must not exist."""
         return os.fdopen(self.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb")
 
     def read(self, name: str) -> BinaryIO:
-        """A file, for reading."""
+        """A file, open for reading."""
         return os.fdopen(self.open(name, os.O_RDONLY), "rb")
 
     def stat(self, name: str) -> os.stat_result:
-        """What stands under a name, a link not followed."""
+        """The status of a name; a link is not followed."""
         return os.stat(self._name(name), dir_fd=self._fd, follow_symlinks=False)
 
     def move(self, name: str, to: OpenFolder, as_name: str) -> None:
-        """Give a file another name, in this or another folder; what stands there is replaced."""
+        """Rename a file within this folder or into another one, replacing any file of that name."""
         os.replace(self._name(name), to._name(as_name), src_dir_fd=self._fd, dst_dir_fd=to._fd)
 
     def link(self, name: str, to: OpenFolder, as_name: str) -> None:
-        """Give a file a second name, which must not be there."""
+        """Give a file a second name, which must not exist."""
         os.link(self._name(name), to._name(as_name), src_dir_fd=self._fd, dst_dir_fd=to._fd)
 
     def remove(self, name: str, missing_ok: bool = False) -> None:
@@ -68,15 +67,15 @@ class OpenFolder:
                 raise
 
     def remove_folder(self, name: str) -> None:
-        """Remove a folder that is empty."""
+        """Remove an empty folder."""
         os.rmdir(self._name(name), dir_fd=self._fd)
 
     def symlink(self, target: str, name: str) -> None:
-        """Make a link."""
+        """Create a link."""
         os.symlink(target, self._name(name), dir_fd=self._fd)
 
     def sync(self) -> None:
-        """Make new names last."""
+        """Make new names durable."""
         if self._fd is not None:
             os.fsync(self._fd)
         else:
@@ -88,9 +87,9 @@ class OpenFolder:
 
 @contextlib.contextmanager
 def open_folder(root: Path, path: Path, *, make: int | None = None) -> Iterator[OpenFolder]:
-    """A folder at or below `root`, open. `make` are the rights that folders on the way are made with.
+    """A folder at or below `root`, open. `make` is the mode for missing folders, which are then created.
 
-    `OSError` (ELOOP, ENOTDIR) when there is a link on the way. Links to `root` itself are the caller's.
+    `OSError` (ELOOP, ENOTDIR) when there is a link on the way. Links in `root` itself are allowed.
     """
     if not DESCRIPTORS:
         if make is not None:
@@ -102,9 +101,9 @@ def open_folder(root: Path, path: Path, *, make: int | None = None) -> Iterator[
     fd = os.open(root, _FOLDER & ~_NOFOLLOW)
     try:
         for part in path.relative_to(root).parts:
-            following = _below(fd, part, make)
+            child = _below(fd, part, make)
             os.close(fd)
-            fd = following
+            fd = child
         yield OpenFolder(path, fd)
     finally:
         os.close(fd)
@@ -118,20 +117,20 @@ def _below(fd: int, part: str, make: int | None) -> int:
     except FileNotFoundError:
         if make is None:
             raise
-        with contextlib.suppress(FileExistsError):  # another process was quicker
+        with contextlib.suppress(FileExistsError):  # another process was faster
             os.mkdir(part, make, dir_fd=fd)
         return os.open(part, _FOLDER, dir_fd=fd)
 
 
-def write_private(root: Path, place: Path, raw: bytes, temporary: str) -> None:
-    """Write a file below `root` for its owner alone: whole under its name, or not at all."""
-    with open_folder(root, place.parent, make=PRIVATE_FOLDER) as folder:
+def write_private(root: Path, file_path: Path, raw: bytes, temporary: str) -> None:
+    """Write a file below `root` that only its owner may read, atomically."""
+    with open_folder(root, file_path.parent, make=PRIVATE_FOLDER) as folder:
         try:
             with folder.create(temporary, PRIVATE_FILE) as file:
                 file.write(raw)
                 file.flush()
                 os.fsync(file.fileno())
-            folder.move(temporary, folder, place.name)
+            folder.move(temporary, folder, file_path.name)
             with contextlib.suppress(OSError):
                 folder.sync()
         finally:

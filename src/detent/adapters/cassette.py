@@ -1,8 +1,8 @@
-"""Record and replay: what agents, queries and effects answered, kept in a file and given back from it.
+"""Record and replay: the answers of agents, queries and effects, kept in a file and given back from it.
 
-A cassette is JSON lines: a header, then one line per interaction, written as soon as it is over. Playing
-one asks nobody: an interaction is found by what was asked, not by when, so that concurrent ones may come in
-another order. Something else being asked than was recorded is a `CassetteMismatch`, never a guess.
+A cassette is JSON lines: a header, then one line per interaction, written as soon as it is over. Playing one
+asks nobody: an interaction is found by its request, not by its time, so that concurrent ones may come in
+another order. A request that was not recorded is a `CassetteMismatch`, never a guess.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Literal, NamedTuple, Self, cast, get_args
 
 from detent.adapters.disk import open_private
@@ -31,13 +30,13 @@ VERSION = 1
 TOO_DEEP = f"it is nested more than {DEEPEST} levels deep"
 
 LARGEST = 256 * 1024 * 1024
-"""Bytes of a cassette that is played: it is held in memory, several times as large."""
+"""Bytes of the largest cassette that is played; in memory it takes several times as much."""
 
 LONGEST_SHOWN = 200
-"""Characters of each side of a difference."""
+"""Characters shown of each side of a difference."""
 
 NOT_THERE = "(nothing)"
-"""How a difference shows a side that has no value at the place."""
+"""Shown in a difference for a side that has no value there."""
 
 Kind = Literal["agent", "query", "effect"]
 
@@ -48,7 +47,7 @@ class Interaction(NamedTuple):
     """One line of a cassette."""
 
     line: int
-    """Number in the file; the header is 1."""
+    """Its number in the file; the header is line 1."""
     kind: Kind
     where: str
     step: str
@@ -56,24 +55,24 @@ class Interaction(NamedTuple):
     request: Any
     answer: Any = None
     error: Mapping[str, Any] | None = None
-    """What was raised in place of an answer."""
+    """The exception raised instead of an answer."""
     inside: bool = False
-    """Asked by an agent while it was answering: not asked again when the agent's answer is played."""
+    """Asked by an agent while it was answering, so not asked again when the agent's answer is played."""
 
     @property
     def channel(self) -> Channel:
-        """What it shares with the other interactions of its kind."""
+        """The part that interactions with different requests share."""
         return (self.kind, self.where, self.step, self.subject)
 
     def __str__(self) -> str:
-        return f"{_named(*self.channel)} (line {self.line})"
+        return f"{_describe(*self.channel)} (line {self.line})"
 
 
 Channel = tuple[str, str, str, str]
 
 
 class CassetteMismatch(TapeError):
-    """What is asked now was not recorded. Shows values: it is meant for whoever runs the test."""
+    """A request that was not recorded. Its message shows values: it is meant for people who run the test."""
 
     def __init__(
         self,
@@ -92,15 +91,15 @@ class CassetteMismatch(TapeError):
         self.line = line
         """Line of the interaction it was compared with."""
         self.difference = difference
-        """The first one."""
+        """The first difference."""
         self.what = what
-        """What does not fit, without the place."""
-        place = f"{path}, line {line}" if line is not None else str(path)
-        super().__init__(f"{place}: {_named(*call[:4])}: {what}")
+        """The problem, without its place."""
+        location = f"{path}, line {line}" if line is not None else str(path)
+        super().__init__(f"{location}: {_describe(*call[:4])}: {what}")
 
 
 class RecordedError(DetentError):
-    """An exception of a type nobody here knows, as it was recorded. Its type goes by the recorded name."""
+    """An exception of an unknown type, as it was recorded. Its class has the recorded name."""
 
 
 # -- recording ----------------------------------------------------------------------------------------------
@@ -118,11 +117,11 @@ class Recorder:
             self._file: IO[bytes] = open_private(self.path, "wb" if overwrite else "xb", buffering=0)
         except FileExistsError:
             raise ConfigurationError(
-                f"{self.path} is there already. Record to another file, or say that it may be overwritten."
+                f"{self.path} already exists. Record to another file, or say that it may be overwritten."
             ) from None
         except OSError as error:
             raise ConfigurationError(f"{self.path} cannot be written: {error.strerror or error}.") from error
-        # The front door is looked up, not imported: it opens onto rooms above this one.
+        # Looked up and not imported: `detent` itself imports rooms above this one.
         self._write({"cassette": VERSION, "detent": import_module("detent").__version__})
         if self._failed is not None:
             self._file.close()
@@ -131,7 +130,7 @@ class Recorder:
     plays = False
 
     async def through(self, call: TapeCall, work: Callable[[], Awaitable[Any]]) -> Any:
-        """Ask, and keep what came of it. A cancelled attempt leaves nothing."""
+        """Ask, and record the answer or the error. A cancelled attempt records nothing."""
         line: dict[str, Any] = {
             "kind": call.kind,
             "where": call.where,
@@ -155,7 +154,7 @@ class Recorder:
         return answer
 
     def close(self) -> None:
-        """Finish the file; tells if something could not be written."""
+        """Finish the file; raises if something could not be written."""
         self._file.close()
         if self._failed is not None:
             raise DetentError(
@@ -164,7 +163,7 @@ class Recorder:
             ) from self._failed
 
     def _write(self, line: Mapping[str, Any]) -> None:
-        """One line, in one go. A full disk costs the recording, not the run that is recorded."""
+        """Write one line at once. A full disk spoils the recording, not the run."""
         if self._failed is not None:
             return
         rest = memoryview((encode(line) + "\n").encode())
@@ -180,9 +179,7 @@ class Recorder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -192,7 +189,7 @@ _KNOWN: Mapping[str, type[Exception]] = {
     "TimeoutError": TimeoutError,
     "ConnectionError": ConnectionError,
 }
-"""Exceptions the engine treats each in its own way; what is one of them stays one."""
+"""Exceptions the engine treats in different ways; a subclass stays one when it is played."""
 
 
 def _error_to_plain(error: Exception) -> dict[str, Any]:
@@ -229,17 +226,17 @@ def _error_from_plain(plain: Mapping[str, Any]) -> Exception:
 
 
 class Cassette(NamedTuple):
-    """A cassette file, read."""
+    """The content of a cassette file."""
 
     interactions: tuple[Interaction, ...]
     detent: str
-    """Version that recorded it."""
+    """The version that recorded it."""
     cut: int | None = None
-    """Number of the last line, when the recording broke off in the middle of it."""
+    """Number of the last line, if the recording broke off in the middle of it."""
 
 
 def read_cassette(path: str | Path) -> Cassette:
-    """Everything in a cassette. A last line that broke off is left out with a warning.
+    """Read a cassette. A last line that broke off is left out with a warning.
 
     Raises:
         ConfigurationError: it cannot be read, is too large, or is no cassette.
@@ -256,7 +253,7 @@ def read_cassette(path: str | Path) -> Cassette:
             f"Record fewer runs in one file."
         )
     lines = raw.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    rest = lines.pop()  # what follows the last line end: nothing, or a line that broke off
+    rest = lines.pop()  # after the last line end: nothing, or a line that broke off
     header = _header(path, lines[0] if lines else rest)
     interactions = [
         _interaction(path, number, text) for number, text in enumerate(lines[1:], 2) if text.strip()
@@ -265,7 +262,7 @@ def read_cassette(path: str | Path) -> Cassette:
     if lines and rest.strip():
         number = len(lines) + 1
         try:
-            interactions.append(_interaction(path, number, rest))  # whole, only its line end is missing
+            interactions.append(_interaction(path, number, rest))  # complete but for its line end
         except ConfigurationError:
             cut = number
             logger.warning("cassette.cut_off", path=str(path), line=number)
@@ -291,9 +288,9 @@ def _header(path: Path, line: bytes) -> Mapping[str, Any]:
 
 
 def _interaction(path: Path, number: int, text: bytes) -> Interaction:
-    """One line, or a `ConfigurationError` that says what is wrong with it."""
+    """One line; `ConfigurationError` says what is wrong with it."""
     try:
-        plain = to_plain(decode(text.decode()), depth=-1)  # a line holds values one level down
+        plain = to_plain(decode(text.decode()), depth=-1)  # the values of a line are one level down
     except InvalidValue as error:
         raise ConfigurationError(f"{path}, line {number}: {error}") from error
     except RecursionError:
@@ -307,7 +304,7 @@ def _interaction(path: Path, number: int, text: bytes) -> Interaction:
 
 
 def _misfit(plain: Any) -> str | None:
-    """What is wrong with a line's value."""
+    """The problem with a line's value."""
     if not isinstance(plain, dict):
         return "an interaction is a mapping"
     known = Interaction._fields[1:]
@@ -335,7 +332,7 @@ def _misfit(plain: Any) -> str | None:
 
 
 class Player:
-    """A tape that gives back what a cassette holds and calls nobody."""
+    """A tape that gives back the answers of a cassette and calls nothing."""
 
     plays = True
 
@@ -343,10 +340,10 @@ class Player:
         self.path = Path(path)
         self._cassette = read_cassette(self.path)
         self._channels: dict[Channel, _Channel] = {}
-        for one in self._cassette.interactions:
-            self._channels.setdefault(one.channel, _Channel()).add(one)
+        for interaction in self._cassette.interactions:
+            self._channels.setdefault(interaction.channel, _Channel()).add(interaction)
         self.mismatches: list[CassetteMismatch] = []
-        """Every mismatch so far, also those somebody along the way made light of."""
+        """Every mismatch so far, even those that a caller ignored."""
 
     @property
     def cut(self) -> int | None:
@@ -354,38 +351,43 @@ class Player:
         return self._cassette.cut
 
     async def through(self, call: TapeCall, work: Callable[[], Awaitable[Any]]) -> Any:
-        """What was answered when this was asked before; `work` is not called."""
+        """The answer recorded for this request; `work` is not called."""
         request = to_plain(call.request, "request")
         channel = self._channels.get((call.kind, call.where, call.step, call.subject))
-        found = channel.take(digest(request)) if channel is not None else None
-        if found is None:
+        interaction = channel.take(digest(request)) if channel is not None else None
+        if interaction is None:
             mismatch = self._mismatch(call, request, channel)
             self.mismatches.append(mismatch)
             raise mismatch
-        await asyncio.sleep(0)  # as before, others get their turn in the meantime
-        if found.error is not None:
-            raise _error_from_plain(found.error)
-        return copied(found.answer)
+        await asyncio.sleep(0)  # as in the recorded run, other tasks get their turn
+        if interaction.error is not None:
+            raise _error_from_plain(interaction.error)
+        return copied(interaction.answer)
 
     def unplayed(self) -> list[Interaction]:
-        """What was recorded and never asked for, in the file's order.
+        """The interactions that were recorded and never asked for, in the file's order.
 
-        Questions an agent asked while it was answering are left out: its answer is played as a whole.
+        Requests an agent made while it was answering are left out: its answer is played as a whole.
         """
-        left = (one for channel in self._channels.values() for one in channel.left())
-        return sorted((one for one in left if not one.inside), key=lambda one: one.line)
+        remaining = (interaction for channel in self._channels.values() for interaction in channel.left())
+        return sorted(
+            (interaction for interaction in remaining if not interaction.inside),
+            key=lambda interaction: interaction.line,
+        )
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing to close."""
 
     def _mismatch(self, call: TapeCall, request: Any, channel: _Channel | None) -> CassetteMismatch:
         if channel is None:
             return CassetteMismatch(self.path, call, self._nothing_recorded(call))
         recorded = next(channel.left(), None)
         if recorded is None:
-            many = "once" if channel.many == 1 else f"{channel.many} times"
+            times = "once" if channel.count == 1 else f"{channel.count} times"
             return CassetteMismatch(
-                self.path, call, f"asked more often than recorded ({many}). Record it again if this is right."
+                self.path,
+                call,
+                f"asked more often than recorded ({times}). Record it again if this is right.",
             )
         difference = first_difference(recorded.request, request)
         return CassetteMismatch(
@@ -394,10 +396,10 @@ class Player:
         )  # fmt: skip
 
     def _nothing_recorded(self, call: TapeCall) -> str:
-        """Says what is nearest to what was asked for."""
-        beside = sorted({c[3] for c in self._channels if c[:3] == (call.kind, call.where, call.step)})
-        if beside:
-            return f"not recorded. For this step the cassette has: {', '.join(beside)}."
+        """The message for a request without any recording, with the nearest ones that have one."""
+        subjects = sorted({c[3] for c in self._channels if c[:3] == (call.kind, call.where, call.step)})
+        if subjects:
+            return f"not recorded. For this step the cassette has: {', '.join(subjects)}."
         steps = sorted({c[2] for c in self._channels if c[:2] == (call.kind, call.where)})
         if steps:
             return f"not recorded.{nearest(call.step, steps)} It is recorded for: {', '.join(steps)}."
@@ -406,56 +408,56 @@ class Player:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 @dataclass
 class _Channel:
-    """Interactions that differ in what was asked alone. Taking one costs the same however many there are."""
+    """Interactions that differ only in their requests. Taking one takes the same time for any number."""
 
-    many: int = 0
+    count: int = 0
     _by_request: dict[tuple[bool, str], deque[Interaction]] = field(default_factory=dict)
-    """By whether an agent asked while it was answering, and by what was asked."""
+    """By whether an agent asked while it was answering, and by the request."""
     _order: deque[Interaction] = field(default_factory=deque)
     _taken: set[int] = field(default_factory=set)
 
-    def add(self, one: Interaction) -> None:
-        self.many += 1
-        self._order.append(one)
-        self._by_request.setdefault((one.inside, digest(one.request)), deque()).append(one)
+    def add(self, interaction: Interaction) -> None:
+        self.count += 1
+        self._order.append(interaction)
+        self._by_request.setdefault((interaction.inside, digest(interaction.request)), deque()).append(
+            interaction
+        )
 
     def take(self, request: str) -> Interaction | None:
-        """The next one not yet taken that was asked for the same; an agent's own question goes last."""
+        """The next interaction with this request that is not taken; one an agent asked for comes last."""
         waiting = self._by_request.get((False, request)) or self._by_request.get((True, request))
         if not waiting:
             return None
-        one = waiting.popleft()
-        self._taken.add(one.line)
-        return one
+        interaction = waiting.popleft()
+        self._taken.add(interaction.line)
+        return interaction
 
     def left(self) -> Iterator[Interaction]:
-        """Those not yet taken, in order."""
+        """The interactions not taken yet, in order."""
         while self._order and self._order[0].line in self._taken:
             self._order.popleft()
-        return (one for one in self._order if one.line not in self._taken)
+        return (interaction for interaction in self._order if interaction.line not in self._taken)
 
 
 # -- differences --------------------------------------------------------------------------------------------
 
 
 class Difference(NamedTuple):
-    """Where two plain values first differ."""
+    """The first difference between two plain values."""
 
     pointer: str
     """JSON pointer; empty for the whole value."""
     recorded: str
-    """What stands there, cut to a readable length; for texts, the first line that differs."""
+    """The recorded value, cut to a readable length; for texts, the first line that differs."""
     asked: str
     line: int | None = None
-    """For texts of several lines: the line's number."""
+    """The number of the line, in texts of several lines."""
 
     def __str__(self) -> str:
         line = f", line {self.line}" if self.line is not None else ""
@@ -467,7 +469,7 @@ class Difference(NamedTuple):
 
 
 def first_difference(recorded: Any, asked: Any, pointer: str = "") -> Difference | None:
-    """The first place at which two plain values differ, or None when they are equal."""
+    """The first difference between two plain values; None when they are equal."""
     if isinstance(recorded, dict) and isinstance(asked, dict):
         keys: Iterable[Any] = dict.fromkeys((*recorded, *asked))
     elif isinstance(recorded, list) and isinstance(asked, list):
@@ -478,13 +480,13 @@ def first_difference(recorded: Any, asked: Any, pointer: str = "") -> Difference
         same = canonical(recorded) == canonical(asked)
         return None if same else Difference(pointer, _value(recorded), _value(asked))
     for key in keys:
-        here = f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
+        key_pointer = f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
         if not _has(recorded, key):
-            return Difference(here, NOT_THERE, _value(asked[key]))
+            return Difference(key_pointer, NOT_THERE, _value(asked[key]))
         if not _has(asked, key):
-            return Difference(here, _value(recorded[key]), NOT_THERE)
-        if (found := first_difference(recorded[key], asked[key], here)) is not None:
-            return found
+            return Difference(key_pointer, _value(recorded[key]), NOT_THERE)
+        if (difference := first_difference(recorded[key], asked[key], key_pointer)) is not None:
+            return difference
     return None
 
 
@@ -493,30 +495,32 @@ def _has(value: Any, key: Any) -> bool:
 
 
 def _text_difference(recorded: str, asked: str, pointer: str) -> Difference:
-    ours, theirs = recorded.split("\n"), asked.split("\n")
-    several = max(len(ours), len(theirs)) > 1
-    index = _parting(ours, theirs)
-    sides = [side[index] if index < len(side) else None for side in (ours, theirs)]
-    one, other = (side or "" for side in sides)
-    # A long line is shown from shortly before the place that matters.
+    recorded_lines, asked_lines = recorded.split("\n"), asked.split("\n")
+    multiline = max(len(recorded_lines), len(asked_lines)) > 1
+    index = _first_mismatch(recorded_lines, asked_lines)
+    sides = [side[index] if index < len(side) else None for side in (recorded_lines, asked_lines)]
+    recorded_line, asked_line = (side or "" for side in sides)
+    # A long line is shown from shortly before the difference.
     start = (
-        max(0, _parting(one, other) - LONGEST_SHOWN // 4) if max(len(one), len(other)) > LONGEST_SHOWN else 0
+        max(0, _first_mismatch(recorded_line, asked_line) - LONGEST_SHOWN // 4)
+        if max(len(recorded_line), len(asked_line)) > LONGEST_SHOWN
+        else 0
     )
     shown = [
-        NOT_THERE if side is None else _line(side, start) if several else _value(side, start)
+        NOT_THERE if side is None else _line(side, start) if multiline else _value(side, start)
         for side in sides
     ]
-    return Difference(pointer, shown[0], shown[1], index + 1 if several else None)
+    return Difference(pointer, shown[0], shown[1], index + 1 if multiline else None)
 
 
-def _parting(one: Sequence[str], other: Sequence[str]) -> int:
-    """The first position at which two sequences are no longer the same."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+def _first_mismatch(first: Sequence[str], second: Sequence[str]) -> int:
+    """The first position at which two sequences differ."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 def _line(text: str, start: int) -> str:
-    """A line of a text, between bars so that blanks at its ends can be seen."""
+    """A line of a text, between bars that show blanks at its ends."""
     return f"|{_visible('…' * bool(start) + text[start:], LONGEST_SHOWN - 2)}|"
 
 
@@ -526,14 +530,14 @@ def _value(value: Any, start: int = 0) -> str:
 
 
 def _visible(text: str, most: int) -> str:
-    """Not too long, and nothing in it that a terminal would obey."""
+    """A text of limited length without control characters."""
     text = text[: most + 1]
-    text = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    text = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _named(kind: str, where: str, step: str, subject: str) -> str:
-    """`query 'crm.find' of step 'check' in child .a` for people."""
+def _describe(kind: str, where: str, step: str, subject: str) -> str:
+    """An interaction for messages: `query 'crm.find' of step 'check' in child '.a'`."""
     parts = [f"{kind} '{subject}'"]
     if step:
         parts.append(f"of step '{step}'")

@@ -1,6 +1,6 @@
 """Bodies of HTTP answers, read within a limit on bytes.
 
-Whoever answers decides how much to send: a stream that never ends, a length nobody has memory for, a few
+The server decides how much to send: a stream that never ends, a length that exceeds any memory, a few
 kilobytes that unpack to gigabytes. Bodies are counted while they are read, and unpacked in small pieces.
 """
 
@@ -49,25 +49,25 @@ async def pieces(response: Any, most: int) -> AsyncIterator[bytes]:
 
 
 async def whole(response: Any, most: int) -> bytes:
-    """The body of a streamed httpx2 response, unpacked; see `pieces` for what it raises."""
+    """The body of a streamed httpx2 response, unpacked; raises what `pieces` raises."""
     body = bytearray()
     async for piece in pieces(response, most):
         body += piece
     return bytes(body)
 
 
-def _unpacker(said: str) -> Any:
-    parts = [part.strip().lower() for part in said.split(",")]
+def _unpacker(header: str) -> Any:
+    parts = [part.strip().lower() for part in header.split(",")]
     encodings = [part for part in parts if part not in ("", "identity")]
     if not encodings:
         return lambda raw: (raw,)
     if len(encodings) > 1 or encodings[0] not in (*_GZIP, "deflate"):
-        raise BodyEncoded(said[:60])
+        raise BodyEncoded(header[:60])
     return _Inflate(gzip=encodings[0] in _GZIP)
 
 
 class _Inflate:
-    """Unpacks gzip and deflate piece by piece, so that a small bomb stays small."""
+    """Unpacks gzip and deflate in small pieces, so that a small bomb stays small."""
 
     def __init__(self, *, gzip: bool) -> None:
         self._gzip = gzip
@@ -81,7 +81,7 @@ class _Inflate:
             except zlib.error as error:
                 if not (self._first and not self._gzip):
                     raise BodyEncoded("deflate") from error
-                self._inner = zlib.decompressobj(-zlib.MAX_WBITS)  # some send it without its envelope
+                self._inner = zlib.decompressobj(-zlib.MAX_WBITS)  # some servers omit the zlib header
                 self._first = False
                 continue
             self._first = False
@@ -92,22 +92,22 @@ class _Inflate:
 
 
 def limiting_hooks(httpx: Any, most: int, *, each_event: bool = False) -> dict[str, list[Any]]:
-    """Event hooks for a client of `httpx` or `httpx2` that a library uses: no answer exceeds `most` bytes.
+    """Event hooks for an `httpx` or `httpx2` client used by a library: no response exceeds `most` bytes.
 
-    With `each_event`, every event of a stream may be that long: the stream itself may last for days. Answers
-    are asked for as they are; one that comes packed is refused.
+    With `each_event`, the limit applies to each event of a stream, as the stream may last for days. Bodies
+    are requested unpacked; a packed one is refused.
     """
 
     async def ask_plainly(request: Any) -> None:
         request.headers.update(IDENTITY)
 
     async def limit(response: Any) -> None:
-        said = response.headers
-        if said.get("content-encoding", "").strip().lower() not in ("identity", ""):
+        headers = response.headers
+        if headers.get("content-encoding", "").strip().lower() not in ("identity", ""):
             raise httpx.DecodingError("It is packed, which was not asked for.", request=response.request)
-        if _longer(said, most):
+        if _longer(headers, most):
             raise httpx.ReadError("", request=response.request) from BodyTooLarge(most)
-        events = each_event and said.get("content-type", "").startswith("text/event-stream")
+        events = each_event and headers.get("content-type", "").startswith("text/event-stream")
         response.stream = Counted(response.stream, events)
 
     class Counted(httpx.AsyncByteStream):  # type: ignore[misc]
@@ -135,11 +135,11 @@ def limiting_hooks(httpx: Any, most: int, *, each_event: bool = False) -> dict[s
 
 
 def too_large(error: BaseException) -> BodyTooLarge | None:
-    """The limit that an error of a library is about, if it is about one."""
-    seen: BaseException | None = error
-    while seen is not None and not isinstance(seen, BodyTooLarge):
-        seen = seen.__cause__ or seen.__context__
-    return seen
+    """The limit an error of a library is about, if any."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, BodyTooLarge):
+        cause = cause.__cause__ or cause.__context__
+    return cause
 
 
 def _longer(headers: Any, most: int) -> bool:

@@ -30,7 +30,7 @@ FATAL = (Fenced, StoreUnavailable, TapeError, BudgetExceededError, CannotCheck)
 
 
 class AgentTool(NamedTuple):
-    """A tool's description for an agent."""
+    """A tool as an agent sees it."""
 
     name: str
     kind: Kind
@@ -104,7 +104,7 @@ class AgentTools:
                 secret in str(error) for secret in self._secrets if secret
             ):
                 raise
-            raise ToolError("failed", "why is not told, for that would tell a secret") from None
+            raise ToolError("failed", "the reason is withheld, because it contains a secret") from None
         return masked(answer, self._secrets) if self._secrets else answer
 
     async def remember(

@@ -1,4 +1,4 @@
-"""Reading an agent's text: the JSON value it holds, or the text itself where a text will do."""
+"""Reading an agent's text: the JSON value in it, or the text itself where a text is allowed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 DEEPEST = 64
-"""Levels of lists and mappings in an answer."""
+"""Most levels of nested lists and mappings in an answer."""
 _FENCES = ("```", "~~~")
 _DEEP = "the answer is nested too deeply"
 
@@ -15,7 +15,8 @@ _DEEP = "the answer is nested too deeply"
 def parse_answer(text: str, *, text_allowed: bool) -> Any:
     """The whole text as JSON; else its last fenced JSON block; else, where allowed, the text itself.
 
-    ValueError when none of these can be had; it never repeats the text.
+    Raises:
+        ValueError: the text is none of these; the message never repeats it.
     """
     try:
         return _value(text)
@@ -47,7 +48,7 @@ def _value(text: str) -> Any:
 
 
 def too_deep(value: Any) -> bool:
-    """Whether a value has more levels than all who come to walk it can be trusted to walk."""
+    """Whether a value has more levels than recursive code can safely walk."""
     level = [value]
     for _ in range(DEEPEST):
         level = [
@@ -66,7 +67,7 @@ def _no_number(name: str) -> NoReturn:
 
 
 def _fenced(text: str) -> Iterator[str]:
-    """The contents of closed fences that say `json`, or nothing, about themselves."""
+    """The contents of closed fences labelled `json`, or not labelled."""
     fence, is_json, lines = "", False, list[str]()
     for line in text.splitlines():
         bare = line.strip()

@@ -1,6 +1,6 @@
 """The closed choices of dispatch: who performs a step, how far it is trusted, and why it was not.
 
-Nothing is ever added to these at run time; journals, settings and reports speak in their values.
+Nothing is added to them at run time; journals, settings and reports contain their values.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class StepType(str, Enum):
-    """Kinds of steps a workflow file knows. Every step with a deterministic handler counts as `PYTHON`."""
+    """Kinds of steps in a workflow file. Every step with a deterministic handler counts as `PYTHON`."""
 
     PYTHON = "python"
     AGENT = "agent"
@@ -22,7 +22,7 @@ class StepType(str, Enum):
 
     @property
     def natural_mode(self) -> StepMode:
-        """Who performs a step of this kind when nobody says otherwise."""
+        """Who performs a step of this kind by default."""
         return StepMode.AGENT if self in (StepType.AGENT, StepType.GENERATE) else StepMode.DETERMINISTIC
 
 
@@ -36,14 +36,14 @@ class StepMode(str, Enum):
 
 
 class AutonomyLevel(str, Enum):
-    """How far an agent's answer is trusted; ordered from not at all to wholly."""
+    """How far an agent's answer is trusted, from not at all to completely."""
 
     OPERATOR = "operator"
     """The agent is not asked."""
     COLLABORATOR = "collaborator"
     """The answer counts if the step's own code agrees with it."""
     CONSULTANT = "consultant"
-    """The answer counts; what looks odd about it is reported."""
+    """The answer counts; oddities in it are reported."""
     APPROVER = "approver"
     """The answer counts."""
 
@@ -80,7 +80,7 @@ _LEVELS = tuple(AutonomyLevel)
 
 
 def _rank(other: object) -> int:
-    """A plain text is refused: Python would compare it by the alphabet."""
+    """Refuse a plain text, which Python would compare alphabetically."""
     if not isinstance(other, AutonomyLevel):
         raise TypeError(f"A level of autonomy is compared with another, not with a {type(other).__name__}.")
     return other.rank

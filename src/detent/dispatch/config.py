@@ -25,7 +25,7 @@ PROMPT_BYTES = 64 * 1024
 """Largest size of a prompt file."""
 
 Where: TypeAlias = str | Callable[[str], str]
-"""Where a layer was written, for messages: one place for the whole layer, or the place of each field."""
+"""The source of a layer, for messages: one place for the whole layer, or the place of each field."""
 
 
 class StepConfigError(ConfigurationError):
@@ -315,7 +315,7 @@ class Resolved:
 
 
 _Problem: TypeAlias = tuple[str, str, str]
-"""A layer, a field, and what is wrong with it."""
+"""A layer, a field, and the problem with it."""
 
 
 class _Layer(NamedTuple):

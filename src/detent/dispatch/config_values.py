@@ -1,4 +1,4 @@
-"""Reads each value of a step's configuration into its own type, or says what would have been right."""
+"""Converts each value of a step's configuration to its type, or says what would have been right."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from detent.kernel.policy import RetryPolicy
 MAX_TOKENS = 200_000
 SUFFIX_BYTES = 16 * 1024
 BUDGET_LIMITS = ("tokens", "cost_usd", "seconds")
-"""Limits a step's own budget may have."""
+"""Limits that a step's own budget may have."""
 RETRY_PARTS = ("max_attempts", "wait_min", "wait_max")
 
 Trouble: TypeAlias = tuple[str, str]
-"""A field and what is wrong with it."""
+"""A field and its problem."""
 
 
 class Refused(Exception):
-    """A value that cannot be used, with the troubles in it; their names are of parts of the field."""
+    """A value that cannot be used, with its problems; their names are parts of the field."""
 
     def __init__(self, text: str = "", troubles: Iterable[Trouble] = ()) -> None:
         self.troubles = [("", text), *troubles] if text else list(troubles)
@@ -49,7 +49,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def _quoted(value: Any) -> str:
-    """A wrong value in a message: short ones as they are, others by their kind."""
+    """A wrong value in a message: a short one as it is, others by their kind."""
     if isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= 40):
         return repr(value)
     kinds: dict[type, str] = {str: "a long text", dict: "a mapping", list: "a list", tuple: "a list"}
@@ -185,4 +185,4 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "budget": _budget,
     "shadow": _share,
 }
-"""By field: from a plain value to what the field holds; `Refused` when it cannot."""
+"""By field: converts a plain value to the field's type; raises `Refused` when it cannot."""

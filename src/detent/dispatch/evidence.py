@@ -1,8 +1,8 @@
-"""What counts as evidence about an agent, and what follows from it: the law of raising and lowering levels.
+"""The evidence about an agent, and its consequences: the rules for raising and lowering levels.
 
-An execution in which the agent's answer was held against the step's own code, or in which the agent failed
-hard, gives a verdict. Verdicts add up to a tally per series; a tally says whether agreement drifts and
-whether the step should go down a level. Nothing here raises one: that is a person's decision, on a report.
+An execution gives a verdict when the agent's answer was compared with the step's own code, or when the agent
+failed hard. Verdicts are summed in a tally per series; a tally shows whether agreement drifts and whether the
+step should go down a level. Nothing here raises a level: a person decides that, from a report.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from detent.kernel.errors import ConfigurationError
 Z95 = 1.959963984540054
 """Standard normal quantile of 0.975: a two-sided interval of 95 %."""
 LAST = 50
-"""Verdicts among which no hard failure may be found when a level is to be raised."""
+"""The latest verdicts that must contain no hard failure when a level is to be raised."""
 
 HARD_REASONS = frozenset(
     {FallbackReason.EXCEPTION.value, FallbackReason.TIMEOUT.value, FallbackReason.SCHEMA_VIOLATION.value}
 )
-"""Reasons of a fallback that say the agent failed, rather than that it was not asked."""
+"""Reasons of a fallback for which the agent failed, as opposed to not being asked."""
 
 
 class Verdict(str, Enum):
-    """What one execution says about the agent."""
+    """The verdict of one execution on the agent."""
 
     AGREED = "agreed"
-    """Its answer equalled the handler's, or the step's validator passed it."""
+    """Its answer equalled the handler's, or passed the step's validator."""
     DIFFERED = "differed"
     HARD = "hard"
     """It raised, timed out, or broke the hard contract."""
     UNCHECKED = "unchecked"
-    """It answered and nobody compared: no evidence of agreement, but not a hard failure either."""
+    """It answered without a comparison: no evidence of agreement, but not a hard failure either."""
 
 
 _LETTERS = {Verdict.AGREED: "a", Verdict.DIFFERED: "d", Verdict.HARD: "h", Verdict.UNCHECKED: "u"}
@@ -44,26 +44,26 @@ _LETTERS = {Verdict.AGREED: "a", Verdict.DIFFERED: "d", Verdict.HARD: "h", Verdi
 
 @dataclass(frozen=True, slots=True)
 class EvidenceRules:
-    """How much evidence a raise needs, and how little it takes to be lowered."""
+    """How much evidence it takes to raise a step, and how little to lower it."""
 
     min_n: int = 50
     min_lower95: float = 0.95
     """The lower end of the 95 % interval of agreement must reach this."""
     window: int = 20
-    """Drift looks at so many of the latest verdicts."""
+    """Number of the latest verdicts considered for drift."""
     drift_below: float = 0.8
     """Agreement within the window below this, ..."""
     drift_above: float = 0.95
     """... while the whole series is above this, is drift."""
     demote: bool = True
-    """False: nothing is lowered by itself either."""
+    """Whether steps are lowered automatically."""
     demote_hard: int = 3
-    """So many hard failures among the last `demote_window` answers asked for lower the step."""
+    """Number of hard failures among the last `demote_window` answers that lowers the step."""
     demote_agreement: float = 0.8
     """Agreement of the last `demote_window` verdicts below this lowers the step."""
     demote_window: int = 20
     floor: AutonomyLevel = AutonomyLevel.OPERATOR
-    """Nothing is lowered below this by itself."""
+    """The lowest level that a step is automatically lowered to."""
 
     def __post_init__(self) -> None:
         problems = [
@@ -91,7 +91,7 @@ class EvidenceRules:
 
     @property
     def keep(self) -> int:
-        """How many of the latest verdicts a tally must remember to be judged by these rules."""
+        """Number of the latest verdicts a tally must keep to be judged by these rules."""
         return max(self.window, self.demote_window, LAST)
 
 
@@ -104,7 +104,7 @@ def _is_share(value: Any) -> bool:
 
 
 def wilson(agreed: int, n: int, z: float = Z95) -> tuple[float, float]:
-    """Lower and upper end of the Wilson score interval of `agreed` out of `n`; (0, 1) for none at all."""
+    """Lower and upper end of the Wilson score interval of `agreed` out of `n`; (0, 1) without any."""
     if not 0 <= agreed <= n:
         raise ValueError(f"{agreed} of {n} is no share.")
     if n == 0:
@@ -120,7 +120,7 @@ def wilson(agreed: int, n: int, z: float = Z95) -> tuple[float, float]:
 
 
 def verdict_of(record: Mapping[str, Any]) -> Verdict | None:
-    """What a dispatched step's record says about the agent; None when the agent was not put to the test."""
+    """The verdict of a dispatched step's record; None when the agent was not tested."""
     if record.get("fallback_used"):
         reason = record.get("fallback_reason")
         if reason in HARD_REASONS:
@@ -133,7 +133,7 @@ def verdict_of(record: Mapping[str, Any]) -> Verdict | None:
 
 
 def verdict_of_shadow(note: Mapping[str, Any]) -> Verdict | None:
-    """What a shadow comparison says about the agent; a failure of anything but the agent says nothing."""
+    """The verdict of a shadow comparison; None when something other than the agent failed."""
     outcome = note.get("outcome")
     if outcome == Verdict.AGREED.value:
         return Verdict.AGREED
@@ -146,7 +146,7 @@ def verdict_of_shadow(note: Mapping[str, Any]) -> Verdict | None:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Rolling evidence of one series, small enough to live in a durable mark."""
+    """Rolling evidence of one series, small enough for a durable mark."""
 
     n: int = 0
     agreed: int = 0
@@ -154,7 +154,7 @@ class Tally:
     recent: str = ""
     """The latest verdicts that count, newest last: `a`greed, `d`iffered, `h`ard."""
     asked: str = ""
-    """The latest answers asked for, checked or not, newest last: the same letters and `u`nchecked."""
+    """The latest answers, checked or not, newest last: the same letters and `u`nchecked."""
 
     def __post_init__(self) -> None:
         if self.agreed < 0 or self.hard < 0 or self.agreed + self.hard > self.n or len(self.recent) > self.n:
@@ -166,16 +166,16 @@ class Tally:
 
     @property
     def differed(self) -> int:
-        """Compared and not equal."""
+        """Number compared and not equal."""
         return self.n - self.agreed - self.hard
 
     @property
     def agreement(self) -> float | None:
-        """Share that agreed, or None before the first verdict."""
+        """Share that agreed; None before the first verdict."""
         return self.agreed / self.n if self.n else None
 
     def after(self, verdict: Verdict, keep: int = LAST) -> Tally:
-        """The tally with one more verdict, remembering the latest `keep` (see `EvidenceRules.keep`)."""
+        """The tally with one more verdict, keeping the latest `keep` (see `EvidenceRules.keep`)."""
         letter = _LETTERS[verdict]
         latest = (self.asked + letter)[-keep:]
         if verdict is Verdict.UNCHECKED:
@@ -196,9 +196,9 @@ class Tally:
         return last.count("a") / len(last) < rules.drift_below and self.agreed / self.n > rules.drift_above
 
     def demotion(self, rules: EvidenceRules) -> str | None:
-        """Why the step should go down a level now, in a few words; None when it should not.
+        """The reason to demote the step now, in a few words; None when there is none.
 
-        After a demotion begin a new tally, or one burst of failures would lower the step again and again.
+        Start a new tally after a demotion, or one burst of failures would lower the step again and again.
         """
         if not rules.demote:
             return None
@@ -213,7 +213,7 @@ class Tally:
         return None
 
     def to_plain(self) -> dict[str, Any]:
-        """As plain values, empty ones left out."""
+        """As plain values, without empty ones."""
         plain = {
             "n": self.n, "agreed": self.agreed, "hard": self.hard, "recent": self.recent, "asked": self.asked
         }  # fmt: skip
@@ -221,7 +221,7 @@ class Tally:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any] | None) -> Tally:
-        """Read back what `to_plain` wrote; nothing is an empty tally."""
+        """Read back what `to_plain` wrote; None becomes an empty tally."""
         if not plain:
             return cls()
         return cls(
@@ -245,11 +245,11 @@ DEMOTIONS = "autonomy/"
 
 @dataclass(frozen=True, slots=True)
 class Demotion:
-    """A step held at a level below the configured one, until somebody restores it."""
+    """A step held at a level below the configured one, until a person restores it."""
 
     level: AutonomyLevel
     was: AutonomyLevel | None = None
-    """The level it had, where that is known."""
+    """The level it had, if that is known."""
     why: str = ""
     at: float = 0.0
     """Seconds since the epoch."""
@@ -258,7 +258,7 @@ class Demotion:
     """Fingerprints of the series whose evidence lowered it."""
 
     def to_plain(self) -> dict[str, Any]:
-        """As the mark holds it."""
+        """As the mark keeps it."""
         return {
             "level": self.level.value,
             "was": self.was.value if self.was is not None else None,
@@ -270,7 +270,7 @@ class Demotion:
 
     @classmethod
     def from_plain(cls, plain: Any) -> Demotion | None:
-        """What a mark says; None when the step was restored or never lowered."""
+        """Read a mark; None when the step was restored or never lowered."""
         if not plain:
             return None
         if not isinstance(plain, Mapping) or "level" not in plain:

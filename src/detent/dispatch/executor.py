@@ -1,4 +1,4 @@
-"""The port through which a step reaches an agent: `StepExecutor`, and what it gives back.
+"""The port through which a step reaches an agent: `StepExecutor` and its result.
 
 No provider is named or imported here. An executor decides and proposes; it never performs an effect.
 """
@@ -21,7 +21,7 @@ Schema: TypeAlias = type | Mapping[str, Any]
 
 
 class SchemaHint(dict[str, Any]):
-    """A JSON Schema to decode under where that can be done, and not to refuse an answer by."""
+    """A JSON Schema for constrained decoding where possible; an answer is not refused because of it."""
 
 
 DISPATCH_AGENT = "dispatch"
@@ -33,12 +33,12 @@ class Availability(NamedTuple):
 
     ok: bool
     why_not: str = ""
-    """Names what is missing: "ANTHROPIC_API_KEY is not set"."""
+    """What is missing: "ANTHROPIC_API_KEY is not set"."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentStreamChunk:
-    """A piece of an agent's text, told while it is being written. Never journaled."""
+    """A piece of an agent's text, streamed while it is being written. Never journaled."""
 
     agent_name: str
     text: str
@@ -52,20 +52,20 @@ EventCallback: TypeAlias = Callable[[ExecutorEvent], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class ExecutorResult:
-    """What an execution gave."""
+    """The result of an execution."""
 
     output: Any
-    """Parsed and, where a schema was given, validated; a text is parsed by whoever asked."""
+    """Parsed and, if a schema was given, validated; a text is parsed by the caller."""
     success: bool = True
     usage: UsageMetadata | None = None
     events: tuple[AgentStreamChunk, ...] = field(default=(), compare=False)
     model_id: str | None = None
-    """The model that answered, as its provider names it."""
+    """The model that answered, by its provider's name."""
 
 
 @runtime_checkable
 class StepExecutor(Protocol):
-    """Performs one step as an agent: decides, asks queries, proposes; never performs an effect."""
+    """Performs one step as an agent: decides, calls queries, proposes effects; never performs an effect."""
 
     async def execute(
         self,
@@ -81,21 +81,26 @@ class StepExecutor(Protocol):
         event_callback: EventCallback | None = None,
         toolbox: AgentTools | None = None,
     ) -> ExecutorResult:
-        """One attempt. No retry and no time limit inside: whoever asks sees to both."""
+        """One attempt. Retries and time limits are the caller's business."""
 
     def available(self) -> Availability:
-        """Whether it could be asked now; makes no network call."""
+        """Whether the executor could be asked now; makes no network call."""
 
 
 class ExecutorSource(Protocol):
-    """Where executors come from. One is made per provider and run."""
+    """The source of executors. One is made per provider and run."""
 
     @property
     def default(self) -> str | None:
-        """Provider used by steps that name none; None when nothing is configured."""
+        """The provider of steps that name none; None when nothing is configured."""
 
     def make(self, provider: str) -> StepExecutor:
-        """A fresh executor of a provider; `IntegrationMissing` or `ConfigurationError` when it cannot be."""
+        """A new executor of a provider.
+
+        Raises:
+            IntegrationMissing: its package is not installed.
+            ConfigurationError: there is no such provider, or its settings cannot be used.
+        """
 
     async def close(self) -> None:
-        """Let go of connections and loaded models."""
+        """Release connections and loaded models."""

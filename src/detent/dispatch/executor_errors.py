@@ -1,4 +1,4 @@
-"""How asking an agent fails."""
+"""Failures of asking an agent."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class ExecutorError(DetentError):
         self.step_name = step_name
         self.attempt = attempt
         self.transient = transient
-        """Trying again may help: a lost connection, a rate limit."""
+        """Whether trying again may help: after a lost connection, a rate limit."""
         self.retry_after = retry_after
-        """Seconds to wait at least, when the other side said so."""
+        """The least number of seconds to wait, if the provider gave one."""
         self.usage = usage
-        """What the failed execution had used up by then."""
+        """The usage of the failed execution."""
         super().__init__(message)
 
 
@@ -52,7 +52,7 @@ class ExecutorTimeoutError(ExecutorError):
 
 
 class OutputSchemaValidationError(ExecutorError):
-    """The answer breaks the step's hard contract. Asked once more, with the violations told."""
+    """The answer breaks the step's hard contract. The agent is asked once more, with the violations."""
 
     reason = FallbackReason.SCHEMA_VIOLATION
 
@@ -67,7 +67,7 @@ class OutputSchemaValidationError(ExecutorError):
     ) -> None:
         self.schema_type = schema_type
         self.validation_errors = tuple(validation_errors)
-        """Each names a place and what was expected there, never the value that stood there."""
+        """Each names a place and what was expected there, never the value found there."""
         super().__init__(
             f"The answer for '{step_name}' does not fit {schema_type}: {'; '.join(self.validation_errors)}",
             step_name=step_name, attempt=attempt, usage=usage,
@@ -75,7 +75,7 @@ class OutputSchemaValidationError(ExecutorError):
 
 
 class ReferenceResolutionError(ExecutorError):
-    """An execution referred to something that is not there."""
+    """An execution referred to something that does not exist."""
 
     def __init__(
         self, reference_type: str, reference_name: str, available_names: Sequence[str], *, step_name: str = ""
@@ -102,7 +102,7 @@ class BudgetExhaustedError(ExecutorError):
 
 
 class DispatchError(DetentError):
-    """The agent failed and so did the handler it fell back on."""
+    """The agent failed, and so did the handler it fell back on."""
 
     def __init__(
         self, step_name: str, reason: FallbackReason, agent_error: str, handler_error: BaseException
@@ -112,7 +112,7 @@ class DispatchError(DetentError):
         self.agent_error = agent_error
         self.handler_error = handler_error
         self.detail: dict[str, Any] = {}
-        """What the journal keeps about the dispatch."""
+        """The journal's record of the dispatch."""
         self.after: Callable[[], Awaitable[None]] | None = None
         """Called once the failure is committed."""
         super().__init__(

@@ -1,8 +1,8 @@
-"""The words between a step and its agent: how it is asked, and how its answer is read.
+"""The format of prompts and answers: how an agent is asked, and how its answer is read.
 
 The usual dialect asks for one JSON value and reads it under the step's contract. A flow whose steps are
-written otherwise (in prose, answered in lines, say) brings its own; what is read ends in the same `Proposal`
-and is held to the same contract, gate and table.
+written differently (in prose, say, with answers in lines) has its own; the result is the same `Proposal`,
+held to the same contract, gate and table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class JsonDialect:
     """One JSON value, under the step's contract."""
 
     def fingerprint(self, plan: Plan) -> str:
-        """Instructions, contract and what is allowed."""
+        """Instructions, contract and allowed moves and tools."""
         allowed = prompt.allowed_block(plan.contract)
         return digest([plan.instructions, prompt.contract_block(plan.contract), allowed], 12)
 
@@ -36,7 +36,7 @@ class JsonDialect:
         return prompt.build(plan.instructions, inputs, plan.contract, secrets=secrets, problems=problems)
 
     def schema(self, plan: Plan) -> Mapping[str, Any] | None:
-        """To judge by where the step declares one, else only to decode under."""
+        """The schema to check the answer by if the step declares one, else only to decode under."""
         contract = plan.contract
         if contract.schema is None or (contract.hard is not None and not contract.envelope):
             return contract.schema
@@ -45,7 +45,7 @@ class JsonDialect:
     def read(
         self, plan: Plan, answer: Any, proposed: Iterable[Effect], inputs: Mapping[str, Any]
     ) -> Proposal:
-        """Parse what came as text, and hold it to the contract."""
+        """Parse the text of an answer, and check it against the contract."""
         from detent.dispatch.answer_text import parse_answer
 
         contract = plan.contract
@@ -62,6 +62,6 @@ JSON = JsonDialect()
 
 
 def answer_schema(plan: Plan, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """JSON Schema of the answer to these very inputs; None for an answer in prose."""
+    """JSON Schema of the answer to these inputs; None for an answer in prose."""
     fitted = getattr(plan.dialect, "schema_for", None)
     return plan.dialect.schema(plan) if fitted is None else fitted(plan, inputs)

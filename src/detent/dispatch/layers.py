@@ -1,4 +1,4 @@
-"""The layers of configuration below a step's own: what a project says about who performs its steps."""
+"""The layers of configuration below a step's own: a project's settings for who performs its steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from detent.dispatch.executor import ExecutorSource
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The layers below a step's own configuration, and where executors come from."""
+    """The layers below a step's own configuration, and the source of executors."""
 
     steps: Mapping[str, StepConfig] = field(default_factory=dict)
     """By qualified name (`flow/step`) or bare step name."""
@@ -26,6 +26,6 @@ class Layers:
     secrets: frozenset[str] = frozenset()
     """Values that never appear in a prompt."""
     pointed_out: bool = False
-    """What is doubtful about them was said when they were read."""
+    """Whether warnings about them were already logged when they were read."""
     cwd: Path | None = None
     """The project's folder, given to executors."""

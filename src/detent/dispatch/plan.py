@@ -45,7 +45,7 @@ class Dialect(Protocol):
     """
 
     def fingerprint(self, plan: Plan) -> str:
-        """Changes with anything an agent is told, inputs aside."""
+        """Changes with anything an agent is given, except the inputs."""
 
     def build(
         self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str], problems: Sequence[str]
@@ -138,7 +138,7 @@ class Plan:
 
     @cached_property
     def prompt_fingerprint(self) -> str:
-        """Changes with anything an agent is told, inputs aside."""
+        """Changes with anything an agent is given, except the inputs."""
         return self.dialect.fingerprint(self)
 
     @cached_property

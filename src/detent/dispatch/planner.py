@@ -204,6 +204,6 @@ def _check_own(flow: Flow, configs: Any) -> None:
     for name in configs:
         if name not in known and name not in flow.related:
             raise ConfigurationError(
-                f"The run is told how to perform '{name}', but flow '{flow.name}' has no such step."
+                f"The run's configuration names the step '{name}', but flow '{flow.name}' has no such step."
                 f"{nearest(str(name), known)}"
             )

@@ -1,4 +1,4 @@
-"""What an agent proposes, and what a validator says of it."""
+"""An agent's proposal, and a validator's verdict on it."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ class Example(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """What an agent answered, read and checked against the hard contract."""
+    """An agent's answer, read and checked against the hard contract."""
 
     output: Any
-    """In the declared types, where the step declares any."""
+    """In the declared types, if the step declares any."""
     next: str | None = None
     effects: tuple[Effect, ...] = ()
     reason: str | None = None
     plain: Any = None
     """The output as plain values."""
     given: Any = None
-    """The output as the agent wrote it, with what the declared types leave out."""
+    """The output as the agent wrote it, with the parts that the declared types leave out."""
 
 
 class Verdict(NamedTuple):
-    """What a validator says of a proposal."""
+    """A validator's verdict on a proposal."""
 
     ok: bool
     reasons: Sequence[str] = ()

@@ -17,7 +17,7 @@ from detent.kernel.budget import NOTHING, Spend
 Shape: TypeAlias = Literal["plain", "accepted", "fallback"]
 
 NEVER_CALLED = frozenset({FallbackReason.OPERATOR, FallbackReason.NO_INTENT, FallbackReason.NO_EXECUTOR})
-"""Reasons for which the agent was not called. For `budget` it may or may not have been; for others it was."""
+"""Reasons for which the agent was not called. For `budget` it may have been; for all others it was."""
 COMPARING = frozenset({Check.VALIDATOR, Check.COMPARE})
 """Checks that can reject an answer."""
 
@@ -232,7 +232,7 @@ class DispatchResult:
     # -- as plain values ------------------------------------------------------------------------------------
 
     def to_plain(self) -> dict[str, Any]:
-        """As plain values, without the output and without what is as usual."""
+        """As plain values, without the output and without default values."""
         plain: dict[str, Any] = {"mode_used": self.mode_used.value}
         for part in fields(self)[2:]:
             value = getattr(self, part.name)
@@ -242,7 +242,7 @@ class DispatchResult:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], output: Any = None) -> DispatchResult:
-        """Read back what `to_plain` wrote; keys it does not know belong to somebody else."""
+        """Read back what `to_plain` wrote; unknown keys are ignored."""
         values = {
             part.name: _READERS.get(part.name, _same)(plain[part.name])
             for part in fields(cls)[1:]
@@ -280,4 +280,4 @@ _READERS: Mapping[str, Any] = {
     "agent_error": AgentFailure.from_plain,
     "spend": Spend.from_plain,
 }
-"""By field: from a plain value to what the field holds. Fields that are not here are plain already."""
+"""By field: converts a plain value to the field's type. Fields not listed here are plain already."""

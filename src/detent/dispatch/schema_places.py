@@ -1,7 +1,6 @@
-"""What a JSON Schema says about each place in a value, as far as it matters when values are compared.
+"""What a JSON Schema says about each place in a value, as far as it matters for comparing values.
 
-Nothing is validated here. Of a schema put together from others or given as alternatives, each part has a
-say.
+Nothing is validated here. Every part of a schema that combines others or lists alternatives counts.
 """
 
 from __future__ import annotations
@@ -18,35 +17,35 @@ from detent.engine.patterns import InvalidPattern, PatternBudget, PatternTimeout
 
 @lru_cache(maxsize=1024)
 def path_of(pointer: str) -> tuple[str, ...]:
-    """The keys and indexes an RFC 6901 pointer leads along."""
+    """The keys and indices of an RFC 6901 pointer."""
     parts = pointer.split("/")[1:]
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in parts)
 
 
 _Node: TypeAlias = tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]]
-"""A schema, and the schemas around it in which its references may be found, outermost first."""
+"""A schema, and the schemas around it in which its references are looked up, outermost first."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemasAt:
-    """All schemas that have a say about one place; of alternatives each has."""
+    """All schemas that apply to one place, each alternative included."""
 
     nodes: tuple[_Node, ...]
     patterns: PatternBudget = field(default_factory=PatternBudget, compare=False)
-    """What the patterns over keys of one value may take, shared by all its places."""
+    """The time left for patterns over the keys of one value, shared by all its places."""
 
     @classmethod
     def top(cls, schema: Mapping[str, Any] | None) -> SchemasAt:
-        """What has a say about the whole value."""
+        """The schemas that apply to the whole value."""
         return _NOWHERE if schema is None else cls(_flat([(schema, ())]))
 
     @property
     def say_number(self) -> bool:
-        """Whether any number will do: 1 and 1.0 are the same there."""
+        """Whether any number is allowed, so that 1 and 1.0 are the same there."""
         return any("number" in _types(node) for node, _ in self.nodes)
 
     def under(self, part: str | int) -> SchemasAt:
-        """What has a say about a key or index below."""
+        """The schemas that apply to a key or index below."""
         if not self.nodes:
             return self
         if isinstance(part, str):
@@ -54,7 +53,7 @@ class SchemasAt:
         return self._of(lambda node: _of_index(node, part))
 
     def items(self) -> SchemasAt:
-        """What has a say about some item of a list, wherever it stands."""
+        """The schemas that apply to some item of a list, at any position."""
         return self._of(lambda node: [*_listed(node.get("prefixItems")), *_listed(node.get("items"))])
 
     def _of(self, inside: Callable[[Mapping[str, Any]], list[Any]]) -> SchemasAt:
@@ -78,7 +77,7 @@ def _of_key(node: Mapping[str, Any], key: str, patterns: PatternBudget) -> list[
     named = node.get("properties", {})
     schemas = [named[key]] if key in named else []
     for pattern, schema in node.get("patternProperties", {}).items():
-        with suppress(InvalidPattern, PatternTimeout):  # then it has no say
+        with suppress(InvalidPattern, PatternTimeout):  # then it does not apply
             if patterns.fits(pattern, key):
                 schemas.append(schema)
     return schemas or [node.get("additionalProperties")]
@@ -86,13 +85,13 @@ def _of_key(node: Mapping[str, Any], key: str, patterns: PatternBudget) -> list[
 
 def _of_index(node: Mapping[str, Any], index: int) -> list[Any]:
     first, rest = _listed(node.get("prefixItems")), node.get("items")
-    if isinstance(rest, (list, tuple)):  # as drafts before 2020-12 write it
+    if isinstance(rest, (list, tuple)):  # the form of drafts before 2020-12
         first, rest = list(rest), node.get("additionalItems")
     return [first[index]] if index < len(first) else [rest]
 
 
 def _flat(nodes: Iterable[tuple[Any, tuple[Mapping[str, Any], ...]]]) -> tuple[_Node, ...]:
-    """These schemas, with those they refer to and those they are put together from."""
+    """These schemas, with those they refer to and those they combine."""
     by_id: dict[int, _Node] = {}
     todo = deque(nodes)
     while todo:
@@ -111,7 +110,7 @@ def _flat(nodes: Iterable[tuple[Any, tuple[Mapping[str, Any], ...]]]) -> tuple[_
 
 
 def _referred(reference: str, around: tuple[Mapping[str, Any], ...]) -> list[_Node]:
-    """What a reference within the schema leads to; a schema placed in another may bring its definitions."""
+    """The target of a reference within the schema; an embedded schema may have its own definitions."""
     if not reference.startswith("#"):
         return []
     for depth in range(len(around), 0, -1):

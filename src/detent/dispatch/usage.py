@@ -1,4 +1,4 @@
-"""What asking an agent uses up: tokens and, where the price is known, money."""
+"""The usage of an agent: tokens and, where the price is known, money."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from detent.kernel.budget import Spend
 
 @dataclass(frozen=True, slots=True)
 class UsageMetadata:
-    """What an execution used up."""
+    """The usage of an execution."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -32,11 +32,11 @@ class UsageMetadata:
 
     @property
     def spend(self) -> Spend:
-        """As the journal counts it; an unknown price counts as nothing there."""
+        """In the journal's form; an unknown price counts as nothing there."""
         return Spend(self.input_tokens, self.output_tokens, self.total_cost_usd or 0.0)
 
     def to_plain(self) -> dict[str, Any]:
-        """As plain values, zeros left out."""
+        """As plain values, without zeros."""
         plain: dict[str, Any] = {
             name: value
             for name in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")

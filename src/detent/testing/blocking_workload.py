@@ -1,4 +1,4 @@
-"""A workload as people write it: plain functions that wait, some of them longer than a worker's lease."""
+"""A workload of plain functions that wait, some of them longer than a worker's lease."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from detent.testing.workload import Planned, Workload
 from detent.testing.world import World
 
 SHORT_LEASE = 1.5
-"""Seconds of the lease under which this workload is hard work."""
+"""Seconds of the lease that makes this workload hard."""
 LONGEST = 2 * SHORT_LEASE
 """Seconds after which a call of these tools is over, however slow the machine."""
 
@@ -43,19 +43,19 @@ def labour(world: World, crash: CrashPoints) -> Workload:
 
     @flow.step("book")
     def book(ctx: StepContext) -> Outcome:
-        """An effect by a plain function; it can be asked for afterwards."""
+        """An effect by a plain function; it can be probed."""
         args = {"run": ctx.run_id, "seconds": seconds(ctx.data.number, 1)}
         return Outcome(effects=[Effect("waiting.plain", args)])
 
     @flow.step("mail")
     def mail(ctx: StepContext) -> Outcome:
-        """An effect that awaits, and so can be given up."""
+        """An effect that awaits, and so can be cancelled."""
         args = {"run": ctx.run_id, "seconds": seconds(ctx.data.number, 2)}
         return Outcome(effects=[Effect("waiting.awaiting", args)])
 
     @flow.step("tell")
     def tell(ctx: StepContext) -> Outcome:
-        """An effect by a plain function that nobody can ask for afterwards."""
+        """An effect by a plain function that cannot be probed."""
         args = {"run": ctx.run_id, "seconds": seconds(ctx.data.number, 3)}
         return Outcome(effects=[Effect("waiting.blind", args)])
 

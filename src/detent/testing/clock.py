@@ -20,7 +20,7 @@ class HandClock:
         self._start = start
         self._now = start
         self._breath = breath
-        """Real seconds left to threads (a store's, say) at every stop; 0 is right for a store in memory."""
+        """Real seconds left to threads (of a store, say) at every stop; 0 is right for a store in memory."""
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._order = itertools.count()
 
@@ -45,8 +45,8 @@ class HandClock:
 
     @property
     def next_due(self) -> float | None:
-        """When the next sleeper wakes, or None when nobody sleeps."""
-        self._drop_gone()
+        """When the next sleeper wakes; None without sleepers."""
+        self._drop_cancelled()
         return self._sleepers[0][0] if self._sleepers else None
 
     async def turn(self, seconds: float) -> None:
@@ -64,14 +64,14 @@ class HandClock:
         await self.settle()
 
     async def settle(self) -> None:
-        """Let everything that can run without time passing run, plain functions in their threads included."""
-        seen, since = calls.in_threads(), time.monotonic()
+        """Let everything run that can without time passing, including plain functions in their threads."""
+        last, since = calls.in_threads(), time.monotonic()
         while True:
             for _ in range(30):
                 await asyncio.sleep(0)
             now = calls.in_threads()
-            if now != seen:
-                seen, since = now, time.monotonic()
+            if now != last:
+                last, since = now, time.monotonic()
             elif not now.running or time.monotonic() - since > THREADS_GET:
                 break
             else:
@@ -79,7 +79,7 @@ class HandClock:
         if self._breath:
             await asyncio.sleep(self._breath)
 
-    def _drop_gone(self) -> None:
+    def _drop_cancelled(self) -> None:
         """Forget sleepers that were cancelled."""
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)

@@ -1,6 +1,6 @@
 """Crashes on demand: the process kills or stops itself at a chosen commit or effect.
 
-A kill is SIGKILL, so nothing is flushed, closed or said. A stop is SIGSTOP: somebody else has to send
+A kill is SIGKILL, so nothing is flushed, closed or logged. A stop is SIGSTOP: another process has to send
 SIGCONT, by which time the run may have been taken over.
 """
 
@@ -17,7 +17,7 @@ from detent.engine.ports import Store
 from detent.engine.tools import Tool
 
 WRITES = frozenset({"create", "append", "claim", "park"})
-"""What counts as a commit: everything that changes a run."""
+"""The calls that count as commits: everything that changes a run."""
 
 
 class CrashPoint(NamedTuple):
@@ -59,11 +59,11 @@ class CrashPoints:
         self.effects = 0
 
     def store(self, inner: Store) -> Store:
-        """The same store, whose commits are counted."""
+        """The same store, with its commits counted."""
         return cast(Store, _Counting(inner, self))
 
     def tool(self, inner: Tool) -> Tool:
-        """The same tool, whose performing is counted; queries are left as they are."""
+        """The same tool, with its calls counted; queries are left as they are."""
         if inner.kind != "effect":
             return inner
 
@@ -85,7 +85,7 @@ class CrashPoints:
 
 
 class _Counting:
-    """A store seen through crash points."""
+    """A store whose commits are counted."""
 
     def __init__(self, inner: Store, points: CrashPoints) -> None:
         self._inner = inner

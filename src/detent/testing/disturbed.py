@@ -22,13 +22,13 @@ class WrongClock(SystemClock):
 
 
 class Cut:
-    """The line between one worker and a store, which can be cut: calls then hang until it is mended."""
+    """The connection between one worker and a store, which can be cut: calls then hang until it is mended."""
 
     def __init__(self) -> None:
         self._until = 0.0
 
     def cut(self, seconds: float) -> None:
-        """Let nothing through for so long."""
+        """Let nothing through for this time."""
         self._until = time.monotonic() + seconds
 
     def mend(self) -> None:
@@ -36,11 +36,11 @@ class Cut:
         self._until = 0.0
 
     def store(self, inner: Store) -> Store:
-        """The same store at the other end of the line."""
+        """The same store behind this connection."""
         return cast(Store, _Line(inner, self))
 
     async def pass_through(self) -> None:
-        """Wait while the line is cut."""
+        """Wait while the connection is cut."""
         while time.monotonic() < self._until:  # noqa: ASYNC110  awaited in several event loops
             await asyncio.sleep(0.01)
 
@@ -58,7 +58,7 @@ class _Line:
         async def call(*args: Any, **kwargs: Any) -> Any:
             await self._line.pass_through()
             result = await method(*args, **kwargs)
-            await self._line.pass_through()  # the answer is on its way, or lost
+            await self._line.pass_through()  # the answer is delayed, too
             return result
 
         return call

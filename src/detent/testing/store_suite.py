@@ -32,8 +32,8 @@ __all__ = ["DurableStoreSuite", "StoreSuite"]
 
 
 class StoreSuite(FenceTrials, ClaimTrials, ReadingTrials, BesideTrials, CrowdTrials):
-    """What every store promises. Needs `open_store`."""
+    """The promises of every store. Needs `open_store`."""
 
 
 class DurableStoreSuite(StoreSuite, ClosingTrials, LastingTrials):
-    """What a store promises that outlives its process and may be shared. Needs `open_again` as well."""
+    """The promises of a store that outlives its process and may be shared. Also needs `open_again`."""

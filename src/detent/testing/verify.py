@@ -1,4 +1,4 @@
-"""Says what is wrong with a store and a world after a disturbance: compares them with undisturbed runs."""
+"""Finds what is wrong with a store and a world after a disturbance, by comparison with undisturbed runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Violation:
 
 @dataclass(slots=True)
 class Expected:
-    """What undisturbed runs come to."""
+    """The results of undisturbed runs."""
 
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
     effects: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -84,7 +84,7 @@ async def _undisturbed(make: MakeWorkload) -> AsyncIterator[tuple[World, Engine,
 
 
 async def expect(make: MakeWorkload, runs: Mapping[str, int]) -> Expected:
-    """Have the same runs (id to number in the plan) done in memory by nobody but this process."""
+    """Run the same runs (id to number in the plan) in memory, undisturbed."""
     expected = Expected()
     async with _undisturbed(make) as (world, engine, workload):
         for run_id, number in runs.items():
@@ -96,7 +96,9 @@ async def expect(make: MakeWorkload, runs: Mapping[str, int]) -> Expected:
             lines = [entry async for entry in read(engine.store, run_id)]
             expected.runs[run_id] = signature(Run.fold(run_id, lines), lines)
         expected.effects = Counter(
-            (one.what, one.key) for one in world.occurrences() if one.what not in workload.paid
+            (occurrence.what, occurrence.key)
+            for occurrence in world.occurrences()
+            if occurrence.what not in workload.paid
         )
     return expected
 
@@ -115,7 +117,7 @@ async def all_runs(store: Store) -> AsyncIterator[str]:
 
 @dataclass(slots=True)
 class Found:
-    """What the journals tell beside the violations."""
+    """What the journals show besides the violations."""
 
     runs: int = 0
     entries: int = 0
@@ -128,93 +130,95 @@ class Found:
     """Effects begun more than once."""
     paid: int = 0
     lost: int = 0
-    """Answers that were paid for and lost before they could be written down."""
+    """Answers that were paid for and lost before they could be recorded."""
     violations: list[Violation] = field(default_factory=list)
 
 
 async def verify(store: Store, world: World, expected: Expected, paid: Collection[str]) -> Found:
-    """Compare every expected run, and the world, with what is there."""
-    found = Found()
+    """Compare every expected run, and the world, with the store."""
+    findings = Found()
     answers: Answers = {}
-    for one in world.occurrences():
-        if one.what in paid:
-            asked = answers.setdefault((one.what, one.key.partition(":")[0]), {})
-            asked.setdefault(one.key, []).append(one.receipt)
-    for run_id, wanted in expected.runs.items():
-        await _verify_run(store, run_id, wanted, found, answers, paid)
-    there = {run_id async for run_id in all_runs(store)}
+    for occurrence in world.occurrences():
+        if occurrence.what in paid:
+            run_answers = answers.setdefault((occurrence.what, occurrence.key.partition(":")[0]), {})
+            run_answers.setdefault(occurrence.key, []).append(occurrence.receipt)
+    for run_id, expected_run in expected.runs.items():
+        await _verify_run(store, run_id, expected_run, findings, answers, paid)
+    existing = {run_id async for run_id in all_runs(store)}
     roots = {run_id.partition(".")[0] for run_id in expected.runs}
-    for run_id in sorted(there - set(expected.runs)):
+    for run_id in sorted(existing - set(expected.runs)):
         if run_id.partition(".")[0] in roots:
-            found.violations.append(Violation(run_id, "is a run nobody asked for"))
+            findings.violations.append(Violation(run_id, "is a run nobody asked for"))
     actual = Counter(
-        (one.what, one.key)
-        for one in world.occurrences()
-        if one.what not in paid and one.key.partition(":")[0] in expected.runs
+        (occurrence.what, occurrence.key)
+        for occurrence in world.occurrences()
+        if occurrence.what not in paid and occurrence.key.partition(":")[0] in expected.runs
     )
     for what, key in sorted({*actual, *expected.effects}):
-        times, right = actual[what, key], expected.effects[what, key]
-        if times != right:
+        times, expected_times = actual[what, key], expected.effects[what, key]
+        if times != expected_times:
             run_id = key.partition(":")[0]
-            lines = [entry async for entry in read(store, run_id)] if run_id in there else []
-            found.violations.append(
+            lines = [entry async for entry in read(store, run_id)] if run_id in existing else []
+            findings.violations.append(
                 Violation(
-                    run_id, f"{what} ({key}) happened {times} times instead of {right}", excerpt(lines, None)
+                    run_id,
+                    f"{what} ({key}) happened {times} times instead of {expected_times}",
+                    excerpt(lines, None),
                 )
             )
-    return found
+    return findings
 
 
 async def _verify_run(
     store: Store,
     run_id: str,
-    wanted: dict[str, Any],
-    found: Found,
+    expected: dict[str, Any],
+    findings: Found,
     answers: Answers,
     paid: Collection[str],
 ) -> None:
     lines: list[Entry] = []
 
-    def wrong(message: str, around: int | None = None) -> None:
-        found.violations.append(Violation(run_id, message, excerpt(lines, around)))
+    def report(message: str, around: int | None = None) -> None:
+        findings.violations.append(Violation(run_id, message, excerpt(lines, around)))
 
     try:
         lines = [entry async for entry in read(store, run_id)]
         run = Run.fold(run_id, lines)
     except Exception as error:
-        wrong(f"cannot be folded: {type(error).__name__}: {error}")
+        report(f"cannot be folded: {type(error).__name__}: {error}")
         return
-    found.runs += 1
-    found.entries += len(lines)
+    findings.runs += 1
+    findings.entries += len(lines)
     for number, entry in enumerate(lines, 1):
         if entry.seq != number:
-            wrong(f"has entry {entry.seq} where {number} should be", number)
+            report(f"has entry {entry.seq} where {number} should be", number)
     for before, after in pairwise(lines):
         if after.epoch < before.epoch:
-            wrong(f"entry {after.seq} of epoch {after.epoch} follows epoch {before.epoch}", after.seq)
+            report(f"entry {after.seq} of epoch {after.epoch} follows epoch {before.epoch}", after.seq)
     row = await store.row(run_id)
     if (row.seq, row.now.status, row.now.state) != (run.seq, run.status, run.state):
-        wrong(f"its row says {row.seq} {row.now.status} {row.now.state}, its journal {run!r}")
-    whole = encode(run.to_plain())
-    if encode((await load(store, run_id)).to_plain()) != whole:
-        wrong("loads as something else than its journal adds up to")
+        report(f"its row says {row.seq} {row.now.status} {row.now.state}, its journal {run!r}")
+    folded = encode(run.to_plain())
+    if encode((await load(store, run_id)).to_plain()) != folded:
+        report("loads as something else than its journal adds up to")
     saved = await store.saved_fold(run_id)
     if saved is not None:
-        found.folds += 1
+        findings.folds += 1
         if encode(Run.fold(run_id, lines[: saved["seq"]]).to_plain()) != encode(saved):
-            wrong(f"its saved fold at entry {saved['seq']} is not what the journal adds up to")
+            report(f"its saved fold at entry {saved['seq']} is not what the journal adds up to")
     got = signature(run, lines)
-    for name, value in wanted.items():
+    for name, value in expected.items():
         if got[name] != value:
-            wrong(f"{name} differs: {_difference(got[name], value)}")
-    _count(run_id, lines, found, wrong, answers, paid)
+            report(f"{name} differs: {_difference(got[name], value)}")
+    _count(run_id, lines, findings, report, answers, paid)
 
 
 def _count(
     run_id: str,
     lines: list[Entry],
-    found: Found,
-    wrong: Any,
+    findings: Found,
+    report: Any,
     answers: Answers,
     paid: Collection[str],
 ) -> None:
@@ -222,29 +226,29 @@ def _count(
     for entry in lines:
         body = entry.body
         if isinstance(body, Claimed):
-            found.takeovers += 1
+            findings.takeovers += 1
         elif isinstance(body, EffectBegun):
             begun[body.key] += 1
         elif isinstance(body, EffectDone):
-            found.effects[body.how] += 1
+            findings.effects[body.how] += 1
         elif isinstance(body, Recorded) and body.key in paid:
-            found.paid += 1
-            given = answers.get((body.key, run_id), {}).values()
-            receipts = next((times for times in given if body.value in times), None)
+            findings.paid += 1
+            run_answers = answers.get((body.key, run_id), {}).values()
+            receipts = next((times for times in run_answers if body.value in times), None)
             if receipts is None:
-                wrong(f"keeps an answer to '{body.key}' nobody gave", entry.seq)
+                report(f"keeps an answer to '{body.key}' nobody gave", entry.seq)
             elif receipts[-1] != body.value:
-                wrong(f"paid for '{body.key}' again after the answer was written down", entry.seq)
+                report(f"paid for '{body.key}' again after the answer was written down", entry.seq)
             else:
-                found.lost += len(receipts) - 1
-    found.repeated += sum(1 for times in begun.values() if times > 1)
+                findings.lost += len(receipts) - 1
+    findings.repeated += sum(1 for times in begun.values() if times > 1)
 
 
 def _difference(got: Any, wanted: Any) -> str:
     if isinstance(got, list) and isinstance(wanted, list):
-        for index, (one, other) in enumerate(zip(got, wanted, strict=False)):
-            if one != other:
-                return f"item {index} is {_short(one)}, not {_short(other)}"
+        for index, (got_item, wanted_item) in enumerate(zip(got, wanted, strict=False)):
+            if got_item != wanted_item:
+                return f"item {index} is {_short(got_item)}, not {_short(wanted_item)}"
         return f"{len(got)} items instead of {len(wanted)}"
     if isinstance(got, dict) and isinstance(wanted, dict):
         for key in [*wanted, *got]:

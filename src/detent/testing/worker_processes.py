@@ -1,7 +1,7 @@
-"""Worker processes for the torture test, started in milliseconds: forked by one that has everything loaded.
+"""Worker processes for the torture test, forked in milliseconds by a process that has everything loaded.
 
-`Nursery` is the side that asks; running this module is the side that forks. A worker starts its runs, takes
-up whatever others left, and never ends by itself unless told to finish its own runs only.
+`Nursery` is the side that asks; running this module is the side that forks. A worker starts its runs, resumes
+whatever others left, and ends by itself only if told to finish just its own runs.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from detent.testing.world import World
 
 POLL = 0.05
 STOP_SELF = signal.SIGUSR1
-"""Has a worker stop itself at the next turn of its loop: anywhere but within an effect."""
+"""Makes a worker stop itself at the next turn of its loop: anywhere but within an effect."""
 CUT_OFF = signal.SIGUSR2
 """Cuts a worker off from its store, for longer than its lease."""
 JUMP = signal.SIGHUP
-"""Has a worker's wall clock jump, a day ahead or back again."""
+"""Makes a worker's wall clock jump, a day ahead or back again."""
 
 
 HEEDED = {STOP_SELF, CUT_OFF, JUMP}
@@ -43,7 +43,7 @@ HEEDED = {STOP_SELF, CUT_OFF, JUMP}
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker is to do."""
+    """The task of a worker."""
 
     store: str
     world: str
@@ -52,18 +52,18 @@ class Job:
     """File its log lines and failures go to."""
     prefix: str = "r"
     numbers: Sequence[int] = ()
-    """Runs to start, unless they are there."""
+    """Runs to start, unless they exist."""
     only: bool = False
-    """Finish these runs and leave, instead of serving everything."""
+    """Finish these runs and exit, instead of serving everything."""
     points: Sequence[str] = ()
     lease: float = 15.0
     takeover_limit: int = 10
     host: str | None = None
-    """The machine it takes itself to be on; None is this one."""
+    """The machine it believes to be on; None for this one."""
     clock: float = 0.0
     """Seconds by which its wall clock is off."""
     counted: str | None = None
-    """File to write the number of commits to before leaving."""
+    """File to write the number of commits to before exiting."""
 
 
 def store_at(url: str) -> Store:
@@ -82,14 +82,14 @@ def store_at(url: str) -> Store:
 
 
 async def work(job: Job) -> None:
-    """Be a worker."""
+    """Run a worker."""
     loop = asyncio.get_running_loop()
     leave = asyncio.Event()
     loop.add_signal_handler(STOP_SELF, lambda: os.kill(os.getpid(), signal.SIGSTOP))
     clock, line = WrongClock(job.clock), Cut()
     loop.add_signal_handler(CUT_OFF, lambda: line.cut(job.lease * 1.6))
     loop.add_signal_handler(JUMP, lambda: setattr(clock, "seconds", 0.0 if clock.seconds else 86400.0))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)  # one that came too early comes now
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)  # a signal that came too early is delivered now
     loop.add_signal_handler(signal.SIGTERM, leave.set)
     world = World(job.world)
     crash = CrashPoints(CrashPoint.parse(point) for point in job.points)
@@ -128,7 +128,7 @@ def _write_down(path: str, text: str) -> None:
 
 
 def _child(job: Job) -> None:
-    """The forked side: never returns."""
+    """Run a worker in the forked process; never returns."""
     code = 1
     try:
         fd = os.open(job.journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -149,9 +149,9 @@ def _child(job: Job) -> None:
 
 
 def main() -> None:
-    """Fork a worker for every line on standard input; say its process id."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)  # until a worker can
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are nobody's business here
+    """Fork a worker for every line on standard input; print its process id."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)  # until a worker can handle them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended workers are reaped at once
     for line in sys.stdin:
         job = Job(**json.loads(line))
         find_workload(job.workload)  # loaded once, for all
@@ -174,7 +174,7 @@ class Nursery:
         self._alive: set[int] = set()
 
     def start(self, job: Job) -> int:
-        """A new worker; gives its process id."""
+        """Start a new worker; returns its process id."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(asdict(job)) + "\n")
@@ -186,7 +186,7 @@ class Nursery:
         return int(line)
 
     def alive(self, pid: int) -> bool:
-        """True while a worker of ours runs."""
+        """Whether a worker of ours is running."""
         if pid in self._alive:
             try:
                 os.kill(pid, 0)
@@ -195,35 +195,35 @@ class Nursery:
         return pid in self._alive
 
     def stopped(self, pid: int) -> bool:
-        """True while a worker of ours stands still."""
+        """Whether a worker of ours is stopped."""
         stat = Path(f"/proc/{pid}/stat")
         if Path("/proc/self/stat").exists():
             with contextlib.suppress(OSError):
                 return stat.read_text().rsplit(")", 1)[1].split()[0] in ("T", "t")
             return False
-        asked = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True)
-        return asked.stdout.strip()[:1] == "T"
+        ps = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True)
+        return ps.stdout.strip()[:1] == "T"
 
-    def send(self, pid: int, what: signal.Signals) -> bool:
+    def send(self, pid: int, number: signal.Signals) -> bool:
         """Send a signal to a worker of ours; False when it is gone."""
         if not self.alive(pid):
             return False
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, what)
+            os.kill(pid, number)
         return True
 
     async def gone(self, pid: int) -> None:
-        """Wait until a worker has gone."""
-        while self.alive(pid):  # noqa: ASYNC110  nobody else can tell
+        """Wait until a worker has ended."""
+        while self.alive(pid):  # noqa: ASYNC110  there is no event to wait for
             await asyncio.sleep(0.003)
 
     async def kill(self, pid: int) -> None:
-        """SIGKILL, and wait for the end of it."""
+        """Kill a worker and wait until it has ended."""
         self.send(pid, signal.SIGKILL)
         await self.gone(pid)
 
     def close(self) -> None:
-        """End every worker and the nursery."""
+        """End every worker and the forking process."""
         for pid in list(self._alive):
             self.send(pid, signal.SIGKILL)
         assert self._process.stdin is not None

@@ -1,7 +1,7 @@
-"""What the torture test has its workers do: flows that use all that the engine keeps through a crash.
+"""The flows that the torture test runs: they use everything the engine keeps through a crash.
 
-A workload is a function of a `World` and `CrashPoints` that gives flows and a plan. Whatever a run of it
-does must follow from its id and input alone, for every run is compared with one that nobody disturbed.
+A workload is a function of a `World` and `CrashPoints` that returns flows and a plan. Whatever a run does
+must follow from its id and input alone, as every run is compared with an undisturbed one.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from detent.testing.world import World
 
 QUICK = RetryPolicy(max_attempts=5, wait_min=0.01, wait_max=0.02)
 LONGEST = 2.0
-"""Seconds after which a call of these tools is over: how long whoever takes a run over waits for it."""
+"""Seconds after which a call of these tools is over: how long a worker that takes a run over waits for it."""
 ENDS = {"done": Status.SUCCEEDED, "failed": Status.FAILED}
 
 
 class Planned(NamedTuple):
-    """One run to be started."""
+    """One run to start."""
 
     flow: str
     data: dict[str, Any]
@@ -42,27 +42,27 @@ class Planned(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Flows, and what the n-th run is."""
+    """Flows, and a plan for the n-th run."""
 
     flows: Sequence[Flow]
     plan: Callable[[int], Planned]
     paid: frozenset[str] = field(default_factory=frozenset)
-    """Names of what is paid for through `ctx.once`: never twice once the answer is written down."""
+    """Names of what is paid for through `ctx.once`: never twice once the answer is recorded."""
     dispatch: DispatchSettings | None = None
-    """Who performs the steps; None has their handlers do it."""
+    """Who performs the steps; None for their handlers."""
 
 
 MakeWorkload = Callable[[World, CrashPoints], Workload]
 
 
 def find_workload(name: str) -> MakeWorkload:
-    """The workload function a `module:function` text names."""
+    """The workload function of a `module:function` name."""
     module, _, function = name.partition(":")
     try:
-        found: MakeWorkload = getattr(import_module(module), function)
+        workload: MakeWorkload = getattr(import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(f"There is no workload '{name}': {error}") from error
-    return found
+    return workload
 
 
 def reference(world: World, crash: CrashPoints) -> Workload:
@@ -146,7 +146,7 @@ def _journey(world: World, tools: Sequence[Any]) -> Flow:
 
     @flow.step("tell")
     def tell(ctx: StepContext) -> Outcome:
-        """An effect nobody can ask about afterwards."""
+        """An effect that cannot be probed afterwards."""
         return Outcome(effects=[Effect("world.blind", {"run": ctx.run_id})])
 
     @flow.step("nap")
@@ -184,8 +184,10 @@ def _part(world: World, tools: Sequence[Any]) -> Flow:
     @flow.step("cut")
     async def cut(ctx: StepContext) -> Outcome:
         """An answer that costs."""
-        said = await ctx.once("scribe", partial(world.paying, "scribe", f"{ctx.run_id}:scribe"), spend=_price)
-        return Outcome(append={"cuts": [said["answer"]]})
+        answer = await ctx.once(
+            "scribe", partial(world.paying, "scribe", f"{ctx.run_id}:scribe"), spend=_price
+        )
+        return Outcome(append={"cuts": [answer["answer"]]})
 
     @flow.step("stamp")
     def stamp(ctx: StepContext) -> Outcome:
@@ -208,11 +210,11 @@ def _meter(world: World) -> Flow:
     async def draw(ctx: StepContext) -> Outcome:
         """Pay ten tokens."""
         key = f"{ctx.run_id}:{ctx.visit}"
-        said = await ctx.once("tariff", partial(world.paying, "tariff", key), spend=_price)
-        return Outcome(append={"notes": [said["answer"]]})
+        answer = await ctx.once("tariff", partial(world.paying, "tariff", key), spend=_price)
+        return Outcome(append={"notes": [answer["answer"]]})
 
     def read(ctx: StepContext) -> Outcome:
-        """Go on for ever, if the budget lets it."""
+        """Go on for ever, within the budget."""
         return Outcome(next="draw", set={"used": ctx.used["tokens"]})
 
     return Flow(machine, {"draw": Step("draw", draw), "read": Step("read", read)})

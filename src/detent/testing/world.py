@@ -1,8 +1,8 @@
-"""An outside world with real effects: everything that happens in it is a line in a file any process can read.
+"""An outside world with real effects: each of them is a line in a file that any process can read.
 
 Its tools come in the three kinds there are: one that can be probed, one that is idempotent by key, one that
-is neither. Each can be told to fail before or after doing its work, or to hang. An occurrence, once
-written, has happened, whatever becomes of the process that caused it.
+is neither. Each can be made to fail before or after doing its work, or to hang. An occurrence, once written,
+has happened, whatever happens to the process that caused it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Occurrence(NamedTuple):
     what: str
     """Name of the tool, or of what was paid for."""
     key: str
-    """Idempotency key it was done under."""
+    """The idempotency key of the call."""
     args: dict[str, Any]
     receipt: Any
     pid: int
 
 
 class WorldTrouble(ConnectionError):
-    """The line broke: whoever asked cannot know whether it happened."""
+    """The connection broke: the caller cannot know whether it happened."""
 
 
 class World:
@@ -58,25 +58,25 @@ class World:
         self._trouble: dict[tuple[str, int], Trouble] = {}
 
     def close(self) -> None:
-        """Let go of the file; what happened stays."""
+        """Close the file; the occurrences stay."""
         os.close(self._fd)
 
     def trouble(self, what: str, attempt: int, how: Trouble) -> None:
-        """Have the attempt of this number at every effect of a tool go wrong."""
+        """Make the attempt of this number at every effect of a tool go wrong."""
         self._trouble[what, attempt] = how
 
-    # -- what happened --------------------------------------------------------------------------------------
+    # -- occurrences ----------------------------------------------------------------------------------------
 
     def occurrences(self, what: str | None = None, key: str | None = None) -> list[Occurrence]:
-        """Everything that happened so far, by whatever process, in order."""
+        """Everything that happened so far, in any process, in order."""
         with self._turn:
             self._read()
             if what is not None and key is not None:
                 return list(self._by_key.get((what, key), ()))
             return [
-                one
-                for one in self._lines
-                if (what is None or one.what == what) and (key is None or one.key == key)
+                occurrence
+                for occurrence in self._lines
+                if (what is None or occurrence.what == what) and (key is None or occurrence.key == key)
             ]
 
     def count(self, what: str | None = None, key: str | None = None) -> int:
@@ -84,17 +84,17 @@ class World:
         return len(self.occurrences(what, key))
 
     def _read(self) -> None:
-        """Take in the whole lines that were added since the last look."""
+        """Read the complete lines that were added since the last call."""
         size = os.fstat(self._fd).st_size
         if size <= self._read_to:
             return
         text = os.pread(self._fd, size - self._read_to, self._read_to)
-        whole = text[: text.rfind(b"\n") + 1]
-        self._read_to += len(whole)
-        for line in whole.splitlines():
-            one = Occurrence(**json.loads(line))
-            self._lines.append(one)
-            self._by_key.setdefault((one.what, one.key), []).append(one)
+        lines = text[: text.rfind(b"\n") + 1]
+        self._read_to += len(lines)
+        for line in lines.splitlines():
+            occurrence = Occurrence(**json.loads(line))
+            self._lines.append(occurrence)
+            self._by_key.setdefault((occurrence.what, occurrence.key), []).append(occurrence)
 
     def _write(self, what: str, key: str, args: Mapping[str, Any], receipt: Any) -> None:
         line = {"what": what, "key": key, "args": dict(args), "receipt": receipt, "pid": os.getpid()}
@@ -103,8 +103,8 @@ class World:
         )  # one write: all or nothing
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Keep others from deciding at the same time; a dead process lets go by itself."""
+    def _exclusive(self) -> Iterator[None]:
+        """Hold an exclusive lock; a process that dies releases it."""
         with self._turn:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
             try:
@@ -115,14 +115,14 @@ class World:
     # -- making things happen -------------------------------------------------------------------------------
 
     def pay(self, what: str, key: str) -> dict[str, Any]:
-        """Something that costs each time it is asked for; the answer says the how-manieth time it was."""
-        with self._alone():
+        """Something that costs each time it is asked for; the answer has the number of times so far."""
+        with self._exclusive():
             receipt = {"answer": digest([what, key], 8), "time": self.count(what, key) + 1}
             self._write(what, key, {}, receipt)
             return receipt
 
     async def paying(self, what: str, key: str) -> dict[str, Any]:
-        """As `pay`, on the event loop: a worker that stops itself between two turns is never within it."""
+        """Like `pay`, on the event loop: a worker that stops itself between two turns is never within it."""
         return self.pay(what, key)
 
     def tools(self, name: str = "world", **options: Any) -> list[Tool]:
@@ -192,19 +192,19 @@ class World:
         if not once:
             self._write(what, key, args, receipt)
             return receipt
-        with self._alone():
-            there = self.occurrences(what, key)
-            if not there:
+        with self._exclusive():
+            earlier = self.occurrences(what, key)
+            if not earlier:
                 self._write(what, key, args, receipt)
         return receipt
 
     def _probing(self, what: str) -> Any:
         def probe(**args: Any) -> Any:
             """Whether it was done with these arguments: its receipt, or NOT_DONE."""
-            wanted = canonical(args)
-            for one in self.occurrences(what):
-                if canonical(one.args) == wanted:
-                    return one.receipt
+            arguments = canonical(args)
+            for occurrence in self.occurrences(what):
+                if canonical(occurrence.args) == arguments:
+                    return occurrence.receipt
             return NOT_DONE
 
         return probe

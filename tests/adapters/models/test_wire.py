@@ -142,17 +142,6 @@ class TestAddresses:
     def test_what_is_no_address_is_told(self, url):
         assert "base_url" in http_common.wrong_address(url)
 
-    def test_only_host_and_port_are_named(self):
-        assert http_common.host_of("https://user:secret@example.org:8443/v1?key=k") == "example.org:8443"
-
-    @pytest.mark.parametrize(
-        ("url", "own"),
-        [("http://127.0.0.1:1/v1", True), ("http://[::1]:1", True), ("http://localhost", True),
-         ("http://example.org", False), ("http://10.0.0.1", False)],
-    )  # fmt: skip
-    def test_this_machine_is_known(self, url, own):
-        assert http_common.on_this_machine(url) is own
-
 
 def test_all_wrong_options_are_told_at_once_with_the_nearest():
     with pytest.raises(ConfigurationError) as caught:

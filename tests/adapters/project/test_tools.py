@@ -11,7 +11,7 @@ import pytest
 
 from detent.adapters.project import project_tools
 from detent.adapters.project.effect_notes import folder_of, safe
-from detent.adapters.project.http import _wait
+from detent.adapters.project.http import _retry_after
 from detent.adapters.project.programs import TimedOut, run_program
 from detent.adapters.project.sandbox import Sandbox
 from detent.engine.tools import Toolbox, ToolError
@@ -150,4 +150,4 @@ async def test_input_and_a_full_output(tmp_path):
     [("7", 7), ("99999999", 3600), (None, None), ("soon", None), ("Wed, 21 Oct 2015 07:28:00 GMT", 0)],
 )
 def test_how_long_a_server_asks_us_to_wait(said, seconds):
-    assert _wait(said) == seconds
+    assert _retry_after(said) == seconds

@@ -1,4 +1,4 @@
-"""Ways to tell a CRM who asks: not at all, by user and password, or by a token fetched with them."""
+"""Authentication with a CRM: none, by user and password, or by a token fetched with them."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from detent.adapters.crm.faults import CrmFault
 from detent.adapters.crm.settings import CrmSettings
 
 LIFETIME = 3600.0
-"""Seconds a token lives unless the CRM says otherwise."""
+"""Seconds a token is valid unless the CRM says otherwise."""
 
 EARLY = 300.0
-"""Seconds before its end at which a token is renewed."""
+"""Seconds before its expiry at which a token is renewed."""
 
 Fetch = Callable[[Mapping[str, str]], Awaitable[Any]]
-"""Sends a form to the token's address and gives the JSON it answers."""
+"""Sends a form to the token path and returns the JSON of the answer."""
 
 
 class Credentials(Protocol):
-    """What a client needs of a way to say who asks."""
+    """One kind of authentication, as a client uses it."""
 
     async def headers(self) -> dict[str, str]:
         """Headers for the next request."""
 
     async def refused(self, headers: Mapping[str, str]) -> bool:
-        """These headers were not accepted; whether others can be had."""
+        """Note that these headers were not accepted; whether others are available."""
 
 
 def credentials(settings: CrmSettings, fetch: Fetch, clock: Callable[[], float]) -> Credentials:
-    """The way the settings name."""
+    """The kind of authentication the settings name."""
     if settings.auth == "basic":
         return Basic(settings)
     if settings.auth == "token":
@@ -41,14 +41,14 @@ def credentials(settings: CrmSettings, fetch: Fetch, clock: Callable[[], float])
 
 
 class Nobody:
-    """Nobody in particular."""
+    """No authentication."""
 
     async def headers(self) -> dict[str, str]:
         """None."""
         return {}
 
     async def refused(self, headers: Mapping[str, str]) -> bool:
-        """Nothing else can be had."""
+        """No other headers are available."""
         return False
 
 
@@ -65,7 +65,7 @@ class Basic:
         return {"authorization": f"Basic {both}"}
 
     async def refused(self, headers: Mapping[str, str]) -> bool:
-        """Nothing else can be had."""
+        """No other headers are available."""
         return False
 
 
@@ -76,7 +76,7 @@ class _Fetched(NamedTuple):
 
 
 class Token:
-    """A token, fetched with user and password and renewed before it runs out; one renewal at a time."""
+    """A token, fetched with user and password and renewed before it expires; one renewal at a time."""
 
     def __init__(self, settings: CrmSettings, fetch: Fetch, clock: Callable[[], float]) -> None:
         self._settings = settings
@@ -86,7 +86,7 @@ class Token:
         self._lock = asyncio.Lock()
 
     async def headers(self) -> dict[str, str]:
-        """The token, fetched if there is none that still lives."""
+        """The token, fetched if there is no valid one."""
         async with self._lock:
             if self._fetched is None or self._clock() >= self._fetched.until:
                 self._fetched = None
@@ -94,7 +94,7 @@ class Token:
             return _bearer(self._fetched.token)
 
     async def refused(self, headers: Mapping[str, str]) -> bool:
-        """Forget the token, unless somebody else has renewed it meanwhile."""
+        """Forget the token, unless it was renewed meanwhile."""
         async with self._lock:
             if self._fetched is not None and _bearer(self._fetched.token) == dict(headers):
                 self._fetched = None
@@ -104,16 +104,16 @@ class Token:
         user, password = _secrets(self._settings)
         began = self._clock()
         answer = await self._fetch({"grant_type": "password", "username": user, "password": password})
-        said = answer if isinstance(answer, Mapping) else {}
-        token = said.get("access_token", said.get("token"))
+        fields = answer if isinstance(answer, Mapping) else {}
+        token = fields.get("access_token", fields.get("token"))
         if not isinstance(token, str) or not token or not token.isprintable() or not token.isascii():
             raise CrmFault("bad_response", f"{self._settings.host} gave no token")
-        lifetime = said.get("expires_in")
+        lifetime = fields.get("expires_in")
         if isinstance(lifetime, str) and lifetime.isdecimal():
             lifetime = int(lifetime)
         if isinstance(lifetime, bool) or not isinstance(lifetime, int | float) or lifetime <= 0:
             lifetime = LIFETIME
-        # A token that lives no longer than that is renewed half-way.
+        # A token with a shorter life is renewed half-way.
         early = EARLY if lifetime > EARLY else lifetime / 2
         return _Fetched(token, began + lifetime - early)
 

@@ -1,7 +1,7 @@
 """A client of a CRM: one request in, its answer in our names or a `CrmFault` out.
 
-TLS is always verified and redirects are never followed, for both would take secrets elsewhere. A client
-belongs to one event loop.
+TLS is always verified and redirects are never followed, as both could leak secrets. A client belongs to one
+event loop.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from urllib.parse import quote
 
 from detent.adapters.crm.auth import credentials
 from detent.adapters.crm.faults import CrmFault
-from detent.adapters.crm.settings import DEVICE, RECEIPT, TICKET, CrmSettings, on_this_machine
+from detent.adapters.crm.settings import DEVICE, RECEIPT, TICKET, CrmSettings
+from detent.adapters.hosts import on_this_machine
 from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, whole
 from detent.kernel.errors import IntegrationMissing
 
@@ -26,10 +27,10 @@ LARGEST = 1_000_000
 """Bytes of an answer that are read."""
 
 WAITING_HELPS = frozenset({408, 425, 429, 503})
-"""The CRM did not take the request on; it may later."""
+"""The CRM did not accept the request now, but may later."""
 
 UNDECIDED = frozenset({409, 500, 502, 504})
-"""Of a request that changes something nobody knows whether it was carried out."""
+"""It is not known whether a request that changes something was carried out."""
 
 
 class Answer(NamedTuple):
@@ -54,15 +55,15 @@ class CrmClient:
             self._http = None
 
     async def device(self, serial: str) -> dict[str, Any] | None:
-        """What the CRM knows of a device, in our names; None when it knows none."""
+        """What the CRM knows about a device, in our names; None when it does not know it."""
         path = self.settings.device_path.replace("{serial}", quote(serial, safe=""))
         answer = await self._ask("GET", path)
         return None if answer is None else self._read(answer.body, DEVICE, "")
 
     async def open_ticket(self, ticket: Mapping[str, Any], key: str) -> dict[str, Any]:
-        """Open a ticket; what the CRM says of it, in our names, with `new` for one just made.
+        """Open a ticket; returns the CRM's record of it, in our names, with `new` for one just made.
 
-        A fault that is `sent` leaves open whether there is a ticket now.
+        A fault with `sent` leaves open whether there is a ticket now.
         """
         body: dict[str, Any] = {}
         for name in TICKET:
@@ -83,39 +84,39 @@ class CrmClient:
     # -- answers --------------------------------------------------------------------------------------------
 
     def _ticket(self, answer: Answer, *, sent: bool) -> dict[str, Any]:
-        found = self._read(answer.body, RECEIPT, "receipt.", sent=sent)
-        number = found.get("ticket_id")
+        fields = self._read(answer.body, RECEIPT, "receipt.", sent=sent)
+        number = fields.get("ticket_id")
         if isinstance(number, bool) or not isinstance(number, str | int) or not str(number).strip():
             raise self._fault("bad_response", "gave a ticket without an id", sent=sent)
-        return {**found, "ticket_id": str(number).strip()}
+        return {**fields, "ticket_id": str(number).strip()}
 
     def _read(self, body: Any, names: tuple[str, ...], prefix: str, *, sent: bool = False) -> dict[str, Any]:
-        """The fields of an answer by our names; those it does not have are left out."""
+        """The fields of an answer by our names; missing ones are left out."""
         if not isinstance(body, Mapping):
             raise self._fault("bad_response", "did not answer with an object", sent=sent)
-        found = {}
-        # Fields nobody renamed keep the names other systems use for them, too.
+        fields = {}
+        # Fields that are not renamed are also kept under the names other systems use for them.
         if not prefix:
-            found.update({name: value for name, value in body.items() if isinstance(name, str)})
+            fields.update({name: value for name, value in body.items() if isinstance(name, str)})
         for name in names:
             value = _dig(body, self.settings.fields.get(f"{prefix}{name}", name))
             if value is not _MISSING:
-                found[name] = value
+                fields[name] = value
             elif f"{prefix}{name}" in self.settings.fields:
-                found.pop(name, None)
-        return found
+                fields.pop(name, None)
+        return fields
 
     # -- requests -------------------------------------------------------------------------------------------
 
     async def _ask(
         self, method: str, path: str, *, body: Mapping[str, Any] | None = None, key: str | None = None
     ) -> Answer | None:
-        """The answer to a request; None for 404. One renewal where the CRM no longer accepts who asks."""
+        """The answer to a request; None for 404. Credentials are renewed once when they are not accepted."""
         extra = {} if key is None else {"idempotency-key": key}
         for last in (False, True):
-            who = await self._credentials.headers()
-            status, raw = await self._send(method, path, {**who, **extra}, body=body)
-            if status == 401 and not last and await self._credentials.refused(who):
+            auth_headers = await self._credentials.headers()
+            status, raw = await self._send(method, path, {**auth_headers, **extra}, body=body)
+            if status == 401 and not last and await self._credentials.refused(auth_headers):
                 continue
             return self._answer(status, raw, changes=method == "POST")
         raise AssertionError("the second answer is always given")
@@ -129,7 +130,7 @@ class CrmClient:
         if status == 404:
             return None
         if status in (401, 403):
-            raise self._fault("auth", f"did not accept who asks ({status})")
+            raise self._fault("auth", f"refused the credentials ({status})")
         if status in WAITING_HELPS:
             raise self._fault("server", f"cannot answer now ({status})", transient=True)
         if status >= 500 or (changes and status in UNDECIDED):
@@ -196,15 +197,15 @@ class CrmClient:
             )
         return self._http
 
-    def _fault(self, code: Any, what: str, *, transient: bool = False, sent: bool = False) -> CrmFault:
-        return CrmFault(code, f"the CRM at {self.settings.host} {what}", transient=transient, sent=sent)
+    def _fault(self, code: Any, message: str, *, transient: bool = False, sent: bool = False) -> CrmFault:
+        return CrmFault(code, f"the CRM at {self.settings.host} {message}", transient=transient, sent=sent)
 
 
 _MISSING = object()
 
 
 def _dig(body: Any, path: str) -> Any:
-    """The value a dotted path leads to."""
+    """The value at a dotted path."""
     if isinstance(body, Mapping) and path in body:
         return body[path]
     value = body
@@ -217,8 +218,8 @@ def _dig(body: Any, path: str) -> Any:
 
 
 def _put(body: dict[str, Any], path: str, value: Any) -> None:
-    """Put a value where a dotted path leads."""
-    *way, last = path.split(".")
-    for name in way:
+    """Put a value at a dotted path."""
+    *parents, last = path.split(".")
+    for name in parents:
         body = body.setdefault(name, {})
     body[last] = value

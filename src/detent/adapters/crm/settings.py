@@ -1,14 +1,14 @@
-"""How a CRM is reached and what it calls things, as settings say it. No secret stands here, only its name."""
+"""The settings of a CRM: how to reach it and its names for things. Secrets are named here, not held."""
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
+from detent.adapters.hosts import host_of, on_this_machine
 from detent.kernel.errors import DefinitionError, nearest
 
 Auth = Literal["none", "basic", "token"]
@@ -17,21 +17,21 @@ DEVICE = (
     "serial_number", "device_name", "customer_ref", "service_contract_end", "manufacturer_end",
     "extension_until", "status", "warranty_type", "expires", "extension_available", "error",
 )  # fmt: skip
-"""What is read of a device."""
+"""The fields read of a device."""
 
 TICKET = (
     "serial_number", "customer_email", "issue_description", "priority", "category", "warranty_status",
     "subject", "source_message_id",
 )  # fmt: skip
-"""What is sent of a ticket."""
+"""The fields sent of a ticket."""
 
 RECEIPT = ("ticket_id", "status", "created_at", "source_message_id")
-"""What is read of a ticket."""
+"""The fields read of a ticket."""
 
 
 @dataclass(frozen=True, slots=True)
 class CrmSettings:
-    """Where a CRM is and how it wants to be asked."""
+    """A CRM's address, paths and field names."""
 
     base_url: str
     auth: Auth = "token"
@@ -39,17 +39,17 @@ class CrmSettings:
     device_path: str = "/devices/{serial}"
     ticket_path: str = "/tickets"
     ticket_by_key_path: str | None = None
-    """Where a ticket is found by its key, as `/tickets/by-key/{key}`; None where it cannot be."""
+    """The path of a ticket by its key, as `/tickets/by-key/{key}`; None where there is none."""
     idempotent: bool = False
-    """The CRM honours `Idempotency-Key`: asking again opens no second ticket."""
+    """Whether the CRM honours `Idempotency-Key`: asking again opens no second ticket."""
     fields: Mapping[str, str] = field(default_factory=dict)
-    """Our names, and where the CRM keeps them (dots lead inside): `expires` of a device, `ticket.subject` as
-    sent, `receipt.ticket_id` as answered."""
+    """Our names and the CRM's (dots lead inside): `expires` of a device, `ticket.subject` as sent,
+    `receipt.ticket_id` as answered."""
     user_env: str = "WARRANTY_CRM_USER"
     """Name of the environment variable that holds the user."""
     password_env: str = "WARRANTY_CRM_PASSWORD"
     timeout_s: float = 10.0
-    """Seconds for one request, from first to last."""
+    """Seconds for a whole request."""
 
     def __post_init__(self) -> None:
         problems = list(self._problems())
@@ -127,14 +127,4 @@ class CrmSettings:
     @property
     def host(self) -> str:
         """Host and port, for messages."""
-        parts = urlsplit(self.base_url)
-        return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
-
-
-def on_this_machine(url: str) -> bool:
-    """Whether an address is this machine's own."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+        return host_of(self.base_url)

@@ -1,7 +1,7 @@
-"""Mail that no person waits for an answer to: our own, machines', bounces, lists, spam.
+"""Mail for which nobody expects an answer: our own, from machines, bounces, lists, spam.
 
-Only headers and the types of parts are looked at, never the text: whoever quotes an automatic reply is a
-person. A subject counts only by how it begins, so that an answer to an automatic reply is read, too.
+Only headers and the types of parts are considered, never the text: a person may quote an automatic reply. A
+subject counts only by its beginning, so that an answer to an automatic reply is read, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from detent.adapters.mail.message import EmailMessage
 IgnoreReason = Literal["own_mail", "auto_submitted", "bounce", "list", "no_reply_address", "spam_flagged"]
 
 OWN_HEADER = "X-Detent-App"
-"""Stands in every mail we send."""
+"""In every mail we send."""
 
 
 def ignore_reason(
@@ -25,23 +25,23 @@ def ignore_reason(
     own_domain: str | None = None,
     own_lists: Iterable[str] = (),
 ) -> IgnoreReason | None:
-    """Why a mail is not answered; None for one that is.
+    """The reason a mail is not answered; None for a mail that is.
 
     With `own_domain` only message ids of that domain count as ours. `own_lists` are the ids of mailing lists
-    whose mail is for us: what people write there is answered, and never to the list.
+    whose mail is for us: people's mails there are answered, but never to the list.
     """
     headers = message.headers
-    own = {_folded(one) for one in own_addresses}
+    own = {_folded(address) for address in own_addresses}
     if _is_own(message, own, own_domain):
         return "own_mail"
     if _is_automatic(headers, message.subject) or _is_calendars(message):
         return "auto_submitted"
     if _is_bounce(headers, message.subject):
         return "bounce"
-    if _is_from_list(headers, frozenset(list_id(one) for one in own_lists)):
+    if _is_from_list(headers, frozenset(list_id(address) for address in own_lists)):
         return "list"
     answer_to = message.reply_address
-    # An answer to ourselves, or to a list we are on, would come back for ever.
+    # An answer to ourselves, or to a list we are on, would loop for ever.
     own |= posting_addresses(headers)
     if answer_to is None or _folded(answer_to) in own or _NO_REPLY.search(answer_to.rpartition("@")[0]):
         return "no_reply_address"
@@ -51,13 +51,15 @@ def ignore_reason(
 
 
 def _folded(address: str) -> str:
-    """An address as it is compared; a name before it and case do not matter."""
-    found = next((one for one in addresses(address) if one), None) or usable_address(address.strip())
-    return (found or address.strip()).casefold()
+    """An address in the form in which it is compared: without a name, and ignoring case."""
+    usable = next((candidate for candidate in addresses(address) if candidate), None) or usable_address(
+        address.strip()
+    )
+    return (usable or address.strip()).casefold()
 
 
-def _is_said(headers: Headers, name: str) -> bool:
-    """A header is there and does not deny what it is named for."""
+def _is_set(headers: Headers, name: str) -> bool:
+    """Whether a header is present with a value other than a denial."""
     return any(value.strip().lower() not in ("", "no", "false", "0", "none") for value in headers.all(name))
 
 
@@ -78,12 +80,12 @@ def _is_own(message: EmailMessage, own: set[str], own_domain: str | None) -> boo
     ident = _OWN_ID.fullmatch(message.message_id or "")
     if ident and (own_domain is None or ident[1].lower() == own_domain.lower()):
         return True
-    # A mail that passed a mailbox of ours and came round again says so in X-Loop.
+    # A mail that passed through one of our mailboxes and came back says so in X-Loop.
     return any(
-        one is not None and one.casefold() in own
+        address is not None and address.casefold() in own
         for name in ("From", "X-Loop")
         for value in headers.raw(name)
-        for one in addresses(value)
+        for address in addresses(value)
     )
 
 
@@ -105,7 +107,7 @@ _ANSWERING_MACHINES = (
     "X-Cron-Env",
 )
 
-# After these words a subject ends, or goes on with a colon or the like: "Out of office printer" is about one.
+# After these words a subject ends, or goes on with a colon or the like: "Out of office printer" does not.
 _AUTOMATIC_SUBJECT = re.compile(
     r"(?:\[\s*)?(?:"
     r"(?:automatic|auto(?:mated)?)[ -]?(?:reply|response|answer)|autoreply|autoresponse|autosvar"
@@ -122,13 +124,13 @@ _AUTOMATIC_SUBJECT = re.compile(
     r"|自动(?:回复|答复)|自動(?:回覆|返信|応答)|자동 ?(?:회신|응답)"
     r"|auto: ?(?:re|odp|aw|sv)(?=:)"
     r")\s*(?:[:：\-–—(\[\]]|(?:re:|until\b|till\b|from \d)|$)"
-    # Whole sentences of people who are away; those end with a day, or with nothing.
+    # Whole sentences of people who are away; they end with a day, or with nothing.
     r"|(?:i am|i'?m|i will be|jestem|b[ęe]d[ęe])\b.{0,20}?"
     r"\b(?:out of (?:the )?office|on (?:vacation|holidays?|annual leave|leave)|away"
     r"|na urlopie|poza biurem|nieobecn[ya])\b"
     r"(?:.{0,10}\b(?:until|till|from|between|do|od|w dniach)\b.*|[.!]*$)"
     r"|urlop(?: wypoczynkowy)?(?:$| (?:do|od|w dniach|w terminie)\b| ?[-–(:] ?\d)"
-    # What a ticket system of others says it has received.
+    # Receipts of other people's ticket systems.
     r"|potwierdzenie (?:otrzymania|przyj[ęe]cia|odbioru) (?:wiadomo[śs]ci|zg[łl]oszenia|maila|e-maila)"
     r"|(?:we (?:have |'ve )?)?received your (?:message|e-?mail|request|inquiry|enquiry)"
     r"|thank you for (?:contacting us|your (?:message|e-?mail|enquiry|inquiry)[.!]*$)"
@@ -136,7 +138,7 @@ _AUTOMATIC_SUBJECT = re.compile(
     re.IGNORECASE,
 )
 _PROGRAMS = re.compile(r"\s*(?:vacation|autoresponder)(?:[ /]v?\d\S*)?\s*", re.IGNORECASE)
-"""What some programs that answer by themselves call themselves."""
+"""Names that some automatic responders give themselves."""
 _CALENDAR_ANSWER = re.compile(
     r"(?:accepted|declined|tentative(?:ly accepted)?|zaakceptowan[aeo]|zaakceptowano|odrzucon[aeo]|odrzucono"
     r"|wst[ęe]pnie(?: zaakceptowano)?|zugesagt|abgesagt|mit vorbehalt|accept[ée]|refus[ée])\s*:",
@@ -147,7 +149,7 @@ _CALENDAR_ANSWER = re.compile(
 def _is_automatic(headers: Headers, subject: str) -> bool:
     if any(_word(value) not in ("", "no") for value in headers.all("Auto-Submitted")):
         return True
-    if any(_is_said(headers, name) for name in _ANSWERING_MACHINES):
+    if any(_is_set(headers, name) for name in _ANSWERING_MACHINES):
         return True
     suppressed = {
         word
@@ -172,11 +174,13 @@ def _is_automatic(headers: Headers, subject: str) -> bool:
 
 
 def _is_calendars(message: EmailMessage) -> bool:
-    """Whether a calendar answers an invitation: nobody wrote it."""
-    said = message.headers.get("Content-Type", "").lower()
-    if _word(said) == "text/calendar" and re.search(r"method\s*=\s*\"?(?:reply|counter)", said):
+    """Whether a calendar program answers an invitation."""
+    content_type = message.headers.get("Content-Type", "").lower()
+    if _word(content_type) == "text/calendar" and re.search(
+        r"method\s*=\s*\"?(?:reply|counter)", content_type
+    ):
         return True
-    calendar = any(one.type == "text/calendar" for one in message.attachments)
+    calendar = any(attachment.type == "text/calendar" for attachment in message.attachments)
     return calendar and _CALENDAR_ANSWER.match(message.subject) is not None
 
 
@@ -205,7 +209,7 @@ _BOUNCE_SUBJECT = re.compile(
     r"|(?:raport|powiadomienie) o (?:niedostarczeniu|stanie dor[ęe]czenia)"
     r"|unzustellbar:|non remis\s*:|no se puede entregar:|non recapitabile:|onbestelbaar:"
     r"|nedoru[čc]iteln[áéeo]:)"
-    # A receipt tells of an answer of ours, whose subject begins with "Re:".
+    # A receipt is about a reply of ours, whose subject begins with "Re:".
     r"|(?:read|not read|przeczytano|przeczytane|nie przeczytano|gelesen|ungelesen|nicht gelesen|lu|non lu"
     r"|le[íi]do|otwarto|usuni[ęe]to|deleted|delivered|dostarczono)\s*:\s*(?:re|odp|aw)\s*:"
     r"|return receipt(?:\s*[(:]|$)|potwierdzenie (?:przeczytania|odczytu)\b",
@@ -218,7 +222,7 @@ def _is_bounce(headers: Headers, subject: str) -> bool:
         return True
     if _word(headers.get("Content-Type", "")) in _REPORTS or "X-Failed-Recipients" in headers:
         return True
-    # A daemon's address need not be one that mail can be sent to: `MAILER-DAEMON@mx1`.
+    # A daemon's address need not be deliverable: `MAILER-DAEMON@mx1`.
     if any(
         _DAEMON.fullmatch(local)
         for value in (*headers.raw("From"), *headers.raw("Sender")[:1])
@@ -229,7 +233,7 @@ def _is_bounce(headers: Headers, subject: str) -> bool:
 
 
 def _locals(value: str) -> list[str]:
-    """What stands before the @ in a header, in angle brackets if there are any; all of it without an @."""
+    """The text before the @ in a header, in angle brackets if there are any; all of it without an @."""
     return (
         re.findall(r"<([^<>@\s]+)(?:@|>)", value)
         or re.findall(r"""(?<![^\s<>"@,;:()])([^\s<>"@,;:()]++)@""", value)
@@ -256,20 +260,20 @@ _NO_REPLY = re.compile(
 
 
 def _is_from_list(headers: Headers, own: frozenset[str]) -> bool:
-    ids = {list_id(one) for one in headers.all("List-Id")}
-    ours = bool(ids) and ids <= own  # what passed another list as well is that one's
-    if not ours and any(name in headers for name in _LIST_HEADERS):
+    ids = {list_id(header) for header in headers.all("List-Id")}
+    is_ours = bool(ids) and ids <= own  # a mail that also passed another list belongs to that one
+    if not is_ours and any(name in headers for name in _LIST_HEADERS):
         return True
-    refused = ("bulk", "junk") if ours else ("bulk", "list", "junk")
+    refused = ("bulk", "junk") if is_ours else ("bulk", "list", "junk")
     return any(
         _word(value) in refused for name in ("Precedence", "X-Precedence") for value in headers.all(name)
     )
 
 
 def list_id(value: str) -> str:
-    """The id in a `List-Id` header (RFC 2919), as it is compared: without the words before it and case."""
-    found = re.search(r"<([^<>]*)>\s*(?:\([^()]*\)\s*)?$", value.strip())
-    return (found[1] if found else value).strip().casefold()
+    """The id in a `List-Id` header (RFC 2919), alone and in lower case, as it is compared."""
+    match = re.search(r"<([^<>]*)>\s*(?:\([^()]*\)\s*)?$", value.strip())
+    return (match[1] if match else value).strip().casefold()
 
 
 def _is_flagged(headers: Headers) -> bool:

@@ -1,7 +1,7 @@
-"""Headers of a mail: kept as they came, read as text, addresses and message ids.
+"""Headers of a mail: kept as they came; read as text, addresses and message ids.
 
 Structured values (content types and their parameters) are read by the standard library, guarded. Addresses
-are read here, in one pass and without decoding: whatever an encoded word spells, it is no address.
+are read here, in one pass and without decoding: an encoded word never becomes an address.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from urllib.parse import unquote
 from detent.adapters.mail.text import cleaned, decode, from_base64
 
 LONGEST_BLOCK = 256 * 1024
-"""Bytes of headers that are read; real mails have a tenth of it."""
+"""Bytes of headers that are read; real mails have a tenth of that."""
 
 LONGEST_STRUCTURED = 4096
 """Characters of a content type that are read: the library's reader takes quadratic time."""
 
 LONGEST_ID = 900
-"""Characters of a message id; a longer one cannot stand on a line of a mail."""
+"""Characters of a message id; a longer one does not fit on a line of a mail."""
 
 _FIELD = re.compile(rb"(?<![!-9;-~])([!-9;-~]++)[ \t]*+:([^\r\n]*+(?:(?:\r\n|\n|\r)[ \t][^\r\n]*+)*+)")
 _FOLD = re.compile(r"\r\n|\r|\n")
@@ -32,9 +32,9 @@ _WORD = re.compile(r"=\?([^?\s]{1,60})\?([bBqQ])\?([^?]*)\?=")
 
 
 class Headers(Mapping[str, str]):
-    """The headers of one mail, by name in any case; of several with one name the first counts, `all` has all.
+    """The headers of one mail, by name in any case; the first of several with the same name, `all` has all.
 
-    Values are decoded (RFC 2047) and without line breaks.
+    Values are decoded (RFC 2047) and have no line breaks.
     """
 
     __slots__ = ("_fields", "_values")
@@ -52,11 +52,11 @@ class Headers(Mapping[str, str]):
         return isinstance(name, str) and name.lower() in self._values
 
     def __iter__(self) -> Iterator[str]:
-        """Every name once, in the order and the spelling in which it first came."""
-        seen = set()
+        """Every name once, in the order and spelling of its first occurrence."""
+        yielded = set()
         for name, _ in self._fields:
-            if name.lower() not in seen:
-                seen.add(name.lower())
+            if name.lower() not in yielded:
+                yielded.add(name.lower())
                 yield name
 
     def __len__(self) -> int:
@@ -81,7 +81,7 @@ class Headers(Mapping[str, str]):
 
 
 def read_headers(block: bytes) -> Headers:
-    """The headers in a block of bytes that holds nothing else."""
+    """The headers in a block of bytes that contains only headers."""
     return Headers(
         (match[1].decode("ascii"), _unfolded(match[2])) for match in _FIELD.finditer(block[:LONGEST_BLOCK])
     )
@@ -104,30 +104,30 @@ def _on_one_line(text: str) -> str:
 
 
 def decoded(value: str) -> str:
-    """A header's value with its encoded words read; what cannot be read stays as it is."""
+    """A header's value with its encoded words decoded; those that cannot be decoded stay as they are."""
     if "=?" not in value:
         return value
     pieces: list[str] = []
-    pending: tuple[str, bytes] | None = None  # charset and bytes of words that have nothing between them
+    pending: tuple[str, bytes] | None = None  # charset and bytes of adjacent encoded words
     at = 0
     for match in _WORD.finditer(value):
         between = value[at : match.start()]
         if pending is None or between.strip(" \t"):
-            pieces.append(_flushed(pending) + between)
+            pieces.append(_decoded_words(pending) + between)
             pending = None
         charset, kind, content = match[1].split("*")[0].lower(), match[2].lower(), match[3]
-        data = from_base64(_octets(content)) if kind == "b" else _unquoted(content)
+        data = from_base64(_octets(content)) if kind == "b" else _from_q(content)
         if pending is not None and pending[0] == charset:
-            data = pending[1] + data  # a character may be cut in two by the end of a word
+            data = pending[1] + data  # a character may be split between two words
         elif pending is not None:
-            pieces.append(_flushed(pending))
+            pieces.append(_decoded_words(pending))
         pending = charset, data
         at = match.end()
-    pieces.append(_flushed(pending) + value[at:])
+    pieces.append(_decoded_words(pending) + value[at:])
     return _on_one_line("".join(pieces))
 
 
-def _flushed(pending: tuple[str, bytes] | None) -> str:
+def _decoded_words(pending: tuple[str, bytes] | None) -> str:
     return decode(pending[1], pending[0]).text if pending is not None else ""
 
 
@@ -135,7 +135,7 @@ def _octets(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _unquoted(text: str) -> bytes:
+def _from_q(text: str) -> bytes:
     data = _octets(text).replace(b"_", b" ")
     return re.sub(rb"=([0-9A-Fa-f]{2})", lambda match: bytes.fromhex(match[1].decode()), data)
 
@@ -152,11 +152,11 @@ class Structured(NamedTuple):
 
 
 def content_type(headers: Headers, otherwise: str = "text/plain") -> Structured:
-    """What a part says it holds; `otherwise` when it says nothing that can be read."""
-    given = headers.raw("Content-Type")
-    if not given or not given[0]:
+    """The declared type of a part; `otherwise` when none can be read."""
+    values = headers.raw("Content-Type")
+    if not values or not values[0]:
         return Structured(otherwise, {})
-    return _content_type(given[0][:LONGEST_STRUCTURED])
+    return _content_type(values[0][:LONGEST_STRUCTURED])
 
 
 @lru_cache(maxsize=256)
@@ -165,36 +165,36 @@ def _content_type(value: str) -> Structured:
         header = _policy.header_factory("Content-Type", value)
         kind, parameters = header.content_type, dict(header.params)
     except Exception:
-        # The library has raised nearly everything on broken values; RecursionError is one of them.
+        # The library has raised nearly everything on broken values, RecursionError included.
         match = re.match(r"\s*([\w.+-]{1,60}/[\w.+-]{1,100})", value)
         kind, parameters = (match[1] if match else "text/plain"), {}
-    return Structured(_plain(kind).lower(), _spelled(value, parameters))
+    return Structured(_plain(kind).lower(), _parameter_texts(value, parameters))
 
 
 def disposition(headers: Headers) -> Structured:
-    """Whether a part is to be shown or kept apart, and under which name."""
-    given = headers.raw("Content-Disposition")
-    if not given or not given[0]:
+    """Whether a part is shown inline or as an attachment, and under which name."""
+    values = headers.raw("Content-Disposition")
+    if not values or not values[0]:
         return Structured("", {})
-    value = given[0][:LONGEST_STRUCTURED]
+    value = values[0][:LONGEST_STRUCTURED]
     try:
         header = _policy.header_factory("Content-Disposition", value)
         kind, parameters = header.content_disposition or "", dict(header.params)
     except Exception:
         match = re.match(r"\s*([\w-]{1,60})", value)
         kind, parameters = (match[1] if match else ""), {}
-    return Structured(_plain(kind).lower(), _spelled(value, parameters))
+    return Structured(_plain(kind).lower(), _parameter_texts(value, parameters))
 
 
-def _spelled(value: str, parameters: Mapping[str, object]) -> dict[str, str]:
-    """The parameters as texts; those the library overlooked in a broken value are looked for by name."""
-    found = {name.lower(): _plain(decoded(str(text))) for name, text in parameters.items()}
+def _parameter_texts(value: str, parameters: Mapping[str, object]) -> dict[str, str]:
+    """The parameters as texts; those the library missed in a broken value are searched for by name."""
+    texts = {name.lower(): _plain(decoded(str(text))) for name, text in parameters.items()}
     for name in ("boundary", "charset", "filename", "name"):
-        if name not in found and name in value.lower():
+        if name not in texts and name in value.lower():
             match = re.search(rf"""(?<![\w*]){name}\s*=\s*(?:"([^"]*)"|([^\s;"]+))""", value, re.IGNORECASE)
             if match:
-                found[name] = _plain(decoded(match[1] if match[1] is not None else match[2]))
-    return found
+                texts[name] = _plain(decoded(match[1] if match[1] is not None else match[2]))
+    return texts
 
 
 def _plain(text: str) -> str:
@@ -219,14 +219,14 @@ _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _DOMAIN = re.compile(rf"(?:{_LABEL}\.)+{_LABEL}")
 LONGEST_ADDRESS = 254
 MOST_ADDRESSES = 100
-"""In one header; nobody answers to more."""
+"""Per header; no mail is answered to more."""
 
 
 def usable_address(text: str) -> str | None:
-    """An address mail can be sent to, with its domain in lower case ASCII; None for anything else.
+    """An address mail can be sent to, with its domain in lower-case ASCII; None for anything else.
 
-    Refused are also forms that are legal and trouble: domain literals, one-word domains, encoded words,
-    quoted local parts with more than spaces and dots in them, local parts beyond ASCII.
+    Some legal forms are refused as well, because they cause trouble: domain literals, one-word domains,
+    encoded words, quoted local parts with more than spaces and dots in them, non-ASCII local parts.
     """
     local, at, domain = text.rpartition("@")
     if not at or len(text) > LONGEST_ADDRESS:
@@ -249,17 +249,17 @@ def usable_address(text: str) -> str | None:
 
 
 def posting_addresses(headers: Headers) -> set[str]:
-    """Where mail for the list goes that passed a mail on, in lower case (`List-Post`, RFC 2369)."""
-    said = (unquote(one).strip() for value in headers.raw("List-Post") for one in _MAILTO.findall(value))
-    return {found.casefold() for one in said if (found := usable_address(one)) is not None}
+    """Addresses of the mailing list that passed a mail on, in lower case (`List-Post`, RFC 2369)."""
+    links = (unquote(link).strip() for value in headers.raw("List-Post") for link in _MAILTO.findall(value))
+    return {address.casefold() for link in links if (address := usable_address(link)) is not None}
 
 
 def addresses(value: str) -> tuple[str | None, ...]:
     """The addresses in a header's raw value, in order; None stands for one that cannot be used.
 
-    Names, comments and group names are passed over, also names that were not quoted as they should be.
+    Names, comments and group names are skipped, even names that lack the quotes they should have.
     """
-    found: list[str | None] = []
+    usable: list[str | None] = []
     bare: list[str] = []
     angle: list[str] | None = None
     closed = False  # an address in angle brackets is complete
@@ -269,7 +269,7 @@ def addresses(value: str) -> tuple[str | None, ...]:
         nonlocal angle, closed
         candidate = "".join(angle).strip() if angle is not None else "".join(bare).strip()
         if "@" in candidate:
-            found.append(usable_address(candidate))
+            usable.append(usable_address(candidate))
         bare.clear()
         angle, closed = None, False
 
@@ -287,19 +287,19 @@ def addresses(value: str) -> tuple[str | None, ...]:
             elif token == ">":
                 closed = angle is not None
             elif angle is not None and not closed:
-                angle.append(token)  # a route; refused as an address
+                angle.append(token)  # a route, which is refused as an address
             elif token == ":":
-                bare.clear()  # that was the name of a group
+                bare.clear()  # that was a group name
             else:
                 finish()
-                if len(found) >= MOST_ADDRESSES:
-                    return tuple(found)
+                if len(usable) >= MOST_ADDRESSES:
+                    return tuple(usable)
         elif depth or closed:
             continue
         else:
             (bare if angle is None else angle).append(token)
     finish()
-    return tuple(found)
+    return tuple(usable)
 
 
 # -- message ids --------------------------------------------------------------------------------------------
@@ -309,8 +309,8 @@ _ID = re.compile(r"<\s*([^<>\s]+)\s*>")
 
 def message_ids(value: str) -> tuple[str, ...]:
     """The ids in a Message-ID, In-Reply-To or References header, each in angle brackets."""
-    found = tuple(f"<{one}>" for one in _ID.findall(value) if len(one) <= LONGEST_ID)
-    if found:
-        return found
+    ids = tuple(f"<{id_}>" for id_ in _ID.findall(value) if len(id_) <= LONGEST_ID)
+    if ids:
+        return ids
     lone = value.strip().strip("<>").strip()
     return (f"<{lone}>",) if lone and len(lone) <= LONGEST_ID and not re.search(r"[\s<>]", lone) else ()

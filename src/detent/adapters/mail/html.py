@@ -1,9 +1,9 @@
 """HTML of a mail as the text a reader sees: hidden elements left out, quoted ones marked with `> `.
 
-It has a scanner of its own, because `html.parser` takes minutes over a quarter of a megabyte of unclosed
-tags and its behaviour changes between patch releases. Here every character is looked at a fixed number of
-times, whatever the input, and nothing recurses. How elements open and close follows the HTML standard as far
-as it bears on what is seen.
+It has its own scanner, because `html.parser` takes minutes over a quarter of a megabyte of unclosed tags and
+its behaviour changes between patch releases. Here every character is looked at a fixed number of times,
+whatever the input, and nothing recurses. Elements open and close as in the HTML standard, as far as it
+matters for what is visible.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from typing import NamedTuple
 from detent.adapters.mail.text import LONGEST_TEXT, cleaned
 
 LONGEST_SOURCE = 5_000_000
-"""Characters of HTML that are looked at."""
+"""Characters of HTML that are read."""
 
 DEEPEST_QUOTE = 50
-"""Quotes within quotes beyond this are marked like this."""
+"""The deepest quote mark; deeper quotes get the same mark."""
 
 
-def _words(*lines: str) -> frozenset[str]:
+def _name_set(*lines: str) -> frozenset[str]:
     return frozenset(" ".join(lines).split())
 
 
-_CELLS = _words("td th")
-_TABLE_PARTS = _words("td th tr tbody thead tfoot table caption")
-_SPACED = _words("p h1 h2 h3 h4 h5 h6 ul ol dl blockquote pre table")
-"""Blocks that stand apart from what is before and after them."""
-_BLOCKS = _SPACED | _words(
+_CELLS = _name_set("td th")
+_TABLE_PARTS = _name_set("td th tr tbody thead tfoot table caption")
+_SPACED = _name_set("p h1 h2 h3 h4 h5 h6 ul ol dl blockquote pre table")
+"""Blocks separated from what is before and after them by an empty line."""
+_BLOCKS = _SPACED | _name_set(
     "address article aside body center dd details dialog dir div dt fieldset figcaption figure footer form",
     "header hgroup html legend li main menu nav section summary tr tbody thead tfoot caption td th",
 )
-_VOID = _words(
+_VOID = _name_set(
     "area base basefont bgsound br col embed frame hr img input keygen link meta param source track wbr"
 )
-_RAW = _words("script style title textarea iframe noembed noframes xmp")
+_RAW = _name_set("script style title textarea iframe noembed noframes xmp")
 """Elements whose content is no markup."""
-_UNSEEN = _words("xml template datalist object audio video svg math applet")
-_TURNING = _UNSEEN | _words("pre xmp textarea ol ul blockquote")
-"""Elements in which something else holds than around them, even without attributes."""
+_UNSEEN = _name_set("xml template datalist object audio video svg math applet")
+_TURNING = _UNSEEN | _name_set("pre xmp textarea ol ul blockquote")
+"""Elements that change how their content is shown, even without attributes."""
 _FENCES = _CELLS | {"table"}
 _GROUPS = ("tbody", "thead", "tfoot")
 _IMPLIED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -53,7 +53,7 @@ _IMPLIED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "dt": (("dt", "dd"), ("dl",)),
     "dd": (("dt", "dd"), ("dl",)),
 }
-"""Which elements a new one closes, and inside which they must be."""
+"""Which elements a new one closes, and which element they must be inside of."""
 
 _TAG = re.compile(r"""<([a-zA-Z][^\s/>\x00]*+)((?:[^>"']++|"[^"]*+"|'[^']*+')*+)>""")
 _CARELESS_TAG = re.compile(r"<([a-zA-Z][^\s/>\x00]*+)([^>]*+)>")
@@ -63,15 +63,15 @@ _RAW_ENDS = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in
 _SPACE = re.compile(r"[ \t\r\n\f\xa0]+")
 
 _TELLING = ("style", "class", "id", "hidden", "start")
-"""Attributes that matter here."""
+"""Attributes that affect the text."""
 
-_QUOTES = _words(
+_QUOTES = _name_set(
     "gmail_quote gmail_quote_container yahoo_quoted protonmail_quote tutanota_quote zmail_extra",
     "moz-cite-prefix moz-forward-container reply-intro mail-editor-reference-message-container",
 )
-"""Classes and ids of what mail programs put around the older mail, or around the line that introduces it."""
+"""Classes and ids that mail programs give to the older mail, or to the line that introduces it."""
 _OPENERS = frozenset({"divrplyfwdmsg", "outlookmessageheader"})
-"""Those that only open the older mail: all that follows them belongs to it."""
+"""Those that only mark the start of the older mail: everything after them belongs to it."""
 _PASSED = re.compile(r"^(?:x_)+")
 _NUMBER = re.compile(r"[0-9]{1,6}")
 _YAHOO = re.compile(r"yahoo_quoted_\d+")
@@ -82,20 +82,20 @@ _SPECK = re.compile(r"(?:[01]?\.\d+|1)(?:px|pt)")
 
 
 class _Inside(NamedTuple):
-    """What holds inside an open element."""
+    """The state inside an open element."""
 
     gone: bool = False
     """Nothing is shown."""
     unseen: bool = False
-    """Not shown unless an element further in says otherwise (`visibility`)."""
+    """Hidden unless an inner element says otherwise (`visibility`)."""
     tiny: bool = False
-    """Too small to see unless an element further in says otherwise (`font-size`)."""
+    """Too small to see unless an inner element says otherwise (`font-size`)."""
     quote: int = 0
     keeps_space: bool = False
     counter: list[int] | None = None
-    """Number of the last item, in an ordered list."""
+    """Number of the last item of an ordered list."""
     dark: bool = False
-    """One of the first three."""
+    """Any of the first three."""
 
 
 def text_of(source: str, limit: int = LONGEST_TEXT) -> tuple[str, bool]:
@@ -110,21 +110,21 @@ class _Reader:
     def __init__(self, limit: int) -> None:
         self._page = _Page(limit)
         self._names: list[str] = [""]
-        """Of the open elements, innermost last."""
+        """Names of the open elements, innermost last."""
         self._insides: list[_Inside] = [_Inside()]
-        """What holds in each of them."""
+        """The state in each of them."""
         self._places: dict[str, list[int]] = {}
-        """Where the open elements of a name stand, innermost last."""
+        """Positions of the open elements by name, innermost last."""
         self._blocks: list[int] = []
-        """Where open blocks stand; an inline element's end does not reach beyond the last."""
+        """Positions of the open blocks; the end tag of an inline element reaches no further than the last."""
         self._fences: list[int] = []
-        """Where open cells and tables stand; only ends of table parts reach beyond the last."""
+        """Positions of the open cells and tables; only end tags of table parts reach beyond the last."""
         self._rows: list[int] = []
         """For each open row, how much had been written when it began."""
         self._rest = 0
         """Quote depth of everything from here on."""
         self._made_for_quote = 0
-        """Where the open block stands that a mail program made for a quote; 0 when there is none."""
+        """Position of the open block that a mail program made for a quote; 0 when there is none."""
 
     def text(self) -> str:
         return self._page.text()
@@ -132,7 +132,7 @@ class _Reader:
     # -- scanning -------------------------------------------------------------------------------------------
 
     def read(self, source: str) -> bool:
-        """Write down all of it; False when the page was full before the end."""
+        """Write all of it to the page; False when the page was full before the end."""
         at, end = 0, len(source)
         tag = _TAG
         while at < end and not self._page.full:
@@ -146,12 +146,12 @@ class _Reader:
             if following.isascii() and following.isalpha():
                 match = tag.match(source, opening)
                 if match is None and tag is _TAG:
-                    # A quotation mark is never closed. From here on tags simply end at the next `>`: one such
+                    # A quotation mark is never closed. From here on tags simply end at the next `>`: one
                     # search to the end is affordable, one for each tag is not.
                     tag = _CARELESS_TAG
                     match = tag.match(source, opening)
                 if match is None:
-                    break  # no `>` any more: the rest is one broken tag
+                    break  # no `>` left: the rest is a broken tag
                 at = match.end()
                 name = match[1].lower()
                 self._start(name, match[2])
@@ -172,7 +172,7 @@ class _Reader:
                 else:
                     at = _after(source, ">", opening)
             elif source.startswith("<!--", opening):
-                # `<!-->` is a whole comment, too.
+                # `<!-->` is a complete comment, too.
                 at = _after(source, "-->", opening + 2)
             elif following in ("!", "?"):
                 at = _after(source, ">", opening)
@@ -206,19 +206,19 @@ class _Reader:
         inside = around
         if attributes or name in _TURNING:
             inside = self._inside(name, attributes, around)
-        place = len(self._names)
+        position = len(self._names)
         self._names.append(name)
         self._insides.append(inside)
-        self._places.setdefault(name, []).append(place)
+        self._places.setdefault(name, []).append(position)
         if block:
-            self._blocks.append(place)
+            self._blocks.append(position)
             if name in _FENCES:
-                self._fences.append(place)
+                self._fences.append(position)
             if not inside.dark:
                 self._begin(name, around)
 
     def _begin(self, name: str, around: _Inside) -> None:
-        """What the page shows of a block's beginning."""
+        """Write what the page shows at the beginning of a block."""
         if name in _CELLS:
             self._page.cell(joined=bool(self._rows) and self._page.written > self._rows[-1])
             return
@@ -241,11 +241,11 @@ class _Reader:
             self._page.end_line()
 
     def _inside(self, name: str, attributes: str, around: _Inside) -> _Inside:
-        told = _attributes(attributes) if attributes and not around.gone else {}
-        gone = around.gone or name in _UNSEEN or "hidden" in told
+        relevant = _attributes(attributes) if attributes and not around.gone else {}
+        gone = around.gone or name in _UNSEEN or "hidden" in relevant
         _, unseen, tiny, quote, keeps_space, counter, _ = around
         keeps_space = keeps_space or name in ("pre", "xmp", "textarea")
-        style = told.get("style", "")
+        style = relevant.get("style", "")
         if style:
             styles = _styles(style)
             gone = gone or _is_gone(styles)
@@ -259,35 +259,35 @@ class _Reader:
         if name == "ul":
             counter = None
         elif name == "ol":
-            start = told.get("start", "")
+            start = relevant.get("start", "")
             counter = [int(start) - 1 if _NUMBER.fullmatch(start) else 0]
-        if name == "blockquote" or "class" in told or "id" in told:
-            quote = min(self._quote(name, told, quote), DEEPEST_QUOTE)
+        if name == "blockquote" or "class" in relevant or "id" in relevant:
+            quote = min(self._quote(name, relevant, quote), DEEPEST_QUOTE)
         return _Inside(gone, unseen, tiny, quote, keeps_space, counter, gone or unseen or tiny)
 
-    def _quote(self, name: str, told: Mapping[str, str], around: int) -> int:
-        """The quote depth inside an element, by what mail programs call their quotes."""
-        names = (told.get("class", "") + " " + told.get("id", "")).lower().split()
-        # Outlook puts `x_` before every name each time a mail passes through it.
-        own = {_PASSED.sub("", one) for one in names}
-        if own & _OPENERS:
+    def _quote(self, name: str, attributes: Mapping[str, str], around: int) -> int:
+        """The quote depth inside an element, by the names mail programs give to their quotes."""
+        names = (attributes.get("class", "") + " " + attributes.get("id", "")).lower().split()
+        # Outlook adds `x_` to every name each time a mail passes through it.
+        bare_names = {_PASSED.sub("", label) for label in names}
+        if bare_names & _OPENERS:
             self._rest = 1
         if name == "blockquote":
             # The quote inside the block a mail program made for it is the same quote.
             return around + (not self._fresh_block())
-        if not around and (own & _QUOTES or any(_YAHOO.fullmatch(one) for one in own)):
+        if not around and (bare_names & _QUOTES or any(_YAHOO.fullmatch(label) for label in bare_names)):
             self._made_for_quote = len(self._names)
             return 1
         return around
 
     def _fresh_block(self) -> bool:
-        """We are inside a block a mail program made for a quote, and not in a quote within it."""
+        """Whether we are inside a block a mail program made for a quote, but not in a quote within it."""
         return self._made_for_quote > 0 and not any(
             place > self._made_for_quote for place in self._places.get("blockquote", ())[-1:]
         )
 
     def _close_implied(self, name: str) -> None:
-        """Close what a new block closes without saying so."""
+        """Close the elements that a new block closes implicitly."""
         if name in _IMPLIED:
             self._close_within(*_IMPLIED[name])
         paragraphs = self._places.get("p")
@@ -296,17 +296,17 @@ class _Reader:
 
     def _close_within(self, names: tuple[str, ...], bounds: tuple[str, ...]) -> None:
         """Close the innermost open element of these names, if it is inside the innermost of `bounds`."""
-        place = self._innermost(names)
-        if place > self._innermost(bounds):
-            self._close_to(place)
+        position = self._innermost(names)
+        if position > self._innermost(bounds):
+            self._close_to(position)
 
     def _innermost(self, names: tuple[str, ...]) -> int:
-        found = 0
+        position = 0
         for name in names:
             places = self._places.get(name)
-            if places and places[-1] > found:
-                found = places[-1]
-        return found
+            if places and places[-1] > position:
+                position = places[-1]
+        return position
 
     def _end(self, name: str) -> None:
         if name == "br":
@@ -318,34 +318,34 @@ class _Reader:
         places = self._places.get(name)
         if not places:
             return
-        place = places[-1]
+        position = places[-1]
         if name in _TABLE_PARTS:
             tables = self._places.get("table")
-            if name != "table" and tables and place < tables[-1]:
+            if name != "table" and tables and position < tables[-1]:
                 return
         elif name in _BLOCKS:
-            if self._fences and place < self._fences[-1]:
+            if self._fences and position < self._fences[-1]:
                 return
-        elif self._blocks and place < self._blocks[-1]:
+        elif self._blocks and position < self._blocks[-1]:
             return
-        self._close_to(place)
+        self._close_to(position)
 
-    def _close_to(self, place: int) -> None:
+    def _close_to(self, position: int) -> None:
         """Close an open element and everything in it."""
-        while len(self._names) > place:
+        while len(self._names) > position:
             name, inside = self._names.pop(), self._insides.pop()
-            here = len(self._names)
+            closed = len(self._names)
             self._places[name].pop()
-            if here == self._made_for_quote:
+            if closed == self._made_for_quote:
                 self._made_for_quote = 0
             elif name == "blockquote" and self._fresh_block():
-                # What follows the quote in its block is an answer written between the lines.
+                # What follows the quote in its block is a reply written between the lines.
                 block = self._made_for_quote
                 self._insides[block] = self._insides[block]._replace(quote=0)
                 self._made_for_quote = 0
-            if self._blocks and self._blocks[-1] == here:
+            if self._blocks and self._blocks[-1] == closed:
                 self._blocks.pop()
-                if self._fences and self._fences[-1] == here:
+                if self._fences and self._fences[-1] == closed:
                     self._fences.pop()
                 if not inside.dark:
                     self._finish(name)
@@ -362,58 +362,58 @@ class _Reader:
 
 
 def _after(source: str, end: str, start: int) -> int:
-    """The place behind the next `end`; the end of everything when there is none."""
-    found = source.find(end, start)
-    return len(source) if found < 0 else found + len(end)
+    """The position after the next `end`; the end of the source when there is none."""
+    position = source.find(end, start)
+    return len(source) if position < 0 else position + len(end)
 
 
 # -- attributes ---------------------------------------------------------------------------------------------
 
 
 def _attributes(source: str) -> dict[str, str]:
-    """The attributes that matter; of several with one name the first."""
-    found: dict[str, str] = {}
+    """The attributes that affect the text; the first of several with the same name."""
+    attributes: dict[str, str] = {}
     for match in _ATTRIBUTE.finditer(source):
         name = match[1].lower()
-        if name in _TELLING and name not in found:
+        if name in _TELLING and name not in attributes:
             value = match[2] or ""
             if value[:1] in ("'", '"'):
                 value = value.strip(value[0])
-            found[name] = unescape(value) if "&" in value else value
-    return found
+            attributes[name] = unescape(value) if "&" in value else value
+    return attributes
 
 
 def _styles(style: str) -> dict[str, str]:
-    """Properties and values of a style attribute; the last one said holds."""
-    found = {}
+    """Properties and values of a style attribute; the last of several counts."""
+    properties = {}
     for declaration in re.sub(r"/\*.*?(?:\*/|\Z)", " ", style, flags=re.DOTALL).split(";"):
         name, colon, value = declaration.partition(":")
         if colon:
-            found[name.strip().lower()] = value.lower().replace("!important", "").strip()
-    return found
+            properties[name.strip().lower()] = value.lower().replace("!important", "").strip()
+    return properties
 
 
 def _is_gone(styles: Mapping[str, str]) -> bool:
-    """Nothing in an element of this style can be seen, whatever the elements inside it say."""
-    said = styles.get
-    if said("display") == "none" or said("mso-hide") == "all" or said("content-visibility") == "hidden":
+    """Whether this style hides the element and everything in it."""
+    style = styles.get
+    if style("display") == "none" or style("mso-hide") == "all" or style("content-visibility") == "hidden":
         return True
-    if _ZERO.fullmatch(said("opacity", "1")):
+    if _ZERO.fullmatch(style("opacity", "1")):
         return True
-    if said("color") == "transparent":
+    if style("color") == "transparent":
         return True
     hides_overflow = any(
-        said(name, "").startswith(("hidden", "clip")) for name in ("overflow", "overflow-x", "overflow-y")
+        style(name, "").startswith(("hidden", "clip")) for name in ("overflow", "overflow-x", "overflow-y")
     )
     if hides_overflow and any(
-        _ZERO.fullmatch(said(name, "1")) for name in ("height", "width", "max-height", "max-width")
+        _ZERO.fullmatch(style(name, "1")) for name in ("height", "width", "max-height", "max-width")
     ):
         return True
-    if said("position") in ("absolute", "fixed") and any(
-        _FAR_OFF.fullmatch(said(name, "")) for name in ("left", "top", "right", "bottom")
+    if style("position") in ("absolute", "fixed") and any(
+        _FAR_OFF.fullmatch(style(name, "")) for name in ("left", "top", "right", "bottom")
     ):
         return True
-    return _FAR_OFF.fullmatch(said("text-indent", "")) is not None
+    return _FAR_OFF.fullmatch(style("text-indent", "")) is not None
 
 
 # -- the page -----------------------------------------------------------------------------------------------
@@ -422,7 +422,7 @@ _NOTHING, _SEPARATOR, _LINE, _PARAGRAPH = range(4)
 
 
 class _Page:
-    """Lines as they are written, with what is to come before the next word."""
+    """The lines written so far, and the break that comes before the next word."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -434,11 +434,11 @@ class _Page:
         self._pending = _NOTHING
         self._space = False
         self._mark = ""
-        """Of a list item, before its first word."""
+        """The mark of a list item, until its first word."""
         self._cell = False
-        """In a cell where nothing is written yet: a block there does not begin a line of its own."""
+        """At the start of a cell, where a block does not begin a new line."""
         self.written = 0
-        """Pieces of text so far."""
+        """Number of pieces of text so far."""
 
     @property
     def full(self) -> bool:
@@ -449,7 +449,7 @@ class _Page:
         return "\n".join(self._lines).strip("\n")
 
     def break_(self, strength: int) -> None:
-        """What follows stands on a line of its own, or apart as a paragraph."""
+        """Start a new line, or a new paragraph, before the next text."""
         if not self._cell:
             self._pending = max(self._pending, strength)
             self._space = False
@@ -461,14 +461,14 @@ class _Page:
             self._space = False
 
     def cell(self, *, joined: bool) -> None:
-        """A cell begins; `joined` when something stands before it in its row."""
+        """Begin a cell; `joined` when its row has text before it."""
         if joined:
             self._pending = _SEPARATOR
         self._cell = True
         self._space = False
 
     def end_cell(self) -> None:
-        """A cell ends; a paragraph in it does not stand apart from what follows the cell."""
+        """End a cell; a paragraph in it is not set apart from what follows the cell."""
         self._cell = False
         self._pending = min(self._pending, _LINE)
 
@@ -478,7 +478,7 @@ class _Page:
         self._mark = mark
 
     def end_item(self) -> None:
-        """An item ends; where nothing was in it, its mark is not shown."""
+        """End an item; an empty one shows no mark."""
         self._mark = ""
 
     def write(self, text: str, quote: int, *, keeps_space: bool) -> None:
@@ -513,7 +513,7 @@ class _Page:
                 self._space = False
 
     def _prepare(self, quote: int) -> None:
-        """Do what is pending, so that text can follow."""
+        """Write the pending break, so that text can follow."""
         if quote != self._quote and (self._line or self._lines):
             self._pending = max(self._pending, _LINE)
         if self._pending == _SEPARATOR:

@@ -1,7 +1,7 @@
-"""Mail in from a mailbox on an IMAP server, and the folder of sent mail as a witness.
+"""A mail source over a mailbox on an IMAP server, and the folder of sent mail.
 
-The protocol runs in a thread of its own, one call after the other. A connection that was lost is made anew
-once for every call. A mail is named by the folder's UIDVALIDITY and its UID; it becomes seen only when it is
+The protocol runs in a thread of its own, one call after the other. A lost connection is made anew once for
+every call. A ref consists of the folder's UIDVALIDITY and the mail's UID; a mail becomes seen only when it is
 marked processed.
 """
 
@@ -22,9 +22,9 @@ from detent.kernel.errors import ConfigurationError
 T = TypeVar("T")
 
 PATIENCE = 30
-"""A whole call may take this many times as long as a single answer."""
+"""A whole call may take this many times the time limit of a single answer."""
 LONGEST_IDLE = 29 * 60.0
-"""Seconds after which servers think that nobody is there any more."""
+"""Seconds after which servers drop a silent client."""
 
 
 class ImapMailbox:
@@ -36,7 +36,7 @@ class ImapMailbox:
         self.server = server
         self.folder = folder
         self.pause = pause
-        """Seconds to leave a server alone that dropped the connection while it was waited for its word."""
+        """Seconds to wait before reconnecting to a server that dropped the connection during `wait`."""
         self._max_size = max_size
         self._line = _Line(server, folder)
         self._listed: set[str] = set()
@@ -66,7 +66,7 @@ class ImapMailbox:
         return refs
 
     async def fetch(self, ref: str) -> Arrival:
-        validity, uid = _parted(ref)
+        validity, uid = _validity_and_uid(ref)
         most = self._max_size
 
         def take(session: ImapSession) -> Arrival | None:
@@ -76,20 +76,20 @@ class ImapMailbox:
             size, received = facts
             raw = None
             if size <= most:
-                # Servers count sizes their own way; the mail itself has the last word.
+                # Servers count sizes in their own ways; the mail itself decides.
                 raw = session.body(uid, most + 1)
                 if raw is None:
                     return None
                 size = len(raw)
             return Arrival(ref, size, raw if size <= most else None, received)
 
-        found = await self._line.do(take)
-        if found is None:
+        arrival = await self._line.do(take)
+        if arrival is None:
             raise MailGone(ref, self.describe())
-        return found
+        return arrival
 
     async def mark_processed(self, ref: str) -> bool:
-        validity, uid = _parted(ref)
+        validity, uid = _validity_and_uid(ref)
 
         def mark(session: ImapSession) -> bool | None:
             flags = session.flags(uid)
@@ -107,28 +107,28 @@ class ImapMailbox:
         return bool(marked)
 
     async def wait(self, seconds: float) -> None:
-        """Wait for the server's word where it offers IDLE, else, or without a connection, just wait."""
+        """Wait for the server's announcement (IDLE); without that, or without a connection, just wait."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         try:
-            while self._line.can_idle and (left := end - loop.time()) > 0:
-                if await self._line.idle(min(left, LONGEST_IDLE), self._listed):
+            while self._line.can_idle and (remaining := end - loop.time()) > 0:
+                if await self._line.idle(min(remaining, LONGEST_IDLE), self._listed):
                     return
         except MailUnavailable as error:
-            # Something may have come unnoticed. The next listing connects again and says what is wrong; to
-            # come back at once would only hurry it.
+            # Mail may have arrived unnoticed. The next listing connects again and reports what is wrong;
+            # returning at once would only hurry it.
             logger.warning("mail.connection_lost", host=self.server.host, kind=error.kind)
             end = min(end, loop.time() + self.pause)
-        if (left := end - loop.time()) > 0:
-            await asyncio.sleep(left)
+        if (remaining := end - loop.time()) > 0:
+            await asyncio.sleep(remaining)
 
     async def find_message_id(self, folder: str, message_id: str) -> bool:
-        """Whether a folder of the same mailbox holds a mail of this Message-ID."""
+        """Whether a folder of the same mailbox has a mail with this Message-ID."""
         return await self._line.do(lambda session: session.find(folder, message_id))
 
 
 class ImapSent:
-    """The folder of sent mail: where copies are kept and looked for."""
+    """The folder of sent mail, where copies are kept and looked up."""
 
     def __init__(self, server: MailServer, folder: str) -> None:
         self.server = server
@@ -136,7 +136,7 @@ class ImapSent:
         self._line = _Line(server, folder)
 
     def describe(self) -> str:
-        return f"{self.server.shown()}, folder {self.folder}"
+        return described(self.server, self.folder)
 
     async def open(self) -> None:
         """Connect, log in and open the folder; `MailUnavailable` says what to check."""
@@ -151,12 +151,12 @@ class ImapSent:
         await self._line.close()
 
     async def find(self, message_id: str) -> bool:
-        """Whether there is a copy of the mail of this Message-ID."""
+        """Whether there is a copy of the mail with this Message-ID."""
         return await self._line.do(lambda session: session.find(self.folder, message_id))
 
     async def keep(self, raw: bytes) -> None:
-        """Put a copy there. Not tried twice: a copy too many is worse than none."""
-        await self._line.do(lambda session: session.ping())  # may have stood idle for hours
+        """Put a copy there. Never retried: a second copy is worse than none."""
+        await self._line.do(lambda session: session.ping())  # it may have been idle for hours
         await self._line.do(lambda session: session.append(self.folder, raw), again=False)
 
 
@@ -170,14 +170,14 @@ class _Line:
         self._folder = folder
         self._pool: ThreadPoolExecutor | None = None
         self._session: ImapSession | None = None
-        """Made, used and dropped in the thread."""
+        """Created, used and dropped in the thread."""
         self._wake: tuple[socket.socket, socket.socket] | None = None
-        """A byte into the first ends an idle wait at the second."""
+        """A byte written to the first ends an idle wait at the second."""
         self._idling = False
 
     @property
     def can_idle(self) -> bool:
-        """There is a connection, and its server offers to tell what happens."""
+        """Whether there is a connection whose server offers IDLE."""
         session = self._session
         return session is not None and session.can_idle
 
@@ -205,17 +205,17 @@ class _Line:
             end.close()
 
     async def do(self, work: Callable[[ImapSession], T], *, again: bool = True) -> T:
-        """Have it done in the thread; once more on a new connection when the one at hand proves lost."""
+        """Run it in the thread; again on a new connection if the present one proves lost."""
         return await self._submit(self._attempt, work, again, patience=self._server.timeout * PATIENCE)
 
     async def idle(self, seconds: float, known: set[str]) -> bool:
-        """Wait for mails that are not known; True when some came. Other calls end the wait early."""
+        """Wait for mails that are not known; True when some arrived. Other calls end the wait early."""
         self._idling = True
         patience = seconds + self._server.timeout * PATIENCE
         try:
             return await self._submit(self._idle, seconds, known, patience=patience)
         except asyncio.CancelledError:
-            self._interrupt()  # the thread still waits
+            self._interrupt()  # the thread is still waiting
             raise
         finally:
             self._idling = False
@@ -225,11 +225,12 @@ class _Line:
             raise MailUnavailable(self._server, "lost", "the mailbox was not opened, or is closed again")
         if work != self._idle:
             self._interrupt()
-        doing = asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
-        doing.add_done_callback(lambda it: it.cancelled() or it.exception())  # heard even if nobody waits
+        future = asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
+        # The exception is retrieved even if nothing awaits it.
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             async with asyncio.timeout(patience):
-                return await asyncio.shield(doing)
+                return await asyncio.shield(future)
         except TimeoutError:
             self._abort()
             raise MailUnavailable(
@@ -266,7 +267,7 @@ class _Line:
         if session is None or wake is None:
             return False
         try:
-            # Nothing may come between looking and listening.
+            # Between the search and IDLE the session may do nothing else, or mail could be missed.
             return bool(set(_refs(session)) - known) or session.idle(seconds, wake[1])
         except MailUnavailable:
             self._drop(farewell=False)
@@ -296,13 +297,13 @@ class _Line:
 
 
 def described(server: MailServer, folder: str) -> str:
-    """A folder of a mailbox in words for people."""
+    """A folder of a mailbox, for messages."""
     return f"{server.shown()}, folder {folder}"
 
 
 def where(server: MailServer, folder: str, ref: str) -> str:
-    """Where a mail lies, in words for people who want to look at it."""
-    return f"UID {_parted(ref)[1]} in {folder} on {server.host}"
+    """Where a mail is, for people who want to look at it."""
+    return f"UID {_validity_and_uid(ref)[1]} in {folder} on {server.host}"
 
 
 def _refs(session: ImapSession) -> tuple[str, ...]:
@@ -310,6 +311,6 @@ def _refs(session: ImapSession) -> tuple[str, ...]:
     return tuple(f"{session.validity}/{uid}" for uid in uids)
 
 
-def _parted(ref: str) -> tuple[int, int]:
+def _validity_and_uid(ref: str) -> tuple[int, int]:
     validity, _, uid = ref.partition("/")
     return int(validity), int(uid)

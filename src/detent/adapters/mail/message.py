@@ -1,9 +1,9 @@
-"""A mail as a value: who wrote what, when, in answer to what.
+"""A mail as a value: sender, text, time, thread.
 
-`read_message` takes any bytes and raises nothing but `Unreadable`. The tree of parts is cut up here rather
-than by `email.parser`, which takes time with the product of lines and nesting, and memory with the lines:
-here it is one search per level of nesting. Attachments are listed, never opened; an attached message is read
-one level deep.
+`read_message` takes any bytes and raises only `Unreadable`. The tree of parts is split here and not by
+`email.parser`, whose time grows with the product of lines and nesting, and its memory with the lines: here it
+is one search per level of nesting. Attachments are listed, never opened; an attached message is read one
+level deep.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from detent.kernel.errors import DetentError
 Why = Literal["not_a_message", "too_large", "encrypted"]
 
 DEEPEST_PART = 50
-"""Levels of parts within parts that are looked into."""
+"""Levels of nested parts that are read."""
 MOST_PARTS = 1000
-"""Parts of one mail that are looked at."""
+"""Parts of one mail that are read."""
 MOST_ATTACHED = 10
 """Attached messages that are read."""
 LONGEST_NAME = 200
@@ -62,7 +62,7 @@ _WHAT = {
 
 
 class Unreadable(DetentError):
-    """A mail that cannot be read at all; a person has to look at it."""
+    """A mail that cannot be read at all and needs a person."""
 
     def __init__(self, reason: Why, size: int) -> None:
         self.reason: Why = reason
@@ -75,7 +75,7 @@ class Attachment(NamedTuple):
     """A part of a mail that is not read."""
 
     name: str
-    """As the sender calls it, without folders; empty when it has none."""
+    """The sender's name for it, without folders; empty when it has none."""
     type: str
     size: int
     """Bytes, decoded."""
@@ -86,21 +86,21 @@ class Attachment(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class EmailMessage:
-    """One mail. Its text forms show no word of it."""
+    """One mail. Its `repr` contains none of its text."""
 
     message_id: str | None
     """In angle brackets; None if it has none."""
     from_address: str | None
-    """The first usable address it says it is from."""
+    """The first usable address in `From`."""
     reply_address: str | None
-    """Where an answer goes: the only `Reply-To`, else `from_address`; None when there is no usable one."""
+    """The address for a reply: the only `Reply-To`, else `from_address`; None when neither is usable."""
     subject: str
     body: str
-    """All of its text, quotes included; attached messages are not in it."""
+    """All of its text, quotes included; without attached messages."""
     parts: tuple[Part, ...]
     """Newest first; the first is the newest part, which may be empty."""
     received_at: datetime | None
-    """When it was delivered, in UTC; None when neither its deliverer nor its headers say so."""
+    """When it was delivered, in UTC; None when neither the deliverer nor its headers say so."""
     headers: Headers
     attachments: tuple[Attachment, ...]
     sha256: str
@@ -108,23 +108,23 @@ class EmailMessage:
     size: int
     """Bytes as they came."""
     flags: tuple[str, ...] = ()
-    """What went not quite smoothly: `charset_guessed`, `encoding_unknown`, `headers_cut`, `structure_broken`,
+    """Flaws met while reading: `charset_guessed`, `encoding_unknown`, `headers_cut`, `structure_broken`,
     `text_cut`."""
     references: tuple[str, ...] = ()
     """Ids of the mails before it in its thread, oldest first."""
     thread_root: str = ""
-    """Id of the first mail of its thread; its own when it begins one."""
+    """Id of the first mail of its thread; its own id when it starts one."""
 
     @cached_property
     def key(self) -> str:
-        """12 hex digits by which the mail may be named anywhere."""
+        """12 hex digits that identify the mail and may be shown anywhere."""
         if self.message_id is None:
             return self.sha256[:12]
         return hashlib.sha256(self.message_id.encode()).hexdigest()[:12]
 
     @property
     def newest(self) -> str:
-        """What its sender wrote now."""
+        """What the sender wrote in this mail."""
         return self.parts[0].text
 
     def __repr__(self) -> str:
@@ -141,41 +141,50 @@ def read_message(
     fallback: datetime | None = None,
     limit: int = LARGEST_MAIL,
 ) -> EmailMessage:
-    """Read a mail. `received` is the word of whoever delivered it; without it the topmost `Received` header
-    counts, and after that `fallback`. What the sender says (`Date`) never does."""
-    for given in (received, fallback):
-        if given is not None and given.utcoffset() is None:
+    """Read a mail. `received` is the time given by its deliverer; else the topmost `Received` header
+    counts, and last `fallback`. The sender's `Date` is never used.
+
+    Raises:
+        Unreadable: the bytes are no mail, too many, or encrypted.
+    """
+    for moment in (received, fallback):
+        if moment is not None and moment.utcoffset() is None:
             raise ValueError("The time a mail was received needs a time zone.")
     if len(raw) > limit:
         raise Unreadable("too_large", len(raw))
-    whole = _entity(raw, *_without_wrapping(raw))
-    headers = whole.headers
+    mail = _entity(raw, *_without_wrapping(raw))
+    headers = mail.headers
     if not any(name in headers for name in _TELLING):
         raise Unreadable("not_a_message", len(raw))
     reader = _Reader()
-    if whole.block > LONGEST_BLOCK:
+    if mail.block > LONGEST_BLOCK:
         reader.flags.add("headers_cut")
-    body = reader.text_of(whole)
-    if reader.sealed and (not body.strip() or whole.type.value in (*_SEALED, "multipart/encrypted")):
+    body = reader.text_of(mail)
+    if reader.sealed and (not body.strip() or mail.type.value in (*_SEALED, "multipart/encrypted")):
         raise Unreadable("encrypted", len(raw))
     if body.lstrip().startswith("-----BEGIN PGP MESSAGE-----"):
         raise Unreadable("encrypted", len(raw))
     subject = " ".join(headers.get("Subject", "").split())
-    found = parts.split(body, forwarded=parts.says_forwarded(subject))
-    attached = tuple(_passed_on(part) for one in reader.attached for part in parts.split(one) if part.text)
+    own_parts = parts.split(body, forwarded=parts.says_forwarded(subject))
+    attached = tuple(
+        _passed_on(part)
+        for attached_text in reader.attached
+        for part in parts.split(attached_text)
+        if part.text
+    )
 
     sha256 = hashlib.sha256(raw).hexdigest()
-    own = next(iter(message_ids(headers.get("Message-ID", ""))), None)
+    own_id = next(iter(message_ids(headers.get("Message-ID", ""))), None)
     parents = message_ids(headers.get("In-Reply-To", ""))
     references = message_ids(headers.get("References", "")) or (parents if len(parents) == 1 else ())
     from_address = _from(headers)
     return EmailMessage(
-        message_id=own,
+        message_id=own_id,
         from_address=from_address,
         reply_address=_reply_to(headers) or from_address,
         subject=subject,
         body=body,
-        parts=found + attached,
+        parts=own_parts + attached,
         received_at=_utc(received) or _received(headers) or _utc(fallback),
         headers=headers,
         attachments=tuple(reader.attachments),
@@ -183,7 +192,7 @@ def read_message(
         size=len(raw),
         flags=tuple(sorted(reader.flags)),
         references=references,
-        thread_root=(*references[:1], *parents[:1], own or f"sha256:{sha256}")[0],
+        thread_root=(*references[:1], *parents[:1], own_id or f"sha256:{sha256}")[0],
     )
 
 
@@ -195,26 +204,26 @@ def _passed_on(part: Part) -> Part:
 
 
 def _from(headers: Headers) -> str | None:
-    return next((one for value in headers.raw("From") for one in addresses(value) if one), None)
+    return next((address for value in headers.raw("From") for address in addresses(value) if address), None)
 
 
 def _reply_to(headers: Headers) -> str | None:
-    """The one address answers are asked to; several, or one that cannot be used, ask for nothing.
+    """The one address that replies are requested to; None for several, or for one that cannot be used.
 
-    A mailing list that has all answers sent to itself is not who asked.
+    The address of a mailing list that directs replies to itself is ignored.
     """
     lists = posting_addresses(headers)
-    asked = {
-        one
+    requested = {
+        address
         for value in headers.raw("Reply-To")
-        for one in addresses(value)
-        if one is None or one.casefold() not in lists
+        for address in addresses(value)
+        if address is None or address.casefold() not in lists
     }
-    return asked.pop() if len(asked) == 1 else None
+    return requested.pop() if len(requested) == 1 else None
 
 
 def _received(headers: Headers) -> datetime | None:
-    """The time our own server says; headers further down may be anybody's."""
+    """The time our own server added; headers further down can be forged."""
     values = headers.raw("Received")
     if not values or ";" not in values[0]:
         return None
@@ -241,7 +250,7 @@ _META_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{
 
 
 class _Entity(NamedTuple):
-    """A mail or a part of one: its headers, and where its content lies."""
+    """A mail or a part of one: its headers, and where its content is."""
 
     data: bytes
     headers: Headers
@@ -259,7 +268,7 @@ class _Entity(NamedTuple):
 
 
 def _without_wrapping(raw: bytes) -> tuple[int, int]:
-    """Where the mail begins and ends: without empty lines, a byte order mark, a mailbox's `From ` line."""
+    """Where the mail begins and ends: without empty lines, a byte order mark or a mailbox's `From ` line."""
     match = _WRAPPING.match(raw)
     return (match.end() if match else 0), len(raw)
 
@@ -275,9 +284,9 @@ def _entity(data: bytes, start: int, end: int, otherwise: str = "text/plain") ->
 
 
 def _children(entity: _Entity, boundary: str) -> Iterator[tuple[int, int] | None]:
-    """Where the parts of a multipart lie; None at the end when its closing line is missing."""
+    """Where the parts of a multipart are; None at the end when its closing line is missing."""
     line = re.escape(b"--" + boundary.encode("utf-8", "replace"))
-    # The literal comes first, so that the search can leap; what stands before it is looked at afterwards.
+    # The literal comes first, so that the search is fast; the characters before it are checked afterwards.
     pattern = re.compile(line + rb"(?<![^\r\n]" + line + rb")(--)?[ \t]*+(?=[\r\n]|\Z)")
     data, begun = entity.data, -1
     for match in pattern.finditer(data, entity.start, entity.end):
@@ -300,7 +309,7 @@ def _before_eol(data: bytes, start: int, end: int) -> int:
 
 
 class _Reader:
-    """Goes through the parts of one mail and collects what is in them."""
+    """Walks through the parts of one mail and collects their content."""
 
     def __init__(self) -> None:
         self.flags: set[str] = set()
@@ -308,16 +317,16 @@ class _Reader:
         self.attached: list[str] = []
         """Texts of attached messages."""
         self.sealed = False
-        """Something in the mail is encrypted."""
+        """Whether a part of the mail is encrypted."""
         self._seen = 0
         self._within = False
-        """In an attached message, where attachments are not listed."""
+        """Whether it is in an attached message, whose attachments are not listed."""
         self._texts: dict[int, str] = {}
 
     def text_of(self, entity: _Entity) -> str:
         """The text of a mail or an attached message."""
         texts = (self._text(leaf) for leaf in self._leaves(entity, 0, root=True))
-        text, was_cut = cut("\n\n".join(one.strip("\n") for one in texts if one.strip()))
+        text, was_cut = cut("\n\n".join(piece.strip("\n") for piece in texts if piece.strip()))
         if was_cut:
             self.flags.add("text_cut")
         return text
@@ -325,7 +334,7 @@ class _Reader:
     # -- choosing -------------------------------------------------------------------------------------------
 
     def _leaves(self, entity: _Entity, depth: int, *, root: bool = False) -> list[_Entity]:
-        """The parts whose text is the mail's text, in order."""
+        """The parts whose texts form the mail's text, in order."""
         kind, parameters = entity.type
         self._seen += 1
         if self._seen > MOST_PARTS or depth > DEEPEST_PART:
@@ -338,9 +347,9 @@ class _Reader:
             return []
         if kind in _SEALED:
             self.sealed = self.sealed or not self._within
-        where = disposition(entity.headers)
-        name = where.parameters.get("filename") or parameters.get("name") or ""
-        if kind in _SHOWN and where.value != "attachment" and (root or not name):
+        placement = disposition(entity.headers)
+        name = placement.parameters.get("filename") or parameters.get("name") or ""
+        if kind in _SHOWN and placement.value != "attachment" and (root or not name):
             return [entity]
         self._list(entity, name)
         return []
@@ -350,20 +359,20 @@ class _Reader:
             self.sealed = self.sealed or not self._within
         otherwise = "message/rfc822" if kind == "multipart/digest" else "text/plain"
         branches: list[list[_Entity]] = []
-        for place in _children(entity, boundary) if boundary else iter([None]):
-            if place is None or self._seen > MOST_PARTS:
+        for span in _children(entity, boundary) if boundary else iter([None]):
+            if span is None or self._seen > MOST_PARTS:
                 self.flags.add("structure_broken")
                 break
-            branches.append(self._leaves(_entity(entity.data, *place, otherwise), depth + 1))
+            branches.append(self._leaves(_entity(entity.data, *span, otherwise), depth + 1))
         if not branches and entity.end > entity.start:
-            # No boundary is where it should be: whatever is there is taken as text.
+            # No boundary is where it should be: the whole content is taken as text.
             return [entity._replace(type=Structured("text/plain", {}))]
         if kind == "multipart/alternative":
             return self._best(branches)
         return [leaf for branch in branches for leaf in branch]
 
     def _best(self, branches: list[list[_Entity]]) -> list[_Entity]:
-        """Of several forms of one text the plain one, unless nothing is in it."""
+        """The plain one of several forms of a text, unless it is empty."""
         for branch in sorted(branches, key=lambda branch: all(leaf.type.value in _HTML for leaf in branch)):
             if any(self._text(leaf).strip() for leaf in branch):
                 return branch
@@ -423,7 +432,7 @@ class _Reader:
 
 
 def _size(entity: _Entity) -> int:
-    """Bytes of an attachment, without decoding what need not be."""
+    """Bytes of an attachment, decoded only where necessary."""
     encoding = entity.headers.get("Content-Transfer-Encoding", "").strip().lower()
     if encoding == "base64":
         data = entity.data[entity.start : entity.end].translate(None, b" \t\r\n").rstrip(b"=")

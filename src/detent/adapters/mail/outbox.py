@@ -1,7 +1,7 @@
-"""Mail out as a folder of `.eml` files, for a person or another program to deliver.
+"""A mail sink over a folder of `.eml` files, for a person or another program to deliver.
 
-A mail's file is named after its Message-ID: looking for the file is asking whether the mail went out, and the
-same mail is never there twice. Whoever delivers a mail may move it to `sent/`, where it is still found.
+A mail's file is named after its Message-ID: the file exists if and only if the mail went out, and the same
+mail is never there twice. A delivered mail may be moved to `sent/`, where it is still found.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OURS = re.compile(r"<(det-[0-9a-f]{8,64})@[^@<>\s]+>")
 
 
 class Outbox:
-    """A sink over one folder."""
+    """A sink over a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -42,13 +42,13 @@ class Outbox:
         pass
 
     async def send(self, raw: bytes, envelope_from: str, to: Sequence[str]) -> Receipt:
-        """Write the mail where it is found by its Message-ID. Who sends it to whom stands in its headers."""
+        """Write the mail where it is found by its Message-ID. Sender and recipients are in its headers."""
         message_id = message_id_of(raw)
         await asyncio.to_thread(self._write, self.folder / file_name(message_id), raw)
         return _receipt(message_id)
 
     async def probe(self, message_id: str) -> Any:
-        return _receipt(message_id) if await asyncio.to_thread(self._there, message_id) else NOT_DONE
+        return _receipt(message_id) if await asyncio.to_thread(self._exists, message_id) else NOT_DONE
 
     # -- in a thread ----------------------------------------------------------------------------------------
 
@@ -63,7 +63,7 @@ class Outbox:
                 f"Outgoing mail cannot be written to {self.folder}: that must be a writable folder."
             )
 
-    def _there(self, message_id: str) -> bool:
+    def _exists(self, message_id: str) -> bool:
         name = file_name(message_id)
         # A folder that cannot be read is no answer: the error leaves the question open.
         return name in os.listdir(self.folder) or (self.folder / SENT / name).exists()
@@ -83,14 +83,14 @@ class Outbox:
                 "outbox", f"Nothing could be written to {self.folder} ({error.strerror}).", transient=True
             ) from error
         try:
-            _place(temporary, path)
+            _link(temporary, path)
             sync_folder(path.parent)
         finally:
             _remove(temporary)
 
 
 def file_name(message_id: str) -> str:
-    """The name of a mail's file: its own key where it is one of ours, else a hash of its Message-ID."""
+    """The name of a mail's file: its key if it is one of ours, else a hash of its Message-ID."""
     if ours := _OURS.fullmatch(message_id):
         return f"{ours[1]}.eml"
     return f"mail-{hashlib.sha256(message_id.encode()).hexdigest()[:24]}.eml"
@@ -100,8 +100,8 @@ def _receipt(message_id: str) -> Receipt:
     return {"message_id": message_id, "status": "queued"}
 
 
-def _place(temporary: Path, path: Path) -> None:
-    """Give the finished file its name, unless the mail is there already."""
+def _link(temporary: Path, path: Path) -> None:
+    """Give the finished file its name, unless the mail exists already."""
     try:
         os.link(temporary, path)
     except FileExistsError:

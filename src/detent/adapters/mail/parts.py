@@ -1,7 +1,7 @@
 """The parts of a mail's text: what is new, what is quoted from older mails, what is forwarded.
 
-Every line goes to exactly one part; quote marks are taken off, nothing else is lost. What cannot be told
-apart stays in the newest part.
+Every line goes to exactly one part; quote marks are removed, nothing else is lost. Lines that cannot be
+assigned stay in the newest part.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DASHES = "-- "
 """The line that announces a signature."""
 
 DEEPEST = 50
-"""Depth from which on older mails are no longer told apart."""
+"""Depth from which on older mails are no longer distinguished."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -35,7 +35,7 @@ class Part:
 
 class _Line(NamedTuple):
     marks: int
-    """Quote marks before it."""
+    """Number of quote marks before it."""
     text: str
 
 
@@ -64,7 +64,7 @@ _ORIGINAL = re.compile(
     re.IGNORECASE,
 )
 _DASHED = re.compile(r"[-_=*]{2}|begin |początek |anfang |début |forwarded", re.IGNORECASE)
-"""How a line begins that may be one of these; most lines are looked at no further."""
+"""The beginnings of lines that may be one of these; all other lines are skipped."""
 _RULE = re.compile(r"[_\-=*]{8,}")
 
 _WEEKDAY = r"(?:pon|wt|śr|sr|czw|pt|sob|niedz|ndz|nd)\b"
@@ -107,22 +107,22 @@ HEADER_LINES = 12
 def split(text: str, *, forwarded: bool = False) -> tuple[Part, ...]:
     """The parts of a text, newest first; the first is always the newest part, which may be empty.
 
-    `forwarded` says that the mail as a whole passes another one on (see `says_forwarded`): then the first
+    `forwarded` means that the mail as a whole forwards another one (see `says_forwarded`): then the first
     older mail in it is not a quote.
     """
     lines = [_read(line) for line in text.split("\n")]
-    found: dict[tuple[Kind, int], list[str]] = {("newest", 0): []}
+    lines_by_part: dict[tuple[Kind, int], list[str]] = {("newest", 0): []}
     last: tuple[Kind, int] | None = None
     for key, line in zip(_assigned(lines, forwarded), lines, strict=True):
-        collected = found.setdefault(key, [])
+        collected = lines_by_part.setdefault(key, [])
         if last is not None and last != key and collected and collected[-1]:
-            collected.append("")  # two passages, not one
+            collected.append("")  # separates two passages
         if line.text or (collected and collected[-1]):
             collected.append(line.text)
         last = key
     return tuple(
         Part(kind, "\n".join(collected).strip("\n"), depth)
-        for (kind, depth), collected in sorted(found.items(), key=lambda item: _rank(*item[0]))
+        for (kind, depth), collected in sorted(lines_by_part.items(), key=lambda item: _rank(*item[0]))
         if kind == "newest" or any(collected)
     )
 
@@ -150,10 +150,10 @@ def _trimmed(line: str) -> str:
 def _assigned(lines: Sequence[_Line], forwarded: bool) -> list[tuple[Kind, int]]:
     """For each line the part it belongs to."""
     keys: list[tuple[Kind, int]] = []
-    zones: list[int] = []  # for each older mail that no quote marks of its own set apart, the marks around it
-    passed_on: int | None = None  # the marks around a forwarded mail
-    before = 0  # marks of the last line that says something
-    older = False  # something older than the newest part was seen
+    zones: list[int] = []  # quote marks around each older mail that has no quote marks of its own
+    passed_on: int | None = None  # quote marks around a forwarded mail
+    before = 0  # quote marks of the last line with text
+    older = False  # whether anything older than the newest part was seen
     at = 0
     while at < len(lines):
         marks, text = lines[at]
@@ -197,7 +197,7 @@ def _key(depth: int, passed_on: int | None) -> tuple[Kind, int]:
 
 
 def _next(lines: Sequence[_Line], at: int) -> _Line | None:
-    """The next line that says something."""
+    """The next line with text."""
     for line in lines[at : at + 5]:
         if line.text:
             return line
@@ -205,7 +205,7 @@ def _next(lines: Sequence[_Line], at: int) -> _Line | None:
 
 
 def _opening(lines: Sequence[_Line], at: int) -> tuple[int, bool] | None:
-    """Whether an older mail begins here: how many lines say so, and whether they call it forwarded."""
+    """Whether an older mail begins here: how many lines introduce it, and whether they call it forwarded."""
     marks, text = lines[at]
     text = text.strip()
     if _DASHED.match(text):
@@ -228,7 +228,7 @@ def _opening(lines: Sequence[_Line], at: int) -> tuple[int, bool] | None:
 
 
 def _intro(lines: Sequence[_Line], at: int, marks: int) -> int:
-    """How many lines "On … wrote:" takes here; 0 when it is not one."""
+    """How many lines "On … wrote:" takes here; 0 when there is none."""
     joined = ""
     for count, line in enumerate(lines[at : at + INTRO_LINES], 1):
         if line.marks != marks or not line.text:
@@ -242,7 +242,7 @@ def _intro(lines: Sequence[_Line], at: int, marks: int) -> int:
 
 
 def _block(lines: Sequence[_Line], at: int, marks: int) -> int:
-    """How many lines a block of sender, date and another header takes here; 0 when it is not one."""
+    """How many lines a block of sender, date and another header takes here; 0 when there is none."""
     start = at
     while at < len(lines) and at < start + 2 and not lines[at].text:
         at += 1
@@ -303,7 +303,7 @@ SIGNATURE_LINES = 8
 SIGNATURE_WIDTH = 60
 """Characters of the longest line after a sign-off."""
 DASHED_LINES = 15
-"""Lines that may follow two dashes without a space, which are not always meant to announce a signature."""
+"""Lines that may follow two dashes without a space, which do not always announce a signature."""
 
 
 def without_signature(text: str) -> str:
@@ -330,7 +330,7 @@ def _signs_off(line: str) -> bool:
     if match is None:
         return False
     rest = match["rest"]
-    # Either nothing follows, or a name: words with a capital, no sentence.
+    # Either nothing follows, or a name: capitalised words, no sentence.
     words = [word for word in re.split(r"[\s,.!;–-]+", rest) if word]
     return len(words) <= 4 and all(word[0].isupper() for word in words) and not _NO_NAME.search(rest)
 
@@ -350,7 +350,7 @@ _ADDRESSED = re.compile(
 
 
 def without_greeting(text: str) -> str:
-    """A text without the greeting it begins with, and who is greeted; the rest of that line stays."""
+    """A text without the greeting it begins with and the name in it; the rest of that line stays."""
     stripped = text.lstrip()
     match = _GREETING.match(stripped)
     if match is None:

@@ -1,8 +1,8 @@
 """The mail that answers a mail, as bytes: the same arguments give the same bytes.
 
 The headers are written here line by line, because the library's own writer encodes long message ids as if
-they were prose, which no mail program threads by. Nothing that comes from outside can begin a header: texts
-lose their control characters, addresses and ids are refused or left out unless they are whole.
+they were prose, and then no mail program can thread by them. Nothing from outside can start a header: texts
+lose their control characters, and addresses and ids are refused or left out unless they are valid.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from detent.adapters.mail.text import cleaned
 LONGEST_SUBJECT = 200
 """Characters, `Re: ` included."""
 MOST_REFERENCES = 20
-"""Ids of earlier mails that are named; the last ones."""
+"""Ids of earlier mails that are listed; the last ones."""
 WIDTH = 76
-"""Characters of the longest line, apart from ids and addresses, which cannot be cut."""
+"""Characters of the longest line, except for ids and addresses, which cannot be split."""
 
 _NO_SUBJECT = {"en": "Re: your message", "pl": "Re: Państwa wiadomość"}
 _REPLY_PREFIX = re.compile(r"(?:(?:re|odp|aw|sv|antw)\s*(?:\[\d+\])?\s*:\s*)+", re.IGNORECASE)
@@ -35,8 +35,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 def reply_subject(original: str, language: str = "en") -> str:
-    """`Re: ` and the subject that is answered, once, on one line."""
-    subject = " ".join(_CONTROL.sub(" ", cleaned(_sound(original))).split())
+    """`Re: ` (only once) and the subject that is answered, on one line."""
+    subject = " ".join(_CONTROL.sub(" ", cleaned(_without_surrogates(original))).split())
     subject = _REPLY_PREFIX.sub("", subject, count=1) if _REPLY_PREFIX.match(subject) else subject
     if not subject:
         return _NO_SUBJECT.get(language, _NO_SUBJECT["en"])
@@ -44,7 +44,7 @@ def reply_subject(original: str, language: str = "en") -> str:
 
 
 def message_id_for(key: str, domain: str) -> str:
-    """The id of the mail with this key: the same mail has the same id, whenever and wherever it is made."""
+    """The id of the mail with this key: always the same id for the same mail."""
     if not _DOMAIN.fullmatch(domain):
         raise ValueError(
             "The domain of a message id has letters, digits, dots and hyphens, like 'firm.example'."
@@ -82,22 +82,22 @@ def reply(
         )
     if date.utcoffset() is None:
         raise ValueError("The date of a mail needs a time zone.")
-    before = [one for one in references if _ID.fullmatch(one)]
-    answers = in_reply_to if in_reply_to is not None and _ID.fullmatch(in_reply_to) else None
-    if answers is not None:
-        before = [*(one for one in before if one != answers), answers]
+    earlier = [reference for reference in references if _ID.fullmatch(reference)]
+    answered_id = in_reply_to if in_reply_to is not None and _ID.fullmatch(in_reply_to) else None
+    if answered_id is not None:
+        earlier = [*(reference for reference in earlier if reference != answered_id), answered_id]
     encoding, content = _encoded(body)
     fields = [
         ("From", _mailbox(name, from_address)),
         ("To", to_address),
-        ("Subject", _text("Subject", " ".join(_CONTROL.sub(" ", _sound(subject)).split()))),
+        ("Subject", _text("Subject", " ".join(_CONTROL.sub(" ", _without_surrogates(subject)).split()))),
         ("Date", format_datetime(date)),
         ("Message-ID", message_id_for(key, domain or from_address.rpartition("@")[2])),
     ]
-    if answers is not None:
-        fields.append(("In-Reply-To", answers))
-    if before:
-        fields.append(("References", "\n ".join(before[-MOST_REFERENCES:])))
+    if answered_id is not None:
+        fields.append(("In-Reply-To", answered_id))
+    if earlier:
+        fields.append(("References", "\n ".join(earlier[-MOST_REFERENCES:])))
     fields += [
         ("Auto-Submitted", "auto-replied"),
         ("X-Auto-Response-Suppress", "All"),
@@ -112,17 +112,17 @@ def reply(
     return (head + "\n" + content).replace("\n", "\r\n").encode("ascii")
 
 
-def _sound(text: str) -> str:
-    """Without half characters, which nothing can write."""
+def _without_surrogates(text: str) -> str:
+    """Without lone surrogates, which cannot be encoded."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _sender(sender: str) -> tuple[str, str]:
-    found = [one for one in addresses(_CONTROL.sub(" ", sender)) if one]
-    if len(found) != 1:
+    usable = [address for address in addresses(_CONTROL.sub(" ", sender)) if address]
+    if len(usable) != 1:
         raise ValueError("The sender of a mail is one address, like 'Service <service@firm.example>'.")
-    name, _ = parseaddr(_CONTROL.sub(" ", _sound(sender)))
-    return ("" if "@" in name else name), found[0]
+    name, _ = parseaddr(_CONTROL.sub(" ", _without_surrogates(sender)))
+    return ("" if "@" in name else name), usable[0]
 
 
 def _mailbox(name: str, address: str) -> str:
@@ -132,7 +132,7 @@ def _mailbox(name: str, address: str) -> str:
 
 
 def _text(header: str, text: str) -> str:
-    """A text as a header's value, in lines of `WIDTH`, with encoded words if it needs them."""
+    """A text as a header's value, in lines of `WIDTH`, with encoded words if needed."""
     if not text.isascii() or "=?" in text or max(map(len, text.split(" "))) > WIDTH - len(header) - 2:
         return Header(text, "utf-8", maxlinelen=WIDTH, header_name=header).encode()
     lines = [""]
@@ -147,8 +147,8 @@ def _text(header: str, text: str) -> str:
 
 
 def _encoded(body: str) -> tuple[str, str]:
-    """A transfer encoding and the text in it: as it is where that is safe on every way, else encoded."""
-    text = re.sub(r"\r\n?", "\n", _sound(body))
+    """A transfer encoding and the encoded text; plain where that is safe for every server."""
+    text = re.sub(r"\r\n?", "\n", _without_surrogates(body))
     text = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", "", text).rstrip("\n") + "\n"
     safe = text.isascii() and not re.search(rf"[^\n]{{{WIDTH + 1}}}|[ \t]$|^From |^\.", text, re.MULTILINE)
     if safe:

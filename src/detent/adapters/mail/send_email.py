@@ -1,7 +1,7 @@
-"""The effect `send_email`: one mail to one address, by an outbox folder or SMTP.
+"""The effect `send_email`: one mail to one address, through an outbox folder or SMTP.
 
-A mail is identified by its run, its step, its recipient and its text: the same mail has the same Message-ID
-whenever it is tried again, which is how it is found when there is doubt.
+A mail is identified by its run, step, recipient and text: the same mail has the same Message-ID at every
+attempt, so it can be found when in doubt.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ARGUMENTS: Mapping[str, Any] = {
     "required": ["to", "subject", "body"],
     "additionalProperties": False,
 }
-"""The arguments the tool publishes; the rest is said by step files, or given by the run."""
+"""The arguments the tool publishes; the others come from step files or from the run."""
 
 _REPLIED = b"\r\nAuto-Submitted: auto-replied\r\n"
 _GENERATED = b"\r\nAuto-Submitted: auto-generated\r\n"
@@ -52,11 +52,11 @@ class EmailSender:
         self._now = now
 
     async def open(self) -> None:
-        """Make sure that mail can go out."""
+        """Make sure that mail can be sent."""
         await self.sink.open()
 
     async def close(self) -> None:
-        """Let go of the sink."""
+        """Close the sink."""
         await self.sink.close()
 
     async def send(
@@ -70,8 +70,8 @@ class EmailSender:
         source: str = "",
     ) -> dict[str, Any]:
         """Send one mail."""
-        for name, said in (("to", to), ("subject", subject), ("body", body)):
-            if not isinstance(said, str):
+        for name, value in (("to", to), ("subject", subject), ("body", body)):
+            if not isinstance(value, str):
                 raise ToolError("invalid", f"send_email: {name} is text.")
         key = mail_key(source, to, subject, body)
         try:
@@ -82,22 +82,22 @@ class EmailSender:
         except ValueError as error:
             raise ToolError("invalid", f"send_email: {error}") from error
         if in_reply_to is None:
-            raw = raw.replace(_REPLIED, _GENERATED, 1)  # it answers nothing; it was written by a machine
+            raw = raw.replace(_REPLIED, _GENERATED, 1)  # it is no reply, but still written by a machine
         return dict(await self.sink.send(raw, self.envelope_from, [to.strip()]))
 
     async def probe(self, to: str, subject: str, body: str, source: str = "", **_: Any) -> Any:
-        """What became of a mail that is in doubt."""
+        """The outcome of a mail that is in doubt."""
         key = mail_key(source, to, subject, body)
         return await self.sink.probe(message_id_for(key, parseaddr(self.sender)[1].rpartition("@")[2]))
 
 
 def mail_key(source: str, to: str, subject: str, body: str) -> str:
-    """What a mail is known by."""
+    """The key that identifies a mail."""
     return digest([source, to, subject, body])
 
 
 def run_gives(ctx: StepContext) -> Mapping[str, Any]:
-    """What the run itself says about a mail: who sends it."""
+    """The arguments the run itself gives: the sender of the mail."""
     return {"source": f"{ctx.run_id}/{ctx.step.name}"}
 
 

@@ -1,31 +1,31 @@
-"""How a mail server is reached, over IMAP and SMTP alike: where it is, under which TLS, as whom.
+"""How to reach a mail server, over IMAP and SMTP alike: host, TLS, account.
 
 TLS is always verified. A connection without TLS is possible only within this machine, and only when asked
-for by name.
+for explicitly.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
+from detent.adapters.hosts import is_loopback
 from detent.kernel.errors import ConfigurationError, IntegrationMissing
 
 Tls = Literal["implicit", "starttls", "none"]
 Trouble = Literal["unreachable", "tls", "login", "folder", "lost", "refused"]
 
 MOST_WORDS = 200
-"""Characters of a server's own words that are passed on."""
+"""Characters of a server's message that are shown."""
 _BYTES = re.compile(r"b(['\"])(.*)\1", re.DOTALL)
-"""How a library that did not decode them shows a server's words."""
+"""A server's message as shown by a library that did not decode it."""
 
 
 class MailUnavailable(IntegrationMissing):
-    """A mail server cannot be used: not reached, not trusted, or not willing."""
+    """A mail server cannot be used: not reached, not trusted, or refusing."""
 
     def __init__(self, server: MailServer, kind: Trouble, what: str, check: str = "") -> None:
         self.host = server.host
@@ -37,7 +37,7 @@ class MailUnavailable(IntegrationMissing):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailServer:
-    """Where a mail server is and how to get in."""
+    """A mail server's address and account."""
 
     protocol: Literal["IMAP", "SMTP"]
     host: str
@@ -47,7 +47,7 @@ class MailServer:
     user: str = ""
     password: str = field(default="", repr=False)
     timeout: float = 10.0
-    """Seconds until the server must have answered each single thing."""
+    """Seconds within which the server must answer each command."""
     ca_file: Path | None = None
     """Certificates to trust instead of the system's."""
 
@@ -67,11 +67,11 @@ class MailServer:
             raise ConfigurationError(f"The {self.protocol} server cannot be used: {'; '.join(problems)}.")
 
     def shown(self) -> str:
-        """The server for people to read."""
+        """The server's name in messages."""
         return f"{self.protocol} server {self.host}:{self.port}"
 
     def trust(self) -> ssl.SSLContext:
-        """What decides whether the server is the one it says it is."""
+        """The TLS context that verifies the server."""
         try:
             return ssl.create_default_context(cafile=self.ca_file)
         except (OSError, ssl.SSLError) as error:
@@ -80,7 +80,7 @@ class MailServer:
             ) from error
 
     def quoted(self, words: object) -> str:
-        """Words of the server, short, on one line and without our password."""
+        """A server's message: short, on one line and without our password."""
         if isinstance(words, bytes):
             words = words.decode("utf-8", "replace")
         text = "".join(c if c.isprintable() else " " for c in _BYTES.sub(r"\2", str(words)))
@@ -90,7 +90,7 @@ class MailServer:
         return text if len(text) <= MOST_WORDS else f"{text[: MOST_WORDS - 1]}…"
 
     def not_connected(self, error: Exception) -> MailUnavailable:
-        """Why no connection came about, with what to check."""
+        """The error for a failed connection, with what to check."""
         if isinstance(error, ssl.SSLCertVerificationError):
             return MailUnavailable(
                 self, "tls", f"its certificate is not trusted ({self.quoted(error.verify_message)})",
@@ -102,19 +102,9 @@ class MailServer:
                 f"Check that port and tls fit together; tls is '{self.tls}'.",
             )  # fmt: skip
         if isinstance(error, TimeoutError):
-            what = f"it did not answer within {self.timeout:g} seconds"
+            message = f"it did not answer within {self.timeout:g} seconds"
         else:
-            what = f"it cannot be reached ({self.quoted(getattr(error, 'strerror', None) or error)})"
+            message = f"it cannot be reached ({self.quoted(getattr(error, 'strerror', None) or error)})"
         return MailUnavailable(
-            self, "unreachable", what, f"Check host and port, and that tls '{self.tls}' fits the port."
+            self, "unreachable", message, f"Check host and port, and that tls '{self.tls}' fits the port."
         )
-
-
-def is_loopback(host: str) -> bool:
-    """True for a name or address of this very machine."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

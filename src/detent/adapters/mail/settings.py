@@ -1,4 +1,4 @@
-"""The heading `mail` of a project, and the source and sink it describes."""
+"""The heading `mail` of a project's settings, and the source and sink it describes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from detent.kernel.errors import ConfigurationError
 LIST_ID = re.compile(r"[^\s<>@()]+\.[^\s<>@()]+")
 Environment = Mapping[str, str]
 Resolve = Callable[[str], Path]
-"""A path as the settings mean it."""
+"""Resolves a path of the settings."""
 
 
 class Part(BaseModel):
@@ -33,7 +33,7 @@ class Server(Part):
     host: str | None = None
     port: int = Field(ge=1, le=65535)
     tls: Literal["implicit", "starttls", "none"] = "implicit"
-    """`none` for a server on this machine only."""
+    """`none` only for a server on this machine."""
     user_env: str
     password_env: str
     timeout_s: float = Field(10.0, gt=0)
@@ -52,7 +52,7 @@ class Imap(Server):
         """The server with user and password from the environment.
 
         Raises:
-            ConfigurationError: one of them is not there.
+            ConfigurationError: one of them is missing.
         """
         user, password = environ.get(self.user_env), environ.get(self.password_env)
         if not user or not password:
@@ -75,7 +75,7 @@ class Smtp(Server):
     envelope_from: str | None = None
 
     def server(self, environ: Environment) -> MailServer:
-        """The server, with user and password from the environment where they are there."""
+        """The server with user and password from the environment, if they are set."""
         return MailServer(
             protocol="SMTP", host=self.host or "", port=self.port, tls=self.tls,
             user=environ.get(self.user_env) or "", password=environ.get(self.password_env) or "",
@@ -84,7 +84,7 @@ class Smtp(Server):
 
 
 class MailSettings(Part):
-    """Where mail comes from and goes to. Applications set other defaults for sender and environment."""
+    """Source and sink of mail. Applications set other defaults for sender and environment."""
 
     source: Literal["eml", "maildir", "imap"] = "eml"
     inbox: str = "mail/inbox"
@@ -93,7 +93,7 @@ class MailSettings(Part):
     from_: str = Field("Detent <detent@detent.example>", alias="from")
     own_addresses: list[str] = Field(default_factory=list)
     own_lists: list[str] = Field(default_factory=list)
-    """Ids of mailing lists this mailbox is on, as their `List-Id` has them: what people write there is
+    """Ids of mailing lists this mailbox is on, as in their `List-Id`: what people write there is
     answered."""
     max_replies_per_sender_per_day: int = Field(5, ge=1)
     max_runs_per_message: int = Field(3, ge=1)
@@ -113,8 +113,8 @@ class MailSettings(Part):
     @field_validator("own_lists")
     @classmethod
     def _are_ids(cls, ids: list[str]) -> list[str]:
-        for one in ids:
-            if not LIST_ID.fullmatch(one):
+        for list_id in ids:
+            if not LIST_ID.fullmatch(list_id):
                 raise ValueError(
                     "a list's id looks like 'service.lists.firm.example', as the List-Id header of its mails"
                     " has it between < and >; it is no address"
@@ -131,7 +131,7 @@ class MailSettings(Part):
 
 
 def source_for(mail: MailSettings, resolve: Resolve, environ: Environment) -> MailSource:
-    """Where mail comes from."""
+    """The source that mail comes from."""
     size = int(mail.max_size_mb * 1024 * 1024)
     if mail.source == "eml":
         from detent.adapters.mail.eml_folder import EmlFolder
@@ -147,7 +147,7 @@ def source_for(mail: MailSettings, resolve: Resolve, environ: Environment) -> Ma
 
 
 def sink_for(mail: MailSettings, resolve: Resolve, environ: Environment, *, sent: bool = True) -> MailSink:
-    """Where mail goes to. With `sent`, what goes out by SMTP is also kept in `imap.sent_folder`."""
+    """The sink that mail goes to. With `sent`, mail sent by SMTP is also kept in `imap.sent_folder`."""
     if mail.sink == "outbox":
         from detent.adapters.mail.outbox import Outbox
 
@@ -157,6 +157,6 @@ def sink_for(mail: MailSettings, resolve: Resolve, environ: Environment, *, sent
     if sent and mail.imap.sent_folder is not None and mail.imap.host:
         from detent.adapters.mail.imap import ImapSent
 
-        kept = ImapSent(mail.imap.server(environ), mail.imap.sent_folder)
-        return SmtpSender(mail.smtp.server(environ), sent=kept)
+        sent_folder = ImapSent(mail.imap.server(environ), mail.imap.sent_folder)
+        return SmtpSender(mail.smtp.server(environ), sent=sent_folder)
     return SmtpSender(mail.smtp.server(environ))

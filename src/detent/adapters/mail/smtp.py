@@ -1,8 +1,8 @@
-"""Mail out over SMTP: one connection for each mail, and three possible ends.
+"""A mail sink over SMTP: one connection for each mail, and three possible outcomes.
 
-Sent: the server took the mail and said so. Not sent: anything before the dot that ends the mail, or a refusal
-after it; a `ToolError`. In doubt: the dot was given to the network and no answer came back; `MailInDoubt`. A
-doubt is settled by a copy in the folder of sent mail, where there is one.
+Sent: the server accepted the mail and said so. Not sent: a failure before the dot that ends the mail, or a
+refusal after it; a `ToolError`. In doubt: the dot was sent and no answer came back; `MailInDoubt`. A doubt is
+settled by a copy in the folder of sent mail, if there is one.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from detent.engine.tools import NOT_DONE, UNKNOWN, ToolError
 Copies = Literal["ours", "servers"]
 
 PATIENCE = 3
-"""Keeping a copy may take this many times as long as a single answer."""
+"""Keeping a copy may take this many times the time limit of a single answer."""
 SETTLE = 10.0
-"""Seconds a server gets to file its own copy before a mail that is not there counts as not sent."""
+"""Seconds a server gets to file its own copy before a missing mail counts as not sent."""
 MOST_AT_ONCE = 16
-"""Mails on their way to one server."""
+"""Mails on their way to one server at the same time."""
 MOST_LEFT = 1000
-"""Sendings nobody waited for whose ends are remembered."""
+"""Abandoned sendings whose outcomes are remembered."""
 
 _KINDS: dict[str, Trouble] = {"auth": "login", "tls": "tls"}
-"""Refusals at the door, by code."""
+"""Refusals on connecting, by code."""
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _LEADING_DOT = re.compile(rb"^\.", re.MULTILINE)
 
 
 class SentFolder(Protocol):
-    """Where copies of sent mail are."""
+    """The folder with copies of sent mail."""
 
     async def open(self) -> None: ...
 
@@ -59,9 +59,8 @@ class SentFolder(Protocol):
 class SmtpSender:
     """A sink over one SMTP server.
 
-    `copies` says whose the copies in the sent folder are. The server's own are there if and only if it took
-    the mail. Ours are made after sending: one that is there proves that the mail went out, one that is
-    missing proves nothing.
+    `copies` says who makes the copies in the sent folder. The server's own exist if and only if it accepted
+    the mail. Ours are made after sending: a copy proves that the mail went out, a missing one proves nothing.
     """
 
     tells_leaving = True
@@ -79,18 +78,18 @@ class SmtpSender:
         self._copies = copies
         self._settle = settle
         self._under_way: dict[str, _Sending] = {}
-        """By Message-ID: sendings not finished, or left by whoever waited for them."""
-        # Threads of their own: sendings wait for a word from the loop, which may need a thread to say it.
+        """By Message-ID: sendings that are not finished, or whose caller was cancelled."""
+        # Separate threads: sendings wait for the event loop, which may itself need a thread of its own pool.
         self._pool: ThreadPoolExecutor | None = None
 
     def describe(self) -> str:
-        witness = f", copies in {self._sent.describe()}" if self._sent is not None else ""
-        return f"{self.server.shown()}{witness}"
+        copies = f", copies in {self._sent.describe()}" if self._sent is not None else ""
+        return f"{self.server.shown()}{copies}"
 
     async def open(self) -> None:
-        """Connect, log in and leave again; `MailUnavailable` says what to check."""
+        """Connect, log in and disconnect; `MailUnavailable` says what to check."""
         try:
-            await asyncio.to_thread(_knock, self.server)
+            await asyncio.to_thread(_try_connection, self.server)
         except _Refused as error:
             raise MailUnavailable(self.server, _KINDS[error.code], error.what) from error
         if self._sent is not None:
@@ -106,7 +105,7 @@ class SmtpSender:
     async def send(
         self, raw: bytes, envelope_from: str, to: Sequence[str], *, leaving: Leaving | None = None
     ) -> Receipt:
-        """Send one mail to all of `to`, or to nobody. The mail is told by the Message-ID it carries.
+        """Send one mail to all of `to`, or to nobody. Its Message-ID identifies it.
 
         `leaving` is awaited between the mail and the dot that ends it.
         """
@@ -120,7 +119,7 @@ class SmtpSender:
         try:
             await sending.end()
         except asyncio.CancelledError:
-            sending.give_up()  # and stays known, so that a probe can ask how it ended
+            sending.give_up()  # it stays known, so that a probe can learn its outcome
             raise
         except BaseException:
             self._forget(message_id, sending)
@@ -130,7 +129,7 @@ class SmtpSender:
         return _receipt(message_id)
 
     async def probe(self, message_id: str) -> Any:
-        """Ask the sending that was left alone, if there is one, then the sent folder."""
+        """Ask the abandoned sending, if there is one, then the sent folder."""
         if (sending := self._under_way.get(message_id)) is not None:
             try:
                 await sending.end()
@@ -155,7 +154,7 @@ class SmtpSender:
             del self._under_way[message_id]
 
     async def _keep(self, message_id: str, raw: bytes) -> None:
-        """Put a copy where a probe will find it. The mail is sent, whatever becomes of its copy."""
+        """Put a copy where a probe will find it. The mail is sent, whatever happens to its copy."""
         if self._sent is None or self._copies != "ours":
             return
         try:
@@ -167,7 +166,7 @@ class SmtpSender:
 
 
 class _Refused(ToolError):
-    """The server said no, or cannot take what it would be given: nothing was sent."""
+    """The server refused, or cannot accept what it would be given: nothing was sent."""
 
     def __init__(self, server: MailServer, code: str, what: str, *, transient: bool = False) -> None:
         self.what = what
@@ -175,7 +174,7 @@ class _Refused(ToolError):
 
 
 class _Sending:
-    """One mail on its way, in a thread. Whoever waits may leave; the mail then goes no further than it is."""
+    """One mail on its way, in a thread. When its caller gives up, the mail stops where it is."""
 
     def __init__(
         self,
@@ -191,18 +190,19 @@ class _Sending:
         self._patience = server.timeout
         self._loop = asyncio.get_running_loop()
         self._doing = self._loop.run_in_executor(pool, _send, server, raw, envelope_from, to, self._may_leave)
-        self._doing.add_done_callback(lambda it: it.cancelled() or it.exception())  # heard if nobody waits
+        # The exception is retrieved even if nothing awaits it.
+        self._doing.add_done_callback(lambda future: future.cancelled() or future.exception())
 
     async def end(self) -> None:
-        """How it ends: well, by a `ToolError` or by `MailInDoubt`."""
+        """Wait for its outcome: success, a `ToolError` or `MailInDoubt`."""
         await asyncio.shield(self._doing)
 
     def give_up(self) -> None:
-        """End it before the dot, if that is still ahead."""
+        """Stop it before the dot, if that is not sent yet."""
         self._given_up.set()
 
     def _may_leave(self) -> bool:
-        """Called in the thread when only the dot is missing; False when nobody waits any more."""
+        """Called in the thread when only the dot is missing; False when the caller has given up."""
         if self._leaving is not None and not self._given_up.is_set():
             asyncio.run_coroutine_threadsafe(_awaited(self._leaving), self._loop).result(self._patience)
         return not self._given_up.is_set()
@@ -219,8 +219,8 @@ def _receipt(message_id: str) -> Receipt:
 # -- in a thread ----------------------------------------------------------------------------------------
 
 
-def _knock(server: MailServer) -> None:
-    """Get in and out again."""
+def _try_connection(server: MailServer) -> None:
+    """Connect and disconnect."""
     try:
         client = _connect(server)
     except (OSError, smtplib.SMTPException) as error:
@@ -238,25 +238,25 @@ def _send(
     try:
         client = _connect(server)
     except (OSError, smtplib.SMTPException) as error:
-        trouble = _unreachable(server, error)
-        distrust = trouble.kind == "tls"
-        code = "tls" if distrust else "connection"
-        raise ToolError(code, str(trouble), transient=not distrust) from error
+        unavailable = _unreachable(server, error)
+        untrusted = unavailable.kind == "tls"
+        code = "tls" if untrusted else "connection"
+        raise ToolError(code, str(unavailable), transient=not untrusted) from error
     try:
         try:
             _announce(server, client, envelope_from, to, content)
-            if client.sock is not None:  # the dot goes out by itself
+            if client.sock is not None:  # so that the dot is sent at once
                 client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             client.send(content)
         except (OSError, smtplib.SMTPException) as error:
-            # Without the final dot a server must not deliver what it has got.
+            # Without the final dot a server must not deliver what it has received.
             lost = "the connection was lost before the mail was sent"
             raise _Refused(server, "connection", lost, transient=True) from error
         if not _cleared(client, may_leave):
             raise _Refused(server, "given_up", "sending took too long and was given up", transient=True)
         try:
             client.send(b".\r\n")
-            status, words = client.getreply()
+            status, text = client.getreply()
         except (OSError, smtplib.SMTPException) as error:
             raise MailInDoubt(
                 f"{server.shown()}: the connection was lost after the mail was sent and before the server"
@@ -264,13 +264,13 @@ def _send(
             ) from error
         if not 200 <= status < 300 and not 400 <= status < 600:
             raise MailInDoubt(f"{server.shown()}: its answer to the whole mail means nothing ({status}).")
-        _accepted(server, "message_refused", "the mail", status, words)
+        _accepted(server, "message_refused", "the mail", status, text)
     finally:
         _leave(client)
 
 
 def _cleared(client: smtplib.SMTP, may_leave: Callable[[], bool]) -> bool:
-    """Whether the dot may follow; the connection is cut where it may not, or somebody objects."""
+    """Whether the dot may follow; if not, or on an error, the connection is closed."""
     try:
         cleared = may_leave()
     except TimeoutError:
@@ -284,7 +284,7 @@ def _cleared(client: smtplib.SMTP, may_leave: Callable[[], bool]) -> bool:
 
 
 def _connect(server: MailServer) -> smtplib.SMTP:
-    """A connection on which mails can be announced; `ToolError` when the server lets nobody in."""
+    """A connection on which mails can be announced; `ToolError` when the server refuses it."""
     if server.tls == "implicit":
         client: smtplib.SMTP = smtplib.SMTP_SSL(
             server.host, server.port, timeout=server.timeout, context=server.trust()
@@ -296,8 +296,8 @@ def _connect(server: MailServer) -> smtplib.SMTP:
         if server.tls == "starttls":
             if not client.has_extn("starttls"):
                 raise _Refused(server, "tls", "it offers no STARTTLS")
-            code, words = client.starttls(context=server.trust())
-            _accepted(server, "tls", "STARTTLS", code, words)
+            code, text = client.starttls(context=server.trust())
+            _accepted(server, "tls", "STARTTLS", code, text)
             client.ehlo_or_helo_if_needed()
         if server.user:
             _login(server, client)
@@ -323,24 +323,24 @@ def _login(server: MailServer, client: smtplib.SMTP) -> None:
         ) from None
     except smtplib.SMTPServerDisconnected:
         raise
-    except smtplib.SMTPException as error:  # no way to log in that both sides know
-        raise _Refused(server, "auth", f"nobody can log in there ({server.quoted(error)})") from None
+    except smtplib.SMTPException as error:  # no login method that both sides know
+        raise _Refused(server, "auth", f"it supports no way to log in ({server.quoted(error)})") from None
 
 
 def _login_in_utf8(server: MailServer, client: smtplib.SMTP) -> None:
-    """PLAIN by hand: smtplib's own log-in knows only ASCII."""
+    """PLAIN by hand: smtplib's own login supports only ASCII."""
     if "PLAIN" not in client.esmtp_features.get("auth", "").upper().split():
         raise smtplib.SMTPNotSupportedError("it takes only ASCII user names and passwords")
     token = base64.b64encode(f"\0{server.user}\0{server.password}".encode()).decode()
-    status, words = client.docmd("AUTH", f"PLAIN {token}")
+    status, text = client.docmd("AUTH", f"PLAIN {token}")
     if status not in (235, 503):
-        raise smtplib.SMTPAuthenticationError(status, words)
+        raise smtplib.SMTPAuthenticationError(status, text)
 
 
 def _announce(
     server: MailServer, client: smtplib.SMTP, envelope_from: str, to: tuple[str, ...], content: bytes
 ) -> None:
-    """Sender, recipients and the go-ahead for the mail itself."""
+    """Send sender, recipients and the DATA command."""
     options = []
     if client.has_extn("size"):
         options.append(f"size={len(content)}")
@@ -358,25 +358,27 @@ def _announce(
     _accepted(server, "sender_refused", "the sender", *client.mail(envelope_from, options))
     for address in to:
         _accepted(server, "recipient_refused", "a recipient", *client.rcpt(address))
-    code, words = client.docmd("DATA")
+    code, text = client.docmd("DATA")
     if code != 354:
-        _accepted(server, "message_refused", "the mail", code if code >= 400 else 500, words)
+        _accepted(server, "message_refused", "the mail", code if code >= 400 else 500, text)
 
 
-def _accepted(server: MailServer, code: str, what: str, status: int, words: bytes) -> None:
-    """Nothing, or the refusal as a `ToolError`; the server's words may name an address and are left out."""
+def _accepted(server: MailServer, code: str, refused: str, status: int, text: bytes) -> None:
+    """Raise a refusal as `ToolError`; the server's text may contain an address and is left out."""
     if not 200 <= status < 300:
-        raise _Refused(server, code, f"it refused {what} ({_status(status, words)})", transient=status < 500)
+        raise _Refused(
+            server, code, f"it refused {refused} ({_status(status, text)})", transient=status < 500
+        )
 
 
-def _status(status: int, words: bytes) -> str:
-    """The status, with the finer one (RFC 3463) some servers begin their words with."""
-    finer = re.match(rb"[245]\.\d{1,3}\.\d{1,3}\b", words)
-    return f"{status} {finer[0].decode()}" if finer else str(status)
+def _status(status: int, text: bytes) -> str:
+    """The status, with the enhanced status (RFC 3463) that some servers put first in their text."""
+    enhanced = re.match(rb"[245]\.\d{1,3}\.\d{1,3}\b", text)
+    return f"{status} {enhanced[0].decode()}" if enhanced else str(status)
 
 
 def _check_addresses(envelope_from: str, to: tuple[str, ...]) -> None:
-    # The empty sender is the one nobody answers to.
+    # The empty sender is allowed: it is the one that bounces are never sent to.
     for address in (*filter(None, [envelope_from]), *to):
         if not address.isprintable() or set(address) & set(" <>") or "@" not in address:
             raise ToolError("bad_address", "An address on the envelope is not one.")
@@ -391,8 +393,8 @@ def _unreachable(server: MailServer, error: Exception) -> MailUnavailable:
             f"Check host and port, and that tls '{server.tls}' fits the port.",
         )  # fmt: skip
     if isinstance(error, smtplib.SMTPResponseException):
-        words = server.quoted(error.smtp_error)
-        return MailUnavailable(server, "refused", f"it does not let us in ({error.smtp_code} {words})")
+        text = server.quoted(error.smtp_error)
+        return MailUnavailable(server, "refused", f"it does not let us in ({error.smtp_code} {text})")
     if isinstance(error, ssl.SSLError) or not isinstance(error, smtplib.SMTPException):
         return server.not_connected(error)
     return MailUnavailable(
@@ -401,7 +403,7 @@ def _unreachable(server: MailServer, error: Exception) -> MailUnavailable:
 
 
 def _leave(client: smtplib.SMTP) -> None:
-    """Say goodbye if the server still listens. Nothing about the mail depends on it."""
+    """Send QUIT if the server still listens. The mail's outcome does not depend on it."""
     with contextlib.suppress(OSError, smtplib.SMTPException):
         if client.sock is not None:
             client.quit()

@@ -1,6 +1,6 @@
 """Bytes of a mail as text: transfer encodings, charsets, flowed lines, control characters.
 
-Nothing here raises on any bytes; what had to be guessed is said beside the text.
+Nothing here raises on any bytes; the result says whether something had to be guessed.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from functools import lru_cache
 from typing import NamedTuple
 
 LONGEST_TEXT = 200_000
-"""Characters of text that are read; what follows is cut."""
+"""Characters of text that are read; the rest is cut."""
 
 _BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
 _NOT_BASE64 = bytes(byte for byte in range(256) if byte not in _BASE64)
 
 _UNFIT = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape"})
-"""Codecs of Python that are no charsets of mails; some of them take quadratic time."""
+"""Python codecs that are no charsets of mails; some of them take quadratic time."""
 
 _WIDER = {"iso8859-1": "cp1252", "iso8859-2": "cp1250", "ascii": None}
-"""What is meant when a text claims the left and uses bytes 0x80-0x9f, which there are control characters."""
+"""The charset meant by a text that claims the left one but uses bytes 0x80-0x9f, its control characters."""
 
 _HIGH = re.compile(rb"[\x80-\x9f]")
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
-# Polish letters that stand at different places in windows-1250 and ISO-8859-2, next to another letter.
+# Polish letters with different codes in windows-1250 and ISO-8859-2, next to another letter.
 _LETTER = rb"A-Za-z\xa3\xaf\xb3\xbf-\xff"
 _ONLY_ISO = re.compile(rb"[" + _LETTER + rb"][\xa1\xa6\xac\xb1\xb6\xbc]|[\xa1\xa6\xac\xb1\xb6\xbc][a-z]")
 _ONLY_WINDOWS = re.compile(rb"[\x80-\x9f\xa5\xb9]")
@@ -40,18 +40,18 @@ _LONE = re.compile(r"[\ud800-\udfff]")
 
 
 class Decoded(NamedTuple):
-    """A text, and how it came about."""
+    """A text, and how it was decoded."""
 
     text: str
     guessed: bool = False
-    """Its charset was not declared, or not truly."""
+    """Whether its charset was missing or wrong."""
 
 
 # -- transfer encodings -------------------------------------------------------------------------------------
 
 
 def untransferred(data: bytes, encoding: str) -> bytes | None:
-    """The bytes under a Content-Transfer-Encoding, or None when nobody knows such an encoding."""
+    """The decoded bytes under a Content-Transfer-Encoding; None for an unknown encoding."""
     encoding = encoding.strip().strip('"').lower()
     if encoding == "base64":
         return from_base64(data)
@@ -63,7 +63,7 @@ def untransferred(data: bytes, encoding: str) -> bytes | None:
 
 
 def from_base64(data: bytes) -> bytes:
-    """What can be made of base64, with any rubbish between and any padding."""
+    """The bytes that base64 decodes to, ignoring any other characters and wrong padding."""
     data = data.translate(None, _NOT_BASE64)
     if b"=" in data.rstrip(b"="):  # several encoded pieces one after the other
         return b"".join(_from_base64(piece) for piece in data.split(b"=") if piece)
@@ -83,7 +83,7 @@ def decode(data: bytes, declared: str | None = None) -> Decoded:
     """Bytes as text: by the declared charset, else UTF-8, windows-1250, ISO-8859-2, Latin-1."""
     for mark, charset in _BOMS:
         if data.startswith(mark):
-            return Decoded(_sound(data[len(mark) :].decode(charset, "replace")))
+            return Decoded(_without_surrogates(data[len(mark) :].decode(charset, "replace")))
     codec = _codec(declared) if declared else None
     if codec is not None:
         wider = _WIDER.get(codec, codec)
@@ -96,7 +96,7 @@ def decode(data: bytes, declared: str | None = None) -> Decoded:
             if text is not None:
                 return Decoded(text, guessed=True)
     if data.isascii():
-        # Nothing to guess, unless a charset was declared that nobody knows.
+        # Nothing to guess, unless the declared charset is unknown.
         return Decoded(data.decode("ascii"), guessed=bool(declared) and codec is None)
     return Decoded(_guess(data), guessed=True)
 
@@ -118,13 +118,13 @@ def _guess(data: bytes) -> str:
 
 def _tried(data: bytes, codec: str) -> str | None:
     try:
-        return _sound(data.decode(codec))
+        return _without_surrogates(data.decode(codec))
     except (UnicodeError, LookupError, ValueError, OverflowError):
         return None
 
 
-def _sound(text: str) -> str:
-    """Without half characters, which some codecs let through and nothing can write."""
+def _without_surrogates(text: str) -> str:
+    """Without lone surrogates, which some codecs let through and nothing can encode."""
     return _LONE.sub("\ufffd", text) if not text.isascii() and _LONE.search(text) else text
 
 
@@ -134,12 +134,12 @@ def _codec(name: str) -> str | None:
     name = name.split("*")[0].strip().strip("\"'").lower()
     for spelling in (name, re.sub(r"^(?:win|windows|cp)[-_ ]?(125\d)$", r"cp\1", name)):
         try:
-            found = codecs.lookup(spelling)
+            codec = codecs.lookup(spelling)
         except (LookupError, ValueError, UnicodeError):
             continue
-        # A charset turns bytes to text; `rot13`, `zlib` and their like do something else.
-        if getattr(found, "_is_text_encoding", True) and found.name.replace("-", "_") not in _UNFIT:
-            return found.name
+        # A charset turns bytes into text; `rot13`, `zlib` and the like do something else.
+        if getattr(codec, "_is_text_encoding", True) and codec.name.replace("-", "_") not in _UNFIT:
+            return codec.name
     return None
 
 
@@ -147,7 +147,7 @@ def _codec(name: str) -> str | None:
 
 
 def cleaned(text: str) -> str:
-    """With `\\n` as line end, ordinary spaces, and without characters nobody sees."""
+    """The text with `\\n` as line end, ordinary spaces, and without invisible characters."""
     if text.isascii() and text.isprintable():
         return text
     text = _LINE_ENDS.sub("\n", text)
@@ -156,7 +156,7 @@ def cleaned(text: str) -> str:
 
 
 def unflowed(text: str, *, delete_space: bool = False) -> str:
-    """The paragraphs of `format=flowed` lines: a line that ends in a space goes on in the next one."""
+    """The paragraphs of `format=flowed` lines: a line that ends in a space continues in the next one."""
     lines: list[str] = []
     open_depth: int | None = None  # quote depth of the paragraph that still goes on
     pieces: list[str] = []
@@ -169,7 +169,7 @@ def unflowed(text: str, *, delete_space: bool = False) -> str:
     for line in text.split("\n"):
         content = line.lstrip(">")
         depth = len(line) - len(content)
-        content = content.removeprefix(" ")  # stuffed, so that it is not taken for a quote
+        content = content.removeprefix(" ")  # stuffing, which keeps it from looking like a quote
         flows = content.endswith(" ") and content != "-- "
         if open_depth != depth or content == "-- ":
             finish()
@@ -185,12 +185,12 @@ def unflowed(text: str, *, delete_space: bool = False) -> str:
 
 
 def cut(text: str, limit: int = LONGEST_TEXT) -> tuple[str, bool]:
-    """At most `limit` characters, never ending within a word, and whether something was cut."""
+    """At most `limit` characters, cut between words, and whether anything was cut."""
     if len(text) <= limit:
         return text, False
     end = limit
     if not text[limit].isspace():
-        # Half a number is another number.
+        # Half a number would be another number.
         while end > limit - 1000 and end > 0 and not text[end - 1].isspace():
             end -= 1
         if end <= limit - 1000:

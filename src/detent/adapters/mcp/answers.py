@@ -1,7 +1,7 @@
-"""From what a server sends to plain values, and its tools' descriptions cut to what an agent may be shown.
+"""Turns what a server sends into plain values, and limits the tool descriptions shown to an agent.
 
-A server is a stranger: nothing it sends means anything to the engine. Keys that would (a stand-in for a
-receipt, a reference to a kept value) are spelled with one more `$`.
+A server is not trusted: nothing it sends has a meaning for the engine. Keys that would have one (a stand-in
+for a receipt, a reference to an offloaded value) get one more `$`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _VALUES = ("default", "const", "enum", "examples")
 
 
 class Unreadable(ValueError):
-    """An answer that cannot be kept; says why, without its values."""
+    """An answer that cannot be kept; the message does not contain its values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Listed:
     description: str = ""
     schema: Mapping[str, Any] = field(default_factory=dict)
     problem: str = ""
-    """Why its arguments cannot be checked; it is not called then."""
+    """The reason its arguments cannot be checked; such a tool is not called."""
 
 
 def listed(tool: Any) -> Listed:
-    """A server's description of a tool, tamed."""
+    """A server's description of a tool, limited and checked."""
     description = cut(" ".join((tool.description or "").split()))
     try:
         schema = tame(tool.input_schema)
@@ -51,12 +51,12 @@ def listed(tool: Any) -> Listed:
 
 
 def cut(text: str) -> str:
-    """A stranger's prose, no longer than it may be."""
+    """A server's prose, cut to the limit."""
     return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
 
 
 def tame(schema: Any) -> dict[str, Any]:
-    """A server's JSON Schema, if it is one and refers to nothing outside itself; its prose is cut."""
+    """A server's JSON Schema, if it is valid and refers to nothing outside itself; its prose is cut."""
     try:
         plain = to_plain(schema)
         size = len(encode(plain))
@@ -67,7 +67,7 @@ def tame(schema: Any) -> dict[str, Any]:
     if not isinstance(plain, dict):
         raise ConfigurationError("Its arguments are not described by a JSON Schema.")
     if any(not reference.startswith("#") for reference in _references(plain)):
-        # Checking arguments would fetch them from wherever the server likes.
+        # Checking arguments would fetch them from anywhere the server likes.
         raise ConfigurationError("Its JSON Schema refers to documents outside itself, which are not fetched.")
     check_schema(plain)
     tamed: dict[str, Any] = _without_prose(plain)
@@ -100,12 +100,12 @@ def _without_prose(node: Any) -> Any:
 
 
 def text_of(result: Any) -> str:
-    """The text of an answer, for what a failed tool says about itself."""
+    """The text of an answer: what a failed tool says about itself."""
     return "\n".join(block.text for block in result.content if block.type == "text")
 
 
 def answer_of(result: Any) -> Any:
-    """An answer as a plain value: its structured content, else its text, read as JSON where it is JSON."""
+    """An answer as a plain value: its structured content, else its text, read as JSON if it is JSON."""
     try:
         value = to_plain(_value(result))
         size = len(encode(value))
@@ -126,19 +126,19 @@ def _value(result: Any) -> Any:
 
 
 def _read(text: str) -> Any:
-    """A text, or the list or mapping it spells. A lone number stays text: it may be a serial number."""
+    """A text, or the list or mapping it contains. A lone number stays text: it may be a serial number."""
     if not text.lstrip().startswith(("{", "[")):
         return text
     try:
         value = decode(text)
-        encode(value)  # NaN is read, but is no JSON
+        encode(value)  # NaN is decoded, but is no JSON
     except (ValueError, RecursionError):
         return text
     return value
 
 
 def _block(block: Any) -> Any:
-    """One part of an answer; of pictures, sounds and files only what they are."""
+    """One part of an answer; only type and size of pictures, sounds and files."""
     if block.type == "text":
         return block.text
     if block.type in ("image", "audio"):

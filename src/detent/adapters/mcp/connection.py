@@ -1,9 +1,9 @@
 """One session with an MCP server, through the official SDK. Imported only when a server is really used.
 
-The SDK's contexts must be entered and left by one task, so every session has a task of its own that does
-nothing but hold them open; calls are made from wherever they come. A session that broke is thrown away and
-another one made. What may have reached the server is told apart from what certainly did not: the streams
-between SDK and transport are watched, and HTTP failures become answers to the very request they hit.
+The SDK's contexts must be entered and left by the same task, so every session has a task of its own that only
+holds them open; calls are made from any task. A broken session is thrown away and replaced. Calls that may
+have reached the server are told apart from those that certainly did not: the streams between SDK and
+transport are watched, and HTTP failures become answers to the very request they hit.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 import anyio
 import httpx2
@@ -36,9 +35,9 @@ from detent.adapters.mcp.stdio import LARGEST_MESSAGE, stdio_streams
 from detent.engine import logger
 
 GRACE = 10.0
-"""Seconds a session gets to end by itself. A child that does not go is killed within about six."""
+"""Seconds a session gets to end by itself. A child process that does not end is killed within about six."""
 FAREWELL = 2.0
-"""Seconds a server gets to take note over HTTP that its session is over."""
+"""Seconds for the HTTP request that ends a session."""
 MOST_PAGES = 100
 """Pages of a tool list that are read."""
 MOST_TOOLS = 10_000
@@ -46,9 +45,9 @@ MOST_TOOLS = 10_000
 MOST_UNASKED = 10_000
 """Messages a server may send between two answers."""
 MOST_REQUESTS = 16
-"""Requests of a server that wait for our answer at a time."""
+"""Requests of a server that may wait for our answer at the same time."""
 LAST_WORDS = 400
-"""Characters of a child's standard error told when it does not start."""
+"""Characters of a child's standard error shown when it does not start."""
 
 _ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
@@ -70,7 +69,7 @@ _NEVER_LEFT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, h
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a server is and how to get in, secrets included: never shown."""
+    """A server's address and how to start or enter it, secrets included: never shown."""
 
     name: str
     command: tuple[str, ...] = ()
@@ -82,7 +81,7 @@ class Target:
     """Seconds the slowest of its tools may take."""
 
     def shown(self) -> str:
-        """The server for people to read: no arguments, no secrets."""
+        """The server's name in messages, without arguments and secrets."""
         if self.command:
             return f"MCP server '{self.name}' ({self.command[0]})"
         url = httpx2.URL(self.url).copy_with(userinfo=b"", query=None, fragment=None)
@@ -105,16 +104,16 @@ _posting: ContextVar[_Posting | None] = ContextVar("detent_mcp_posting", default
 
 
 class Connection:
-    """A session: opened once, closed once. Calls may be made by many at a time."""
+    """A session: opened once, closed once. Any number of calls may be made at the same time."""
 
     def __init__(self, target: Target, wanted: Collection[str]) -> None:
         self.target = target
         self.alive = False
-        """Calls may be given to it."""
+        """Whether it accepts calls."""
         self.names: frozenset[str] = frozenset()
-        """All tools the server has."""
+        """All tools of the server."""
         self.tools: Mapping[str, Listed] = {}
-        """Those of them that are wanted."""
+        """The tools that are declared."""
         self._wanted = frozenset(wanted)
         self._client: Client | None = None
         self._calls = 0
@@ -122,21 +121,21 @@ class Connection:
         self._task: asyncio.Task[None] | None = None
         self._trouble = ""
         self._cut_off = ""
-        """Why the session was ended from this side while calls were under way."""
-        self._stderr: _LastWords | None = None
+        """Why this side ended the session while calls were under way."""
+        self._stderr: _Stderr | None = None
 
     @property
     def busy(self) -> bool:
-        """It has not come to its end yet."""
+        """Whether it has not ended yet."""
         return self._task is not None and not self._task.done()
 
     # -- life -----------------------------------------------------------------------------------------------
 
     async def open(self, timeout: float) -> None:
-        """Connect and list the tools, or raise `CallFault`."""
+        """Connect and list the tools; raises `CallFault`."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # A context of its own: it outlives the run whose call happened to come first.
-        self._task = asyncio.create_task(self._live(ready), name=f"mcp {self.target.name}", context=Context())
+        # A context of its own, as it outlives the run whose call came first.
+        self._task = asyncio.create_task(self._run(ready), name=f"mcp {self.target.name}", context=Context())
         try:
             async with asyncio.timeout(timeout):
                 await asyncio.shield(ready)
@@ -148,7 +147,7 @@ class Connection:
             raise
 
     async def close(self, *, now: bool = False) -> None:
-        """End the session and its child process. Always comes to an end itself."""
+        """End the session and its child process. Never waits for ever."""
         self.alive = False
         self._over.set()
         task = self._task
@@ -164,12 +163,12 @@ class Connection:
             logger.warning("mcp.not_closed", server=self.target.name)
 
     def retire(self) -> None:
-        """Take no more calls; end when those under way are through."""
+        """Accept no more calls; end when those under way are done."""
         self.alive = False
         if self._calls == 0:
             self._over.set()
 
-    async def _live(self, ready: asyncio.Future[None]) -> None:
+    async def _run(self, ready: asyncio.Future[None]) -> None:
         try:
             client = Client(
                 self._streams(), cache=None, client_info=types.Implementation(name="detent", version="1")
@@ -182,35 +181,37 @@ class Connection:
                 await self._over.wait()
         except Exception as error:
             if not ready.done():
-                ready.set_exception(self._unreachable(self._why(_first(error))))
+                ready.set_exception(self._unreachable(self._why(_first_error(error))))
             elif not self._over.is_set():
-                logger.warning("mcp.lost", server=self.target.name, error=_kind(error), calls=self._calls)
+                logger.warning(
+                    "mcp.lost", server=self.target.name, error=_error_name(error), calls=self._calls
+                )
         finally:
             self.alive = False
             self._over.set()
             if not ready.done():
                 ready.set_exception(self._unreachable("connecting was given up"))
-            ready.exception()  # somebody may have stopped waiting for it
+            ready.exception()  # retrieved, as the caller may have stopped waiting
 
     async def _list(self, client: Client) -> None:
         names: set[str] = set()
-        wanted: dict[str, Listed] = {}
+        declared: dict[str, Listed] = {}
         cursor: str | None = None
         for _ in range(MOST_PAGES):
             page = await client.list_tools(cursor=cursor)
             names.update(cut(tool.name) for tool in page.tools)
-            wanted.update((tool.name, listed(tool)) for tool in page.tools if tool.name in self._wanted)
+            declared.update((tool.name, listed(tool)) for tool in page.tools if tool.name in self._wanted)
             if len(names) > MOST_TOOLS:
-                self._in_trouble(f"it lists more than {MOST_TOOLS:,} tools")
+                self._note_trouble(f"it lists more than {MOST_TOOLS:,} tools")
                 raise ValueError(self._trouble)
             cursor = page.next_cursor
             if cursor is None:
                 break
         self.names = frozenset(names)
-        self.tools = wanted
+        self.tools = declared
 
     def _ended(self) -> None:
-        """The server hung up."""
+        """Note that the server ended the connection."""
         if self.alive:
             logger.warning("mcp.lost", server=self.target.name, calls=self._calls)
         self.alive = False
@@ -220,7 +221,7 @@ class Connection:
         return CallFault("mcp_unreachable", f"{self.target.shown()} cannot be used: {why}.", sent=False)
 
     def _why(self, error: BaseException) -> str:
-        """Why connecting failed, in our own words."""
+        """The reason connecting failed, in our own words."""
         if self._trouble:
             return self._trouble
         if isinstance(error, FileNotFoundError):
@@ -228,18 +229,18 @@ class Connection:
         if isinstance(error, OSError):
             return f"it cannot be started ({error.strerror})"
         if isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED:
-            said = self._stderr.said(self.target.env.values()) if self._stderr is not None else ""
-            return "it ended before it answered" + (f"; its last words: {said}" if said else "")
+            stderr = self._stderr.said(self.target.env.values()) if self._stderr is not None else ""
+            return "it ended before it answered" + (f"; its last words: {stderr}" if stderr else "")
         if isinstance(error, MCPError):
             return f"it refused the connection (error {error.code})"
-        return f"it does not speak the protocol ({_kind(error)})"
+        return f"it does not speak the protocol ({_error_name(error)})"
 
     # -- calls ----------------------------------------------------------------------------------------------
 
     async def call(
         self, tool: str, args: Mapping[str, Any], *, meta: Mapping[str, Any] | None, timeout: float
     ) -> types.CallToolResult:
-        """The server's answer, or `CallFault`, which knows whether the server may have acted."""
+        """The server's answer; `CallFault` says whether the server may have acted."""
         posting = _Posting()
         token = _posting.set(posting)
         self._calls += 1
@@ -271,8 +272,8 @@ class Connection:
         self, tool: str, args: Mapping[str, Any], meta: Mapping[str, Any] | None
     ) -> types.CallToolResult:
         assert self._client is not None
-        # Not `call_tool`: that throws an answer away when it breaks the server's own output schema, and
-        # then nobody could tell that the tool was done.
+        # Not `call_tool`: that discards an answer which breaks the server's own output schema, and then
+        # nobody would know that the tool has run.
         request = types.CallToolRequest(
             params=types.CallToolRequestParams(
                 name=tool, arguments=dict(args), _meta=dict(meta) if meta else None
@@ -282,42 +283,47 @@ class Connection:
         if isinstance(answer, types.InputRequiredResult):
             raise CallFault(
                 "mcp_input_required",
-                f"'{tool}' of {self.target.shown()} wants to ask somebody first; nobody is asked from here.",
+                f"'{tool}' of {self.target.shown()} needs a person's input first, which cannot be given.",
                 sent=False,
                 transient=False,
             )
         return answer
 
     def _failed(self, tool: str, error: MCPError, posting: _Posting) -> CallFault:
-        """What an error response says about the call."""
-        where = f"'{tool}' of {self.target.shown()}"
+        """The fault for an error response."""
+        subject = f"'{tool}' of {self.target.shown()}"
         if posting.never_left or not posting.begun:
-            return CallFault("mcp_unreachable", f"{where} was not called: no connection.", sent=False)
+            return CallFault("mcp_unreachable", f"{subject} was not called: no connection.", sent=False)
         status = posting.status
         if status is not None and 400 <= status < 500 and status != 408:
-            if status == 404:  # the server forgot the session; a new one may do
+            if status == 404:  # the server forgot the session; a new one may work
                 self.retire()
             again = status in (404, 425, 429)
             return CallFault(
-                "mcp_refused", f"{where} was refused: HTTP {status}.", sent=False, transient=again
+                "mcp_refused", f"{subject} was refused: HTTP {status}.", sent=False, transient=again
             )
         if error.code in _NOT_DONE:
             if error.code == types.HEADER_MISMATCH:  # its list of tools changed
                 self.retire()
             again = error.code == types.HEADER_MISMATCH
             return CallFault(
-                "mcp_refused", f"{where} was refused: error {error.code}.", sent=False, transient=again
+                "mcp_refused", f"{subject} was refused: error {error.code}.", sent=False, transient=again
             )
         if error.code == types.CONNECTION_CLOSED:
             why = f": {self._cut_off}" if self._cut_off else ""
-            return CallFault("mcp_lost", f"The connection was lost while {where} was called{why}.", sent=True)
-        how = f"HTTP {status}" if status is not None and status >= 500 else f"error {error.code}"
+            return CallFault(
+                "mcp_lost", f"The connection was lost while {subject} was called{why}.", sent=True
+            )
+        description = f"HTTP {status}" if status is not None and status >= 500 else f"error {error.code}"
         return CallFault(
-            "mcp_failed", f"{where} failed: {how}.", sent=True, transient=status is not None and status >= 500
+            "mcp_failed",
+            f"{subject} failed: {description}.",
+            sent=True,
+            transient=status is not None and status >= 500,
         )
 
     async def answers(self, timeout: float) -> bool:
-        """True when the server still answers at all."""
+        """Whether the server still answers at all."""
         assert self._client is not None
         try:
             async with asyncio.timeout(timeout):
@@ -332,19 +338,19 @@ class Connection:
     async def _streams(self) -> AsyncIterator[tuple[Any, Any]]:
         """The transport's streams, watched."""
         async with self._child() if self.target.command else self._web() as (read, write):
-            talk = _Talk(self._give_up)
-            yield _Reading(read, self._ended, talk), _Writing(write, talk)
+            traffic = _Traffic(self._give_up)
+            yield _Reading(read, self._ended, traffic), _Writing(write, traffic)
 
     @contextlib.asynccontextmanager
     async def _child(self) -> AsyncIterator[tuple[Any, Any]]:
-        self._stderr = _LastWords(self.target.name)
+        self._stderr = _Stderr(self.target.name)
         child = stdio_streams(
             _own_python(self.target.command), env=self.target.env, cwd=self.target.cwd,
             stderr=self._stderr.file, give_up=self._give_up,
         )  # fmt: skip
         try:
             async with child as streams:
-                self._stderr.file.close()  # the child has it; when it ends, so does our reading
+                self._stderr.file.close()  # the child has it; when the child ends, our reading ends
                 yield streams
         finally:
             self._stderr.file.close()
@@ -355,7 +361,7 @@ class Connection:
         timeout = httpx2.Timeout(self.target.patience, read=max(300.0, self.target.patience + 60))
         async with (
             _HttpClient(
-                self._in_trouble,
+                self._note_trouble,
                 headers=dict(self.target.headers),
                 timeout=timeout,
                 event_hooks=limiting_hooks(httpx2, LARGEST_MESSAGE, each_event=True),
@@ -364,22 +370,22 @@ class Connection:
         ):
             yield streams
 
-    def _in_trouble(self, why: str) -> None:
+    def _note_trouble(self, why: str) -> None:
         if not self.alive:
             self._trouble = why
 
     def _give_up(self, why: str) -> None:
-        """The server sends more than anybody can take: what follows is its end."""
-        self._in_trouble(why)
+        """Note that the server sends too much, which ends the session."""
+        self._note_trouble(why)
         self._cut_off = self._cut_off or why
         logger.warning("mcp.cut_off", server=self.target.name, why=why)
 
 
-class _Talk:
-    """What is owed in a session, and whether a server sends more than it was asked for.
+class _Traffic:
+    """Open requests in both directions, and whether a server sends more than it was asked for.
 
-    The SDK answers each request of a server in a task of its own, which waits as long as the server does not
-    read: so their number has a limit.
+    The SDK answers each request of a server in a task of its own, which waits while the server does not
+    read: so their number is limited.
     """
 
     def __init__(self, give_up: Callable[[str], None]) -> None:
@@ -389,14 +395,14 @@ class _Talk:
         self._unasked = 0
 
     def sent(self, message: Any) -> None:
-        """A message goes to the server."""
+        """Note a message to the server."""
         if isinstance(message, types.JSONRPCRequest):
             self._asked.add(message.id)
         elif isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
             self._requests -= 1
 
     def bearable(self, message: Any) -> bool:
-        """Whether the session may go on with this message of the server."""
+        """Whether the session may go on after this message of the server."""
         if isinstance(message, types.JSONRPCRequest):
             self._requests += 1
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and message.id in self._asked:
@@ -413,13 +419,29 @@ class _Talk:
         return False
 
 
-class _Reading:
-    """The stream of what a server sends; tells when it ends, and ends it when it is too much."""
+class _Stream:
+    """One direction of a transport, watched."""
 
-    def __init__(self, inner: Any, ended: Callable[[], None], talk: _Talk) -> None:
+    def __init__(self, inner: Any, traffic: _Traffic) -> None:
         self._inner = inner
-        self._tell = ended
-        self._talk = talk
+        self._traffic = traffic
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class _Reading(_Stream):
+    """The stream of messages from a server; reports its end, and ends it when there are too many."""
+
+    def __init__(self, inner: Any, ended: Callable[[], None], traffic: _Traffic) -> None:
+        super().__init__(inner, traffic)
+        self._on_end = ended
 
     @property
     def last_context(self) -> Context | None:
@@ -429,11 +451,11 @@ class _Reading:
     async def receive(self) -> Any:
         try:
             item = await self._inner.receive()
-            if not self._talk.bearable(getattr(item, "message", None)):
+            if not self._traffic.bearable(getattr(item, "message", None)):
                 raise anyio.EndOfStream
             return item
         except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
-            self._tell()
+            self._on_end()
             raise
 
     def __aiter__(self) -> _Reading:
@@ -445,57 +467,31 @@ class _Reading:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
-    async def __aenter__(self) -> _Reading:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class _Writing:
-    """The stream of what a server is sent; notes that a call is on its way."""
-
-    def __init__(self, inner: Any, talk: _Talk) -> None:
-        self._inner = inner
-        self._talk = talk
+class _Writing(_Stream):
+    """The stream of messages to a server; notes that a call is on its way."""
 
     async def send(self, item: Any, /) -> None:
         posting = _posting.get()
         if posting is not None:
             posting.begun = True
         asks = isinstance(item.message, types.JSONRPCRequest)
-        if asks:  # before its answer can come
-            self._talk.sent(item.message)
+        if asks:  # before its answer can arrive
+            self._traffic.sent(item.message)
         await self._inner.send(item)
         if not asks:
-            self._talk.sent(item.message)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> _Writing:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
+            self._traffic.sent(item.message)
 
 
 class _HttpClient(httpx2.AsyncClient):
-    """Sends requests; one that fails is answered with an error instead of ending the session for all."""
+    """Sends requests; a failed one is answered with an error instead of ending the session for all calls."""
 
     def __init__(self, trouble: Callable[[str], None], **options: Any) -> None:
         super().__init__(**options)
         self._trouble = trouble
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        posting = _posting.get()  # the SDK sends a request in the context of whoever asked for it
+        posting = _posting.get()  # the SDK sends a request in the context of its caller
         try:
             if request.method == "DELETE":
                 async with asyncio.timeout(FAREWELL):
@@ -504,9 +500,11 @@ class _HttpClient(httpx2.AsyncClient):
         except (httpx2.TransportError, TimeoutError) as error:
             if posting is not None and isinstance(error, _NEVER_LEFT):
                 posting.never_left = True
-            self._trouble(f"no connection ({_kind(error)})")
-            said = {"code": types.CONNECTION_CLOSED, "message": "no answer"}
-            return httpx2.Response(503, json={"jsonrpc": "2.0", "id": None, "error": said}, request=request)
+            self._trouble(f"no connection ({_error_name(error)})")
+            error_body = {"code": types.CONNECTION_CLOSED, "message": "no answer"}
+            return httpx2.Response(
+                503, json={"jsonrpc": "2.0", "id": None, "error": error_body}, request=request
+            )
         if posting is not None:
             posting.status = response.status_code
         if response.status_code >= 400:
@@ -514,8 +512,8 @@ class _HttpClient(httpx2.AsyncClient):
         return response
 
 
-class _LastWords:
-    """A child's standard error: told at DEBUG, and its end kept for when the child does not start."""
+class _Stderr:
+    """A child's standard error: logged at DEBUG, and its end kept in case the child does not start."""
 
     def __init__(self, server: str) -> None:
         reading, writing = os.pipe()
@@ -532,7 +530,7 @@ class _LastWords:
                 logger.debug("mcp.stderr", server=self._server, line=line.rstrip())
 
     def said(self, secrets: Collection[str]) -> str:
-        """The last of it, in one line, the secrets it was given left out."""
+        """The end of it, on one line, without the secrets it was given."""
         self._thread.join(1.0)
         text = " ".join("".join(self._lines).split())
         for secret in secrets:
@@ -542,24 +540,24 @@ class _LastWords:
 
 
 def _own_python(command: Sequence[str]) -> tuple[str, ...]:
-    """The command, `python` being the one Detent runs in: there the server's packages are."""
-    first, *rest = command
-    return (sys.executable if first in ("python", "python3") and sys.executable else first, *rest)
+    """The command, with `python` replaced by the one Detent runs in, which has the server's packages."""
+    program, *arguments = command
+    return (sys.executable if program in ("python", "python3") and sys.executable else program, *arguments)
 
 
-def _first(error: BaseException) -> BaseException:
-    """An error, or the first of a group of them."""
+def _first_error(error: BaseException) -> BaseException:
+    """An error, or the first one of a group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
-def _kind(error: BaseException) -> str:
-    return type(_first(error)).__name__
+def _error_name(error: BaseException) -> str:
+    return type(_first_error(error)).__name__
 
 
 class _Discreet(logging.Filter):
-    """The SDK's own log lines may hold what a server sent: for those who want DEBUG only."""
+    """The SDK's own log lines may contain what a server sent, so they appear at DEBUG only."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return logging.getLogger(record.name).isEnabledFor(logging.DEBUG)

@@ -1,7 +1,7 @@
-"""What may be said about an MCP server, and what is wrong with what was said. Nothing here connects.
+"""The declaration of an MCP server, and the problems in one. Nothing here connects.
 
-The same rules hold for a server declared in Python and for one under `mcp:` in the settings; whoever asks
-adds where it stands.
+The same rules hold for a server declared in Python and for one under `mcp:` in the settings; the caller adds
+the place of a problem.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ RULES = ("idempotent", "timeout")
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
-"""Small letters are refused: a secret written here by mistake must not be taken for a name and told about."""
+"""Small letters are refused: a secret written here by mistake must not be taken for a name and shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class EffectRules:
-    """How a tool that changes something is to be treated."""
+    """How to treat a tool that changes something."""
 
     idempotent: bool = False
-    """Calling it twice is the same as once, so it may be repeated when nobody knows how it went."""
+    """Calling it twice is the same as calling it once, so it may be repeated when in doubt."""
     timeout: float | None = None
-    """Seconds to wait for its answer; None takes the server's."""
+    """Seconds to wait for its answer; None for the server's timeout."""
 
 
-def problems(name: str, said: Mapping[str, Any]) -> list[tuple[Way, str]]:
-    """Everything that keeps a declaration from being used: where under the server, and what."""
-    return list(_problems(name, said))
+def problems(name: str, declaration: Mapping[str, Any]) -> list[tuple[Way, str]]:
+    """Everything that keeps a declaration from being used: the keys below the server, and a message."""
+    return list(_problems(name, declaration))
 
 
 def rules_of(effects: Any) -> dict[str, EffectRules]:
-    """Rules by tool, from a list of names or a mapping of names to rules. Takes what has no problems."""
+    """Rules by tool, from a list of names or a mapping of names to rules, in which no problem was found."""
     if not isinstance(effects, Mapping):
         return {tool: EffectRules() for tool in effects or ()}
     return {
@@ -50,23 +50,23 @@ def rules_of(effects: Any) -> dict[str, EffectRules]:
     }
 
 
-def _problems(name: str, said: Mapping[str, Any]) -> Iterator[tuple[Way, str]]:
+def _problems(name: str, declaration: Mapping[str, Any]) -> Iterator[tuple[Way, str]]:
     if not _NAME.fullmatch(name):
         yield (), "is no name for a server; use letters, digits, - and _, a letter first."
-    for key in said:
+    for key in declaration:
         if key not in KEYS:
             hint = nearest(str(key), KEYS) or f" Known here: {', '.join(KEYS)}."
             yield (str(key),), f"is unknown.{hint}"
-    yield from _way_in(said)
-    yield from _variables(said)
-    yield from _tools(said)
-    timeout = said.get("timeout")
+    yield from _transport(declaration)
+    yield from _variables(declaration)
+    yield from _tools(declaration)
+    timeout = declaration.get("timeout")
     if timeout is not None and not _seconds(timeout):
         yield ("timeout",), "takes a number of seconds above 0."
 
 
-def _way_in(said: Mapping[str, Any]) -> Iterator[tuple[Way, str]]:
-    command, url = said.get("command"), said.get("url")
+def _transport(declaration: Mapping[str, Any]) -> Iterator[tuple[Way, str]]:
+    command, url = declaration.get("command"), declaration.get("url")
     if (command is None) == (url is None):
         yield (), "needs a command to start it, or a url to reach it, and not both."
     if command is not None and not (_names(command) and command):
@@ -75,13 +75,16 @@ def _way_in(said: Mapping[str, Any]) -> Iterator[tuple[Way, str]]:
         yield ("url",), "takes an http or https address."
 
 
-def _variables(said: Mapping[str, Any]) -> Iterator[tuple[Way, str]]:
-    for key, other in (("env", "command"), ("headers", "url")):
-        value = said.get(key)
+def _variables(declaration: Mapping[str, Any]) -> Iterator[tuple[Way, str]]:
+    for key, transport in (("env", "command"), ("headers", "url")):
+        value = declaration.get(key)
         if value is None:
             continue
-        if said.get(other) is None and said.get("command" if other == "url" else "url") is not None:
-            yield (key,), f"goes with a {other} only."
+        if (
+            declaration.get(transport) is None
+            and declaration.get("command" if transport == "url" else "url") is not None
+        ):
+            yield (key,), f"goes with a {transport} only."
         if not isinstance(value, Mapping):
             yield (key,), "takes names, each with the environment variable that holds its value."
             continue
@@ -93,34 +96,34 @@ def _variables(said: Mapping[str, Any]) -> Iterator[tuple[Way, str]]:
                 )
 
 
-def _tools(said: Mapping[str, Any]) -> Iterator[tuple[Way, str]]:
-    queries, effects = said.get("queries"), said.get("effects")
+def _tools(declaration: Mapping[str, Any]) -> Iterator[tuple[Way, str]]:
+    queries, effects = declaration.get("queries"), declaration.get("effects")
     if queries is not None and not _names(queries):
         yield ("queries",), "takes a list of the server's tools."
         queries = None
     if effects is not None and not (_names(effects) or isinstance(effects, Mapping)):
         yield ("effects",), "takes a list of the server's tools, or their names with rules."
         effects = None
-    if not (said.get("queries") or said.get("effects")):
+    if not (declaration.get("queries") or declaration.get("effects")):
         yield (), "declares no tools, so nothing could use it; name them under queries or effects."
     for tool in queries or ():
         if tool in (effects or ()):
             yield ("effects",), f"names '{tool}', which is a query already; it can only be one of them."
     for tool, rules in effects.items() if isinstance(effects, Mapping) else ():
-        here = ("effects", str(tool))
+        keys = ("effects", str(tool))
         if rules is None or isinstance(rules, EffectRules):
             continue
         if not isinstance(rules, Mapping):
-            yield here, f"takes rules: {', '.join(RULES)}."
+            yield keys, f"takes rules: {', '.join(RULES)}."
             continue
         for key, value in rules.items():
             if key not in RULES:
                 hint = nearest(str(key), RULES) or f" Known here: {', '.join(RULES)}."
-                yield (*here, str(key)), f"is unknown.{hint}"
+                yield (*keys, str(key)), f"is unknown.{hint}"
             elif key == "idempotent" and not isinstance(value, bool):
-                yield (*here, key), "takes true or false."
+                yield (*keys, key), "takes true or false."
             elif key == "timeout" and value is not None and not _seconds(value):
-                yield (*here, key), "takes a number of seconds above 0."
+                yield (*keys, key), "takes a number of seconds above 0."
 
 
 def _names(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What can go wrong with a call to an MCP server, by the one thing that matters: may it have happened?"""
+"""Failures of a call to an MCP server, by the one thing that matters: whether it may have happened."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ LONGEST_SAID = 500
 
 
 class CallFault(DetentError):
-    """A call gave no answer. Its text is ours: names, numbers and sizes, nothing a server said."""
+    """A call without an answer. The message is ours: names, numbers and sizes, nothing from the server."""
 
     def __init__(self, code: str, message: str, *, sent: bool, transient: bool = True) -> None:
         self.code = code
         self.message = message
         self.sent = sent
-        """The server may have acted on it."""
+        """Whether the server may have acted on it."""
         self.transient = transient
         super().__init__(message)
 
 
 class McpInDoubt(DetentError):
-    """Nobody knows whether a call that changes something happened."""
+    """It is not known whether a call that changes something happened."""
 
 
 class McpToolError(ToolError):
-    """A server's tool says that it failed, so what was asked for did not happen.
+    """A server's tool reports that it failed, so the effect did not happen.
 
-    `message` is what the tool said: text from outside, for the handler and the journal. The error's own
-    text leaves it out, because that may reach logs.
+    `message` is the tool's own text: from outside, for the handler and the journal. `str()` leaves it out,
+    as that may reach logs.
     """
 
     def __init__(self, tool: str, said: str) -> None:

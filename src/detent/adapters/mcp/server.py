@@ -1,7 +1,7 @@
-"""An MCP server whose declared tools a flow can use: as queries, or as effects where that is said.
+"""An MCP server whose declared tools a flow can use: as queries, or as effects where declared so.
 
-What is declared exists for Detent, whatever else the server offers. The tools are there before anything is
-connected; `open` connects and learns what they take. The session itself is in `connection`.
+Only declared tools exist for Detent, whatever else the server offers. They exist before a connection is made;
+`open` connects and learns their arguments. The session itself is in `connection`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["EffectRules", "McpServer"]
 
 IDEMPOTENCY_KEY = "detent/idempotency-key"
-"""Under this name in the request's `_meta` an effect's server finds one text for all attempts at it."""
+"""The key in a request's `_meta` under which the server finds the same text at every attempt at an effect."""
 STILL_THERE = 5.0
 """Seconds a server gets to show that it answers at all, after a call it did not answer."""
 
@@ -37,9 +37,9 @@ STILL_THERE = 5.0
 class McpServer:
     """A server and its declared tools.
 
-    It is started with `command`, or reached at `url`. `env` and `headers_env` give a started server its
-    environment variables, or every request its headers: each by the name of the variable **of this
-    process** that holds the value. `before` is called before each connection and may refuse it by raising.
+    It is started with `command`, or reached at `url`. `env` gives a started server its environment variables
+    and `headers_env` every request its headers, each by the name of the variable **of this process** that
+    holds the value. `before` is called before each connection and may refuse it by raising.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class McpServer:
         cwd: Path | str | None = None,
         before: Callable[[], None] | None = None,
     ) -> None:
-        said = {
+        declaration = {
             "command": command, "url": url, "env": env, "headers": headers_env, "queries": queries,
             "effects": effects, "timeout": timeout,
         }  # fmt: skip
-        if found := problems(name, said):
-            lines = [f"'{'.'.join(way)}' {what}" if way else what for way, what in found]
+        if found_problems := problems(name, declaration):
+            lines = [f"'{'.'.join(keys)}' {message}" if keys else message for keys, message in found_problems]
             raise ConfigurationError(f"MCP server '{name}': {' '.join(lines)}")
         self.name = name
         self._command = tuple(command or ())
@@ -79,7 +79,7 @@ class McpServer:
         }
         self._connection: Connection | None = None
         self._all: set[Connection] = set()
-        """Those that may not have ended yet."""
+        """Connections that may not have ended yet."""
         self._connecting: asyncio.Task[Connection] | None = None
         self._checks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -89,7 +89,7 @@ class McpServer:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The declared tools, named `<server>.<tool>`. What they take is known once the server was open."""
+        """The declared tools, named `<server>.<tool>`. Their arguments are known once the server was open."""
         return tuple(self._tools.values())
 
     @property
@@ -100,16 +100,17 @@ class McpServer:
     # -- life -----------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect and learn what the tools take.
+        """Connect and learn the arguments of the tools.
 
-        `ConfigurationError` when a variable is not set or a declared tool is not there,
-        `IntegrationMissing` when the server cannot be reached or the SDK is not installed.
+        Raises:
+            ConfigurationError: a variable is not set, or the server lacks a declared tool.
+            IntegrationMissing: the server cannot be reached, or the SDK is not installed.
         """
         self._closed = False
         try:
             connection = await self._connected()
-            if found := [problem for tool in self._tools if (problem := self._lacking(connection, tool))]:
-                raise ConfigurationError("\n".join(found))
+            if lacking := [problem for tool in self._tools if (problem := self._problem(connection, tool))]:
+                raise ConfigurationError("\n".join(lacking))
         except CallFault as fault:
             await self.close()
             raise IntegrationMissing(str(fault)) from fault
@@ -118,7 +119,7 @@ class McpServer:
             raise
 
     async def close(self) -> None:
-        """End the session, and the process if one was started. Always comes to an end."""
+        """End the session, and the process if one was started. Never waits for ever."""
         self._closed = True
         tasks: list[asyncio.Task[Any]] = [*self._checks]
         if self._connecting is not None:
@@ -134,10 +135,10 @@ class McpServer:
         self._all.clear()
 
     async def _connected(self) -> Connection:
-        """The session, made anew when there is none or it broke. All who wait share one attempt."""
-        there = self._connection
-        if there is not None and there.alive:
-            return there
+        """The session, made anew when there is none or it broke. All callers share one attempt."""
+        connection = self._connection
+        if connection is not None and connection.alive:
+            return connection
         if self._closed:
             raise CallFault("mcp_closed", f"MCP server '{self.name}' was closed.", sent=False)
         if self._connecting is None:
@@ -148,14 +149,14 @@ class McpServer:
         try:
             return await asyncio.shield(self._connecting)
         except asyncio.CancelledError:
-            if self._closed:  # not we were cancelled, but the attempt
+            if self._closed:  # the attempt was cancelled, not this call
                 raise CallFault("mcp_closed", f"MCP server '{self.name}' was closed.", sent=False) from None
             raise
 
     def _settled(self, task: asyncio.Task[Connection]) -> None:
         self._connecting = None
         if not task.cancelled():
-            task.exception()  # whoever waited has seen it; nobody may have
+            task.exception()  # retrieved, as no caller may be waiting
 
     async def _connect(self) -> Connection:
         connection = self._new()
@@ -163,8 +164,8 @@ class McpServer:
         self._all = {old for old in self._all if old.busy}
         self._all.add(connection)
         await connection.open(self._timeout)
-        for tool, known in connection.tools.items():
-            _learn(self._tools[tool], known)
+        for tool, listed in connection.tools.items():
+            _update(self._tools[tool], listed)
         self._connection = connection
         seconds = asyncio.get_running_loop().time() - began
         logger.info(
@@ -189,14 +190,14 @@ class McpServer:
         )  # fmt: skip
         return Connection(target, self._tools)
 
-    def _from_environment(self, what: str, wanted: Mapping[str, str]) -> dict[str, str]:
-        missing = [variable for variable in wanted.values() if not os.environ.get(variable)]
+    def _from_environment(self, setting: str, variables: Mapping[str, str]) -> dict[str, str]:
+        missing = [variable for variable in variables.values() if not os.environ.get(variable)]
         if missing:
             raise ConfigurationError(
-                f"MCP server '{self.name}': '{what}' takes values from environment variables that are not "
+                f"MCP server '{self.name}': '{setting}' takes values from environment variables that are not "
                 f"set: {', '.join(missing)}."
             )
-        return {name: os.environ[variable] for name, variable in wanted.items()}
+        return {name: os.environ[variable] for name, variable in variables.items()}
 
     # -- tools ----------------------------------------------------------------------------------------------
 
@@ -223,7 +224,7 @@ class McpServer:
                 if fault.sent:
                     raise McpInDoubt(fault.message) from fault
                 raise ToolError(fault.code, fault.message, transient=fault.transient) from fault
-            except Unreadable as error:  # it happened all the same
+            except Unreadable as error:  # the effect happened nevertheless
                 logger.warning("mcp.receipt_dropped", server=self.name, tool=tool)
                 return {"$type": "unreadable", "why": str(error)}
 
@@ -241,15 +242,15 @@ class McpServer:
     async def _answer(
         self, tool: str, args: Mapping[str, Any], meta: Mapping[str, Any] | None, timeout: float
     ) -> Any:
-        """Call a tool and read its answer. Whatever goes wrong says whether it was sent."""
+        """Call a tool and read its answer. A fault says whether the request was sent."""
         try:
             connection = await self._connected()
         except (ConfigurationError, IntegrationMissing) as error:
             raise CallFault("mcp_setup", str(error), sent=False, transient=False) from error
-        if problem := self._lacking(connection, tool):
+        if problem := self._problem(connection, tool):
             raise CallFault("mcp_no_tool", problem, sent=False, transient=False)
-        if wrong := await over(args, misfits, dict(args), connection.tools[tool].schema):
-            text = f"'{self._full(tool)}' does not take these arguments: {'; '.join(wrong)}."
+        if problems := await over(args, misfits, dict(args), connection.tools[tool].schema):
+            text = f"'{self._full(tool)}' does not take these arguments: {'; '.join(problems)}."
             raise CallFault("mcp_arguments", text, sent=False, transient=False)
         try:
             result = await connection.call(tool, args, meta=meta, timeout=timeout)
@@ -258,24 +259,24 @@ class McpServer:
                 self._check(connection)
             raise
         if result.is_error:
-            said = text_of(result)
-            logger.debug("mcp.tool_failed", server=self.name, tool=tool, said=said)
-            raise McpToolError(self._full(tool), said)
+            message = text_of(result)
+            logger.debug("mcp.tool_failed", server=self.name, tool=tool, said=message)
+            raise McpToolError(self._full(tool), message)
         return answer_of(result)
 
-    def _lacking(self, connection: Connection, tool: str) -> str:
-        """Why a declared tool cannot be called; empty when it can."""
-        known: Listed | None = connection.tools.get(tool)
-        if known is None:
-            there = ", ".join(sorted(connection.names)) or "none"
+    def _problem(self, connection: Connection, tool: str) -> str:
+        """The reason a declared tool cannot be called; empty when it can."""
+        listed: Listed | None = connection.tools.get(tool)
+        if listed is None:
+            names = ", ".join(sorted(connection.names)) or "none"
             return (
                 f"MCP server '{self.name}' has no tool '{tool}'.{nearest(tool, connection.names)} "
-                f"Its tools: {there[:500]}."
+                f"Its tools: {names[:500]}."
             )
-        return f"MCP server '{self.name}', tool '{tool}': {known.problem}" if known.problem else ""
+        return f"MCP server '{self.name}', tool '{tool}': {listed.problem}" if listed.problem else ""
 
     def _check(self, connection: Connection) -> None:
-        """After a call without an answer: see whether the server answers at all, else use it no more."""
+        """After a call without an answer, retire the connection unless the server still answers."""
 
         async def check() -> None:
             if connection.alive and not await connection.answers(STILL_THERE):
@@ -288,16 +289,16 @@ class McpServer:
 
 
 def _anything() -> dict[str, Any]:
-    """What a tool takes as long as its server was not asked."""
+    """The schema of a tool's arguments until the server was asked."""
     return {"type": "object"}
 
 
-def _learn(tool: Tool, known: Listed) -> None:
-    """Fill in what a server says about a tool: values it could not have when it was made.
+def _update(tool: Tool, listed: Listed) -> None:
+    """Fill in what a server says about a tool, which was not known when the tool was made.
 
-    The flows hold this very object. Its schema is replaced, not changed: whoever checked against the old one
-    may have kept it.
+    The flows hold this very object. Its schema is replaced, not changed: a check against the old one may
+    have kept it.
     """
-    object.__setattr__(tool, "arguments", known.schema or _anything())
-    if known.description:
-        object.__setattr__(tool, "description", known.description)
+    object.__setattr__(tool, "arguments", listed.schema or _anything())
+    if listed.description:
+        object.__setattr__(tool, "description", listed.description)

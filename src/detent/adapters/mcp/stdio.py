@@ -1,7 +1,7 @@
-"""A server started as a child process, spoken to over its standard input and output, one message a line.
+"""A server started as a child process and reached through its standard input and output, one message a line.
 
-The SDK's own transport reads a line however long it gets. This one gives the child up at `LARGEST_MESSAGE`,
-and ends it and all it started: it is asked to end by closing its input, then told to, then killed.
+The SDK's own transport reads lines of any length. This one gives up on the child at `LARGEST_MESSAGE`, and
+ends it with all its descendants: its input is closed, then it is sent SIGTERM, then SIGKILL.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from mcp.shared.message import SessionMessage
 from detent.engine import logger
 
 LARGEST_MESSAGE = 8 * 1024 * 1024
-"""Bytes of one message; what an answer may hold in the end is less."""
+"""Bytes of one message; the limit for an answer is lower."""
 GRACE = 2.0
-"""Seconds a child gets to end when its input is closed, and once more when it is told to."""
+"""Seconds a child gets to end after its input is closed, and again after SIGTERM."""
 POLL = 0.01
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
@@ -39,24 +39,24 @@ async def stdio_streams(
     stderr: TextIO,
     give_up: Callable[[str], None],
 ) -> AsyncIterator[tuple[Any, Any]]:
-    """What the child sends and what it is sent, as streams of messages; `give_up` hears why it was cut off.
+    """Streams of messages from and to the child; `give_up` is called with the reason it was cut off.
 
     Raises:
         OSError: the program cannot be started.
     """
-    settled = get_default_environment() | dict(env)
+    environment = get_default_environment() | dict(env)
     child = await asyncio.create_subprocess_exec(
-        shutil.which(command[0], path=settled.get("PATH")) or command[0],
+        shutil.which(command[0], path=environment.get("PATH")) or command[0],
         *command[1:],
-        env=settled, cwd=cwd, stderr=stderr, limit=LARGEST_MESSAGE, start_new_session=True,
+        env=environment, cwd=cwd, stderr=stderr, limit=LARGEST_MESSAGE, start_new_session=True,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    # No room in either: who sends too fast has to wait.
-    heard, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    writing, told = anyio.create_memory_object_stream[SessionMessage](0)
+    # No buffer in either: a sender that is too fast has to wait.
+    incoming, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    writing, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
     tasks = [
-        asyncio.create_task(_listen(child, heard, give_up), name="mcp stdout"),
-        asyncio.create_task(_tell(child, told, heard), name="mcp stdin"),
+        asyncio.create_task(_read_messages(child, incoming, give_up), name="mcp stdout"),
+        asyncio.create_task(_write_messages(child, outgoing, incoming), name="mcp stdin"),
     ]
     try:
         yield reading, writing
@@ -66,14 +66,16 @@ async def stdio_streams(
         ending = asyncio.ensure_future(_end(child, tasks))
         with anyio.CancelScope(shield=True):
             await ending
-        for stream in (heard, told):
+        for stream in (incoming, outgoing):
             stream.close()
 
 
-async def _listen(child: asyncio.subprocess.Process, heard: Any, give_up: Callable[[str], None]) -> None:
-    """Pass on each line the child sends, until it ends or one is too long."""
+async def _read_messages(
+    child: asyncio.subprocess.Process, incoming: Any, give_up: Callable[[str], None]
+) -> None:
+    """Pass on each line from the child, until it ends or a line is too long."""
     assert child.stdout is not None
-    async with heard:
+    async with incoming:
         while True:
             try:
                 line = await child.stdout.readuntil(b"\n")
@@ -81,10 +83,10 @@ async def _listen(child: asyncio.subprocess.Process, heard: Any, give_up: Callab
                 return
             except asyncio.LimitOverrunError:
                 give_up(f"it sent more than {LARGEST_MESSAGE:,} bytes in one message")
-                _signal(child, KILL)  # it would hear nothing as long as it speaks
+                _signal(child, KILL)  # it may never read while it writes
                 return
             try:
-                await heard.send(_message(line))
+                await incoming.send(_message(line))
             except (anyio.ClosedResourceError, anyio.BrokenResourceError):
                 return
 
@@ -97,41 +99,41 @@ def _message(line: bytes) -> SessionMessage | Exception:
         return error
 
 
-async def _tell(child: asyncio.subprocess.Process, told: Any, heard: Any) -> None:
+async def _write_messages(child: asyncio.subprocess.Process, outgoing: Any, incoming: Any) -> None:
     """Send the child each message."""
     assert child.stdin is not None
     try:
-        async with told:
-            async for message in told:
+        async with outgoing:
+            async for message in outgoing:
                 text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                 child.stdin.write(text.encode() + b"\n")
                 await child.stdin.drain()
     except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
-        heard.close()  # the child may live on, but will hear nothing any more
+        incoming.close()  # the child may live on, but will read nothing any more
 
 
 async def _end(child: asyncio.subprocess.Process, tasks: Sequence[asyncio.Task[None]]) -> None:
-    """End the child with all it started, and the tasks that speak with it. Takes a few seconds at most."""
+    """End the child with all its descendants, and the tasks that serve it. Takes a few seconds at most."""
     assert child.stdin is not None
-    await asyncio.wait(tasks[1:], timeout=GRACE / 4)  # what was accepted is sent
+    await asyncio.wait(tasks[1:], timeout=GRACE / 4)  # messages already accepted are sent
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
     child.stdin.close()
-    if not await _gone(child, GRACE):
+    if not await _ends_within(child, GRACE):
         _signal(child, signal.SIGTERM)
-        await _gone(child, GRACE)
+        await _ends_within(child, GRACE)
         _signal(child, KILL)
-        await _gone(child, GRACE)
-    # asyncio keeps the pipe of its output open as long as a descendant that left the group does.
+        await _ends_within(child, GRACE)
+    # asyncio keeps the output pipe open as long as a descendant that left the group does.
     transport = getattr(child, "_transport", None)
     if transport is not None:
         with contextlib.suppress(PermissionError):
             transport.close()
 
 
-async def _gone(child: asyncio.subprocess.Process, seconds: float) -> bool:
-    """Whether the child ends in time. (`wait` would also wait for all who inherited its output.)"""
+async def _ends_within(child: asyncio.subprocess.Process, seconds: float) -> bool:
+    """Whether the child ends in time. (`wait` would also wait for all that inherited its output.)"""
     for _ in range(round(seconds / POLL)):
         if child.returncode is not None:
             break
@@ -140,7 +142,7 @@ async def _gone(child: asyncio.subprocess.Process, seconds: float) -> bool:
 
 
 def _signal(child: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    """To the whole group, where there are groups."""
+    """Send a signal to the whole process group, where there are groups."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(child.pid, number)

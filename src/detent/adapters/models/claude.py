@@ -1,4 +1,4 @@
-"""Claude: the preset of a provider, and an executor that needs nothing but a key in the environment."""
+"""Claude: the preset of a provider, and an executor that needs only a key in the environment."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from detent.adapters.hosts import on_this_machine
 from detent.adapters.http_body import limiting_hooks
 from detent.adapters.models import http_common
 from detent.adapters.models.executor import ModelStepExecutor
@@ -18,7 +19,7 @@ from detent.dispatch.executor import Availability
 from detent.kernel.errors import ConfigurationError
 
 MODEL_ID = "claude-sonnet-5-5"
-"""Asked when nobody names a model."""
+"""The model used when none is named."""
 
 API_KEY_ENV = "ANTHROPIC_API_KEY"
 
@@ -39,7 +40,7 @@ def connect(
     folder: Path | None = None,
     prices: PriceTable | None = None,
 ) -> PydanticAIModel:
-    """The model a provider's settings describe; `ConfigurationError` when they cannot be used."""
+    """The model described by a provider's settings; `ConfigurationError` when they cannot be used."""
     http_common.checked_options(kind, options, OPTIONS)
     return claude(**{name: value for name, value in options.items() if value is not None}, prices=prices)
 
@@ -54,9 +55,9 @@ def claude(
     max_answer_bytes: int = LARGEST_ANSWER,
     prices: PriceTable | None = None,
 ) -> PydanticAIModel:
-    """A Claude model. Nothing is imported before it is asked, and the key is read then."""
-    if base_url is not None and (wrong := http_common.wrong_address(base_url)):
-        raise ConfigurationError(f"Provider of kind 'claude': {wrong}.")
+    """A Claude model. The SDK is imported and the key read on the first request."""
+    if base_url is not None and (problem := http_common.wrong_address(base_url)):
+        raise ConfigurationError(f"Provider of kind 'claude': {problem}.")
     limits = {"timeout": timeout, "answer_timeout": answer_timeout, "max_answer_bytes": max_answer_bytes}
     http_common.check_limits("claude", limits)
 
@@ -69,8 +70,8 @@ def claude(
         from pydantic_ai.models.anthropic import AnthropicModel
         from pydantic_ai.providers.anthropic import AnthropicProvider
 
-        # No time limit between two pieces of the answer and no second try: who asks sees to both.
-        trust_env = base_url is None or not http_common.on_this_machine(base_url)
+        # No time limit between two pieces of the answer and no retries: both are the caller's business.
+        trust_env = base_url is None or not on_this_machine(base_url)
         http = httpx2.AsyncClient(
             timeout=httpx2.Timeout(None, connect=timeout),
             trust_env=trust_env,

@@ -1,7 +1,7 @@
-"""`ModelStepExecutor`: a step performed by a model, whichever model that is.
+"""`ModelStepExecutor`: performs a step on any model.
 
-A step becomes messages; the model's calls of tools are answered until it gives its answer, which is read and
-checked. No retry and no time limit: whoever asks sees to both.
+A step becomes messages; the model's tool calls are answered until it gives its answer, which is then read and
+checked. Retries and time limits are the caller's business.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from detent.adapters.models import prompted_tools
-from detent.adapters.models.model import Message, Model, ModelAnswer, ModelRequest, OnText, ToolCall
+from detent.adapters.models.model import (
+    Message,
+    Model,
+    ModelAnswer,
+    ModelRequest,
+    OnText,
+    ToolCall,
+    with_system_text,
+)
 from detent.dispatch.agent_tools import FATAL, AgentTool, AgentTools
 from detent.dispatch.answer_text import parse_answer
 from detent.dispatch.executor import (
@@ -45,8 +53,8 @@ ALREADY = "You have asked this already and have the result. Use it, ask somethin
 class ModelStepExecutor:
     """Performs steps on a model.
 
-    Turns that call tools are kept, and their spend is recorded, by the toolbox; the usage of a result or an
-    error covers only what is not recorded there.
+    The toolbox keeps the turns that call tools and records their spend; the usage of a result or an error
+    covers only the rest.
     """
 
     def __init__(
@@ -76,11 +84,11 @@ class ModelStepExecutor:
         event_callback: EventCallback | None = None,
         toolbox: AgentTools | None = None,
     ) -> ExecutorResult:
-        """One attempt; the output is a plain value that fits `output_schema`, unless that is but a hint."""
+        """One attempt; the output is a plain value that fits `output_schema`, unless that is only a hint."""
         tools = () if toolbox is None else toolbox.list()
         if allowed_tools is not None:
             tools = tuple(tool for tool in tools if tool.name in allowed_tools)
-        talk = _Talk(
+        conversation = _Conversation(
             model=self.model,
             step=step_name,
             schema=output_schema,
@@ -89,9 +97,9 @@ class ModelStepExecutor:
             stream=None if event_callback is None else _Stream(agent_name, event_callback, self._clock),
         )
         try:
-            return await talk.run(self._request(prompt, instructions, config), self.max_turns)
+            return await conversation.run(self._request(prompt, instructions, config), self.max_turns)
         except FATAL:
-            raise  # the run itself cannot go on: nothing an executor may make an answer of
+            raise  # the run itself cannot go on, so no executor may turn this into an answer
         except OutputSchemaValidationError as error:
             if error.step_name:
                 raise
@@ -115,31 +123,31 @@ class ModelStepExecutor:
         return self.model.priced(model_id or self.default_model_id)
 
     async def close(self) -> None:
-        """Let go of the model's connections and memory."""
+        """Release the model's connections and memory."""
         await self.model.close()
 
     def _request(self, prompt: Any, instructions: str | None, config: StepConfig | None) -> ModelRequest:
-        text = prompt if isinstance(prompt, str) else _shown(prompt)
+        text = prompt if isinstance(prompt, str) else _json_text(prompt)
         system = (Message("system", instructions),) if instructions else ()
         request = ModelRequest((*system, Message("user", text)), self.default_model_id)
-        said = {
+        given = {
             name: value
             for name in ("model_id", "temperature", "max_tokens")
             if (value := getattr(config, name, None)) is not None
         }
-        return replace(request, **said)
+        return replace(request, **given)
 
 
 class _Answered(Exception):
-    """Carries an answer past the toolbox's memory, which keeps only the turns that go on."""
+    """Carries an answer past the toolbox's memory, which keeps only turns that call tools."""
 
     def __init__(self, answer: ModelAnswer) -> None:
         self.answer = answer
 
 
 @dataclass
-class _Talk:
-    """One execution: the conversation so far and what may still be done in it."""
+class _Conversation:
+    """One execution: the conversation so far and what it may still do."""
 
     model: Model
     step: str
@@ -151,9 +159,9 @@ class _Talk:
     """How often each call was made, by name and arguments."""
 
     def __post_init__(self) -> None:
-        self.wanted: Mapping[str, Any] | None = None if self.schema is None else schema_of(self.schema)
+        self.json_schema: Mapping[str, Any] | None = None if self.schema is None else schema_of(self.schema)
         self.judging = self.schema is not None and not isinstance(self.schema, SchemaHint)
-        self.text_will_do = self.wanted is None or self.wanted.get("type") == "string"
+        self.accepts_text = self.json_schema is None or self.json_schema.get("type") == "string"
         self.allowed = {tool.name for tool in self.tools}
         self.in_words = bool(self.tools) and not self.model.native_tools
 
@@ -161,9 +169,10 @@ class _Talk:
         if self.stream is not None:
             await self.stream.open()
         if self.in_words:
-            request = replace(request, messages=_with_words(request.messages, self.tools))
+            messages = with_system_text(request.messages, prompted_tools.told(self.tools))
+            request = replace(request, messages=messages)
         for _ in range(max_turns):
-            answer = await self._turn(self._asking(request))
+            answer = await self._turn(self._next_request(request))
             calls = self._calls(answer)
             if not calls:
                 return await over(answer.text, self._result, answer, request)
@@ -174,16 +183,16 @@ class _Talk:
             f"The model gave no answer for '{self.step}' within {max_turns} turns.", step_name=self.step
         )
 
-    def _asking(self, request: ModelRequest) -> ModelRequest:
-        """The request of the next turn: the tools left, and what its answer must look like."""
+    def _next_request(self, request: ModelRequest) -> ModelRequest:
+        """The request of the next turn, with the remaining tools and the schema of its answer."""
         if self.in_words:
-            return replace(request, schema=prompted_tools.alternatives(self.tools, self.wanted))
-        # A plain text needs no form: asked for under one, it would come in quotation marks.
-        schema = None if self.text_will_do else self.wanted
+            return replace(request, schema=prompted_tools.alternatives(self.tools, self.json_schema))
+        # Plain text needs no schema: under one it would come in quotation marks.
+        schema = None if self.accepts_text else self.json_schema
         return replace(request, schema=schema, tools=tuple(self.tools))
 
     async def _turn(self, request: ModelRequest) -> ModelAnswer:
-        """The model's answer, given back from memory when it was paid for before."""
+        """The model's answer, from memory when this turn was paid for before."""
         on_text = None if self.stream is None else self.stream.listen(self.in_words)
         if self.toolbox is None or not self.allowed:
             return await self._ask(request, on_text)
@@ -192,10 +201,12 @@ class _Talk:
             answer = await self._ask(request, on_text)
             if not self._calls(answer):
                 raise _Answered(answer)
-            return _kept(answer)
+            return _to_plain(answer)
 
         try:
-            return _unkept(await self.toolbox.remember(request, work, lambda kept: _unkept(kept).usage))
+            return _from_plain(
+                await self.toolbox.remember(request, work, lambda kept: _from_plain(kept).usage)
+            )
         except _Answered as answered:
             return answered.answer
 
@@ -216,15 +227,15 @@ class _Talk:
         if not self.in_words:
             return answer.calls
         try:
-            asked = prompted_tools.read(parse_answer(answer.text, text_allowed=False))
+            call = prompted_tools.read(parse_answer(answer.text, text_allowed=False))
         except ValueError:
             return ()
-        return () if asked is None else (ToolCall("", asked.name, asked.arguments),)
+        return () if call is None else (ToolCall("", call.name, call.arguments),)
 
     async def _answers(self, answer: ModelAnswer, calls: tuple[ToolCall, ...]) -> list[Message]:
-        """What is added to the conversation: the model's turn, and what its calls gave."""
-        said = Message("assistant", answer.text, () if self.in_words else calls)
-        messages = [said]
+        """The messages to add: the model's turn, and the results of its calls."""
+        reply = Message("assistant", answer.text, () if self.in_words else calls)
+        messages = [reply]
         for call in calls:
             result = await self._call(call)
             if self.in_words:
@@ -234,7 +245,7 @@ class _Talk:
         return messages
 
     async def _call(self, call: ToolCall) -> str:
-        """The text a call is answered with. What is refused raises; what fails is told."""
+        """The text that answers a call. A refused call raises; a failed one is reported to the model."""
         if self.toolbox is None or call.name not in self.allowed:
             names = ", ".join(sorted(self.allowed)) or "none"
             raise OutputSchemaValidationError(
@@ -254,19 +265,19 @@ class _Talk:
             raise
         except (ToolError, Transient) as error:
             return f"ERROR: {error}"[:LONGEST_RESULT]
-        except Exception as error:  # its text is not meant for others' eyes
+        except Exception as error:  # its text may hold private data
             return f"ERROR: the tool failed ({type(error).__name__})."
         self.asked[key] = 1
-        text = result if isinstance(result, str) else _shown(result)
+        text = result if isinstance(result, str) else _json_text(result)
         cut = len(text) - LONGEST_RESULT
         return text if cut <= 0 else f"{text[:LONGEST_RESULT]}…[cut {cut} characters]"
 
     def _withdraw(self, name: str) -> None:
-        """Take a tool away from a model that cannot stop asking it the same thing."""
-        left = [tool for tool in self.tools if tool.name != name]
-        # Providers refuse a conversation with calls in it that offers no tool at all.
-        if left or self.in_words:
-            self.tools = left
+        """Take a tool away from a model that keeps making the same call."""
+        remaining = [tool for tool in self.tools if tool.name != name]
+        # Providers refuse a conversation that contains calls but offers no tools.
+        if remaining or self.in_words:
+            self.tools = remaining
 
     # -- the answer -----------------------------------------------------------------------------------------
 
@@ -275,14 +286,14 @@ class _Talk:
         return ExecutorResult(
             output,
             usage=answer.usage,
-            events=() if self.stream is None else tuple(self.stream.told),
+            events=() if self.stream is None else tuple(self.stream.chunks),
             model_id=answer.model_id or request.model_id,
         )
 
     def _read(self, answer: ModelAnswer, max_tokens: int) -> Any:
         cut = f"the answer was cut at {max_tokens} tokens (max_tokens)" if answer.finish == "length" else ""
         try:
-            value = parse_answer(answer.text, text_allowed=self.text_will_do)
+            value = parse_answer(answer.text, text_allowed=self.accepts_text)
             if not answer.text.strip():
                 raise ValueError("the answer is empty")
         except ValueError as error:
@@ -293,105 +304,99 @@ class _Talk:
             inner = value["answer"]
             if self.schema is None or not misfits(inner, self.schema) or misfits(value, self.schema):
                 value = inner
-        elif self.schema is not None and self.text_will_do and not isinstance(value, str):
+        elif self.schema is not None and self.accepts_text and not isinstance(value, str):
             value = answer.text
         if self.schema is not None and self.judging and (problems := misfits(value, self.schema)):
-            raise self._misfit(_named(self.schema), [*problems, cut] if cut else problems, answer)
+            raise self._misfit(_schema_name(self.schema), [*problems, cut] if cut else problems, answer)
         return value
 
-    def _misfit(self, what: str, problems: list[str], answer: ModelAnswer) -> OutputSchemaValidationError:
-        return OutputSchemaValidationError(self.step, what, problems, usage=answer.usage)
+    def _misfit(self, expected: str, problems: list[str], answer: ModelAnswer) -> OutputSchemaValidationError:
+        return OutputSchemaValidationError(self.step, expected, problems, usage=answer.usage)
 
 
 class _Stream:
-    """Tells what the model writes while it writes it, each piece once."""
+    """Streams what the model writes, each piece once."""
 
     def __init__(self, agent: str, callback: EventCallback, clock: Callable[[], float]) -> None:
-        self.told: list[AgentStreamChunk] = []
+        self.chunks: list[AgentStreamChunk] = []
         self._agent = agent
         self._callback = callback
         self._clock = clock
-        self._heard = False
+        self._streamed = False
         self._held: str | None = None
-        """Text not told yet, as it is not clear whether it is a call of a tool."""
+        """Text held back until it is clear whether it is a tool call."""
         self._kind: Literal["output", "thinking"] = "output"
 
     async def open(self) -> None:
-        await self._tell("", "thinking")
+        await self._emit("", "thinking")
 
     def listen(self, in_words: bool) -> OnText:
-        """What a turn's text is told to."""
-        self._heard, self._kind = False, "output"
+        """The callback for the text of a turn."""
+        self._streamed, self._kind = False, "output"
         self._held = "" if in_words else None
 
         async def on_text(text: str, kind: Literal["output", "thinking"]) -> None:
             if not text:
                 return
             if kind == "thinking":
-                await self._tell(text, "thinking")
+                await self._emit(text, "thinking")
                 return
-            self._heard = True
+            self._streamed = True
             if self._held is not None:
                 self._held += text
                 if (calls := prompted_tools.calls(self._held)) is None:
                     return
                 text, self._held = self._held, None
                 self._kind = "thinking" if calls else "output"
-            await self._tell(text, self._kind)
+            await self._emit(text, self._kind)
 
         return on_text
 
     async def end(self, text: str) -> None:
-        """A turn is over: what has not been told of it is told now."""
+        """End a turn: stream what was held back."""
         if self._held:
             text, self._held = self._held, None
-        elif self._heard or not text:
+        elif self._streamed or not text:
             return
-        await self._tell(
+        await self._emit(
             text, "thinking" if prompted_tools.calls(text) and self._held is not None else "output"
         )
 
-    async def _tell(self, text: str, kind: Literal["output", "thinking"]) -> None:
+    async def _emit(self, text: str, kind: Literal["output", "thinking"]) -> None:
         chunk = AgentStreamChunk(self._agent, text, kind, self._clock())
-        self.told.append(chunk)
+        self.chunks.append(chunk)
         await self._callback(chunk)
 
 
-def _with_words(messages: tuple[Message, ...], tools: list[AgentTool]) -> tuple[Message, ...]:
-    """The messages with the tools told in the first of them."""
-    words = prompted_tools.told(tools)
-    if messages[0].role == "system":
-        return (Message("system", f"{messages[0].content}\n\n{words}"), *messages[1:])
-    return (Message("system", words), *messages)
-
-
-def _kept(answer: ModelAnswer) -> dict[str, Any]:
-    """A turn as the journal keeps it."""
+def _to_plain(answer: ModelAnswer) -> dict[str, Any]:
+    """A turn in the form the journal keeps."""
     return {
         "text": answer.text,
-        "calls": [{"id": one.id, "name": one.name, "arguments": dict(one.arguments)} for one in answer.calls],
+        "calls": [
+            {"id": call.id, "name": call.name, "arguments": dict(call.arguments)} for call in answer.calls
+        ],
         "usage": answer.usage.to_plain(),
         "model_id": answer.model_id,
         "finish": answer.finish,
     }
 
 
-def _unkept(kept: Mapping[str, Any]) -> ModelAnswer:
+def _from_plain(kept: Mapping[str, Any]) -> ModelAnswer:
     return ModelAnswer(
         kept["text"],
         UsageMetadata(**kept["usage"]),
         kept["model_id"],
         kept["finish"],
-        tuple(ToolCall(**one) for one in kept["calls"]),
+        tuple(ToolCall(**call) for call in kept["calls"]),
     )
 
 
-def _named(schema: Schema) -> str:
+def _schema_name(schema: Schema) -> str:
     if isinstance(schema, Mapping):
         title = schema.get("title")
         return title if isinstance(title, str) else "its JSON Schema"
     return getattr(schema, "__name__", str(schema))
 
 
-def _shown(value: Any) -> str:
+def _json_text(value: Any) -> str:
     return json.dumps(to_plain(value), indent=2, ensure_ascii=False)

@@ -1,11 +1,10 @@
-"""What models behind HTTP have in common: what a status means, what may be told of a message, names, schemas.
+"""What models behind HTTP share: the meaning of a status, which part of a message to show, names, schemas.
 
-Nothing here speaks HTTP itself.
+Nothing here sends anything.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -20,17 +19,17 @@ from detent.kernel.errors import ConfigurationError, nearest
 CONNECT_TIMEOUT = 10.0
 """Seconds to wait for a connection."""
 ANSWER_TIMEOUT = 600.0
-"""Seconds from asking to the end of the answer, however it drips; a step's `timeout` is usually shorter."""
+"""Seconds from asking to the end of the answer, even while it streams; a step's `timeout` is usually less."""
 
 LONGEST_TOLD = 200
-"""Characters of a server's message that are passed on."""
+"""Characters of a server's message that are shown."""
 
 REPEATED = 12
-"""So many characters in a row that stand in the question too count as a repetition of it."""
+"""A run of this many characters that also occurs in the question counts as a repetition of it."""
 
 WAITING_HELPS = frozenset({408, 425, 429})
 PAID_OUT = ("insufficient_quota", "billing", "credit", "quota_exceeded")
-"""Codes that say the account is empty: waiting does not help, whatever the status."""
+"""Codes of an empty account: waiting does not help, whatever the status."""
 
 _MEANINGS = {
     400: "the request was refused",
@@ -53,7 +52,7 @@ _MEANINGS = {
 def status_failure(
     who: str, status: int, message: str = "", *, code: str = "", retry_after: float | None = None
 ) -> ExecutorError:
-    """The error an HTTP status stands for."""
+    """The error for an HTTP status."""
     empty = any(word in code.lower() for word in PAID_OUT)
     transient = (status in WAITING_HELPS or status >= 500) and not empty
     meaning = _MEANINGS.get(status, "the server failed" if status >= 500 else "the request was refused")
@@ -66,28 +65,28 @@ def status_failure(
 
 
 def too_late(who: str, seconds: float) -> ExecutorError:
-    """The error for an answer that was not whole in time."""
+    """The error for an answer that was not complete in time."""
     return ExecutorError(f"{who} did not finish its answer within {seconds:g} seconds.", transient=True)
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds a server asks to wait, from `Retry-After` (seconds or a date) or its finer relative."""
-    fine = headers.get("retry-after-ms")
-    if fine is not None and re.fullmatch(r"\d+(\.\d+)?", fine.strip()):
-        return float(fine) / 1000
-    said = (headers.get("retry-after") or "").strip()
-    if not said:
+    """Seconds a server asks to wait, from `Retry-After` (seconds or a date) or `Retry-After-Ms`."""
+    milliseconds = headers.get("retry-after-ms")
+    if milliseconds is not None and re.fullmatch(r"\d+(\.\d+)?", milliseconds.strip()):
+        return float(milliseconds) / 1000
+    header = (headers.get("retry-after") or "").strip()
+    if not header:
         return None
-    if re.fullmatch(r"\d+(\.\d+)?", said):
-        return float(said)
+    if re.fullmatch(r"\d+(\.\d+)?", header):
+        return float(header)
     try:
-        return max(0.0, parsedate_to_datetime(said).timestamp() - now)
+        return max(0.0, parsedate_to_datetime(header).timestamp() - now)
     except (ValueError, OverflowError):
         return None
 
 
 def told(body: Any) -> tuple[str, str]:
-    """The message and the code in an error's body, in the shapes servers give them; empty without."""
+    """Message and code from the body of an error, in any of the shapes servers use; empty where missing."""
     if isinstance(body, list) and body:
         body = body[0]
     if not isinstance(body, Mapping):
@@ -105,17 +104,17 @@ def told(body: Any) -> tuple[str, str]:
 
 
 def fit_to_tell(message: str, request: ModelRequest, secrets: Iterable[str] = ()) -> str:
-    """A server's message in one short line, without keys, and without what it repeats of the question."""
+    """A server's message as one short line, without keys and without text repeated from the question."""
     line = " ".join(message.split())
     for secret in secrets:
         if secret:
             line = line.replace(secret, "***")
     line = line if len(line) <= LONGEST_TOLD else f"{line[:LONGEST_TOLD]}…"
-    asked = [" ".join(one.content.split()) for one in request.messages]
+    questions = [" ".join(question.content.split()) for question in request.messages]
     repeats = any(
-        line[at : at + REPEATED] in text for text in asked for at in range(len(line) - REPEATED + 1)
+        line[at : at + REPEATED] in text for text in questions for at in range(len(line) - REPEATED + 1)
     )
-    if repeats or any(3 < len(text) < REPEATED and text in line for text in asked):
+    if repeats or any(3 < len(text) < REPEATED and text in line for text in questions):
         return "(its message repeats the question and is left out)"
     return line
 
@@ -139,14 +138,8 @@ def cut_short(text: str) -> bool:
 # -- addresses and options ----------------------------------------------------------------------------------
 
 
-def host_of(url: str) -> str:
-    """Host and port of an address, without whatever else stands in it."""
-    parts = urlsplit(url)
-    return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
-
-
 def wrong_address(url: str) -> str:
-    """What is wrong with an address; empty when it will do."""
+    """The problem with an address; empty when there is none."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -157,41 +150,32 @@ def wrong_address(url: str) -> str:
     return ""
 
 
-def on_this_machine(url: str) -> bool:
-    """Whether an address is this machine's own, which no proxy stands before."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def checked_options(
     kind: str, options: Mapping[str, Any], known: Mapping[str, type | tuple[type, ...]]
 ) -> None:
-    """Raise `ConfigurationError` unless every option is known and of its kind; all problems at once."""
+    """Raise `ConfigurationError` unless every option is known and of the right type; all problems at once."""
     problems = []
     for name, value in options.items():
         if name not in known:
             hint = nearest(str(name), known) or f" Known: {', '.join(known)}."
             problems.append(f"'{name}' is no option of a provider of kind '{kind}'.{hint}")
             continue
-        kinds = known[name]
-        wanted: Collection[type] = kinds if isinstance(kinds, tuple) else (kinds,)
+        types = known[name]
+        accepted: Collection[type] = types if isinstance(types, tuple) else (types,)
         if value is not None and (
-            not isinstance(value, tuple(wanted)) or (isinstance(value, bool) and bool not in wanted)
+            not isinstance(value, tuple(accepted)) or (isinstance(value, bool) and bool not in accepted)
         ):
-            names = " or ".join("text" if one is str else one.__name__ for one in wanted)
+            names = " or ".join("text" if type_ is str else type_.__name__ for type_ in accepted)
             problems.append(f"'{name}' of a provider of kind '{kind}' must be {names}.")
     if problems:
         raise ConfigurationError(" ".join(problems))
 
 
 def check_limits(kind: str, options: Mapping[str, Any]) -> None:
-    """Refuse limits that nothing could keep.
+    """Refuse limits that cannot be kept.
 
     Raises:
-        ConfigurationError: one of them is not above 0.
+        ConfigurationError: a limit is not above 0.
     """
     for name in ("timeout", "answer_timeout", "max_answer_bytes"):
         value = options.get(name)
@@ -204,7 +188,7 @@ def check_limits(kind: str, options: Mapping[str, Any]) -> None:
 
 
 class WireNames:
-    """Tool names as providers take them (letters, digits, `_` and `-`), and back."""
+    """Tool names in the characters providers accept (letters, digits, `_` and `-`), and back."""
 
     def __init__(self, request: ModelRequest) -> None:
         self._wire: dict[str, str] = {}
@@ -216,22 +200,22 @@ class WireNames:
         """The name a provider is given."""
         if name not in self._wire:
             start = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:60] or "tool"
-            given, number = start, 2
-            while given in self._own:
-                given, number = f"{start}_{number}", number + 1
-            self._wire[name], self._own[given] = given, name
+            wire_name, number = start, 2
+            while wire_name in self._own:
+                wire_name, number = f"{start}_{number}", number + 1
+            self._wire[name], self._own[wire_name] = wire_name, name
         return self._wire[name]
 
-    def own(self, given: str) -> str:
-        """The tool's own name; a name nobody was given stays as it is."""
-        return self._own.get(given, given)
+    def own(self, wire_name: str) -> str:
+        """The tool's own name; an unknown name stays as it is."""
+        return self._own.get(wire_name, wire_name)
 
 
 # -- schemas ------------------------------------------------------------------------------------------------
 
 
 def closed(schema: Any) -> Any:
-    """The schema with every object that lists its keys closed to others, as servers want it."""
+    """The schema with every object that lists its keys closed to other keys, as servers want it."""
     if isinstance(schema, list):
         return [closed(item) for item in schema]
     if not isinstance(schema, Mapping):
@@ -250,7 +234,7 @@ def closed(schema: Any) -> Any:
 
 
 def wholly_closed(schema: Any) -> bool:
-    """Whether every object in it names all its keys and requires them: what "strict" means on the wire."""
+    """Whether every object in it lists all its keys and requires them: the wire's meaning of "strict"."""
     return all(
         node.get("additionalProperties") is False
         and set(node.get("required", ())) == set(node.get("properties", ()))
@@ -259,7 +243,7 @@ def wholly_closed(schema: Any) -> bool:
 
 
 def open_ended(schema: Any) -> bool:
-    """Whether some object in it, or the value itself, may hold keys nobody has named."""
+    """Whether the value, or an object in it, may have keys the schema does not list."""
     return not schema or any(
         node.get("additionalProperties", "properties" not in node) is not False for node in _objects(schema)
     )
@@ -271,24 +255,24 @@ def is_object(schema: Mapping[str, Any]) -> bool:
 
 
 def _objects(schema: Any) -> list[Mapping[str, Any]]:
-    """Every object schema in a schema; one that says nothing at all counts as one too."""
-    found: list[Mapping[str, Any]] = []
+    """Every object schema in a schema; an empty schema counts as one."""
+    objects: list[Mapping[str, Any]] = []
     if isinstance(schema, list):
         return [node for item in schema for node in _objects(item)]
     if not isinstance(schema, Mapping):
         return []
-    kind = schema.get("type")
-    if kind == "object" or (isinstance(kind, list) and "object" in kind) or not schema:
-        found.append(schema)
+    type_ = schema.get("type")
+    if type_ == "object" or (isinstance(type_, list) and "object" in type_) or not schema:
+        objects.append(schema)
     for key, value in schema.items():
         if key in ("properties", "$defs", "definitions") and isinstance(value, Mapping):
-            found += [node for item in value.values() for node in _objects(item)]
+            objects += [node for item in value.values() for node in _objects(item)]
         elif key not in ("enum", "const", "default", "examples", "additionalProperties"):
-            found += _objects(value)
-    return found
+            objects += _objects(value)
+    return objects
 
 
 def in_words(schema: Mapping[str, Any]) -> str:
-    """A schema put to a model that cannot be held to it otherwise."""
+    """A schema as an instruction, for a model that cannot be constrained by it."""
     text = json.dumps(schema, ensure_ascii=False)
     return f"Answer with one JSON value that fits this JSON Schema, and with nothing else:\n{text}"

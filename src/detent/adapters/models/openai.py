@@ -1,7 +1,7 @@
 """Models behind servers that speak OpenAI's chat completions: its own, Ollama, vLLM, llama.cpp and others.
 
-Servers differ in what they take. What one refuses is remembered as long as the model object lives, and not
-asked of it again.
+Servers differ in the parameters they accept. A parameter that a server refuses is remembered for the lifetime
+of the model object and not sent again.
 """
 
 from __future__ import annotations
@@ -16,9 +16,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from detent.adapters.hosts import host_of, on_this_machine
 from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, pieces, whole
 from detent.adapters.models import http_common
-from detent.adapters.models.model import Message, ModelAnswer, ModelRequest, OnText, ToolCall
+from detent.adapters.models.model import (
+    Message,
+    ModelAnswer,
+    ModelRequest,
+    OnText,
+    ToolCall,
+    with_system_text,
+)
 from detent.adapters.models.prices import PriceTable
 from detent.dispatch.executor import Availability
 from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
@@ -33,24 +41,24 @@ Finish = Literal["stop", "length", "tool", "filter", "other"]
 
 SMALLEST_LIMIT = 4 * 1024 * 1024
 BYTES_PER_TOKEN = 1024
-"""Bytes that an answer may have: this many for each token asked for, and never less than the smallest limit.
+"""Limit on the bytes of an answer: this many for each token asked for, but at least SMALLEST_LIMIT.
 
-A streamed token comes in an event of its own, of a few hundred bytes.
+A streamed token arrives in an event of its own, of a few hundred bytes.
 """
 LARGEST_REFUSAL = 256 * 1024
-"""Bytes read of an answer that is a refusal."""
+"""Bytes read of an error response."""
 
 
 class Preset(NamedTuple):
-    """What is usual for a kind of server."""
+    """Defaults for a kind of server."""
 
     base_url: str
     api_key_env: str | None = None
     local: bool = False
-    """A server of one's own: its answers cost nothing."""
+    """The user's own server: its answers cost nothing."""
     needs_model: bool = True
     limit: str = "max_tokens"
-    """What the server calls the most tokens of an answer."""
+    """The server's name for the parameter that limits the tokens of an answer."""
 
 
 PRESETS = {
@@ -78,52 +86,52 @@ def connect(
     folder: Path | None = None,
     prices: PriceTable | None = None,
 ) -> OpenAIModel:
-    """The model a provider's settings describe; `ConfigurationError` when they cannot be used."""
+    """The model described by a provider's settings; `ConfigurationError` when they cannot be used."""
     if kind not in PRESETS:
         raise ConfigurationError(
             f"There is no kind '{kind}' of model server.{nearest(kind, PRESETS)} Known: {', '.join(PRESETS)}."
         )
     http_common.checked_options(kind, options, OPTIONS)
-    said = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
     preset = PRESETS[kind]
-    base_url = said.get("base_url", preset.base_url)
-    if wrong := http_common.wrong_address(base_url):
-        raise ConfigurationError(f"Provider of kind '{kind}': {wrong}.")
-    http_common.check_limits(kind, said)
+    base_url = given.get("base_url", preset.base_url)
+    if problem := http_common.wrong_address(base_url):
+        raise ConfigurationError(f"Provider of kind '{kind}': {problem}.")
+    http_common.check_limits(kind, given)
     return OpenAIModel(
         base_url,
         kind=kind,
-        model_id=said.get("model_id"),
-        api_key_env=said.get("api_key_env", preset.api_key_env),
-        native_tools=said.get("native_tools", False),
-        connect_timeout=said.get("timeout", http_common.CONNECT_TIMEOUT),
-        answer_timeout=said.get("answer_timeout", http_common.ANSWER_TIMEOUT),
-        max_answer_bytes=said.get("max_answer_bytes"),
+        model_id=given.get("model_id"),
+        api_key_env=given.get("api_key_env", preset.api_key_env),
+        native_tools=given.get("native_tools", False),
+        connect_timeout=given.get("timeout", http_common.CONNECT_TIMEOUT),
+        answer_timeout=given.get("answer_timeout", http_common.ANSWER_TIMEOUT),
+        max_answer_bytes=given.get("max_answer_bytes"),
         prices=prices,
     )
 
 
 @dataclass
-class _Taken:
-    """What one model of a server takes, as far as is known."""
+class _Accepted:
+    """The parameters one model of a server is known to accept."""
 
     limit: str | None
-    """What it calls the most tokens of an answer; None when it wants to hear none."""
+    """Its name for the limit on the tokens of an answer; None when it accepts no limit."""
     renamed: bool = False
     form: Literal["json_schema", "json_object", "words"] = "json_schema"
     proven: bool = False
-    """It has taken a schema before, so a refusal is about the schema at hand."""
+    """It has accepted a schema before, so a refusal is about the schema at hand."""
     refused_schemas: dict[str, Literal["json_object", "words"]] = field(default_factory=dict)
     without: set[str] = field(default_factory=set)
-    """Parameters it wants left out."""
+    """Parameters to leave out."""
 
 
 class _Refused(Exception):
     """The server refused the request as it stands."""
 
-    def __init__(self, error: ExecutorError, said: str) -> None:
+    def __init__(self, error: ExecutorError, message: str) -> None:
         self.error = error
-        self.said = said
+        self.said = message
 
 
 class OpenAIModel:
@@ -155,20 +163,20 @@ class OpenAIModel:
         self._prices = prices or PriceTable()
         self._clock = clock
         self._client: httpx2.AsyncClient | None = None
-        self._taken: dict[str | None, _Taken] = {}
-        self._who = f"The {kind} server at {http_common.host_of(self.base_url)}"
+        self._accepted: dict[str | None, _Accepted] = {}
+        self._server = f"The {kind} server at {host_of(self.base_url)}"
 
     def available(self) -> Availability:
-        """Whether it could be asked now; nothing is sent."""
+        """Whether the server could be asked now; nothing is sent."""
         if importlib.util.find_spec("httpx2") is None:
             return Availability(False, "httpx2 is not installed: pip install 'detent[models]'")
         if self._api_key_env and not os.environ.get(self._api_key_env):
             return Availability(False, f"{self._api_key_env} is not set")
-        wrong = http_common.wrong_address(self.base_url)
-        return Availability(not wrong, wrong)
+        problem = http_common.wrong_address(self.base_url)
+        return Availability(not problem, problem)
 
     def priced(self, model_id: str | None) -> bool:
-        """Whether the cost of asking is known: a server of one's own costs nothing."""
+        """Whether the cost of asking is known; the user's own server costs nothing."""
         return self._preset.local or self._prices.known(model_id or self.model_id)
 
     async def close(self) -> None:
@@ -181,18 +189,18 @@ class OpenAIModel:
         """One answer. Cancelling closes the connection, which stops the server."""
         model_id = request.model_id or self.model_id
         if model_id is None and self._preset.needs_model:
-            raise ExecutorError(f"{self._who} serves several models: say which with `model_id`.")
-        taken = self._taken.setdefault(model_id, _Taken(self._preset.limit))
+            raise ExecutorError(f"{self._server} serves several models: say which with `model_id`.")
+        accepted = self._accepted.setdefault(model_id, _Accepted(self._preset.limit))
         names = http_common.WireNames(request)
         while True:
-            body = self._body(request, model_id, taken, names, streaming=on_text is not None)
+            body = self._body(request, model_id, accepted, names, streaming=on_text is not None)
             try:
                 answer = await self._ask(body, request, names, on_text)
             except _Refused as refused:
-                if not _adapted(taken, body, request, refused.said):
+                if not _adapt(accepted, body, request, refused.said):
                     raise refused.error from None
                 continue
-            taken.proven = taken.proven or _form_of(body) == "json_schema"
+            accepted.proven = accepted.proven or _form_of(body) == "json_schema"
             return answer
 
     # -- asking ---------------------------------------------------------------------------------------------
@@ -203,7 +211,7 @@ class OpenAIModel:
 
             self._client = httpx2.AsyncClient(
                 timeout=httpx2.Timeout(None, connect=self._connect_timeout),
-                trust_env=not http_common.on_this_machine(self.base_url),
+                trust_env=not on_this_machine(self.base_url),
             )
         return self._client
 
@@ -241,35 +249,35 @@ class OpenAIModel:
                     return self._whole(await whole(response, most), request, names)
                 return await self._followed(pieces(response, most), request, names, on_text)
         except TimeoutError:
-            raise http_common.too_late(self._who, self._answer_timeout) from None
+            raise http_common.too_late(self._server, self._answer_timeout) from None
         except BodyTooLarge as error:
             raise ExecutorError(
-                f"{self._who} sent {error}, which is no answer of {request.max_tokens} tokens."
+                f"{self._server} sent {error}, which is no answer of {request.max_tokens} tokens."
             ) from None
         except BodyEncoded:
-            raise ExecutorError(f"{self._who} sent an answer that cannot be decoded.") from None
+            raise ExecutorError(f"{self._server} sent an answer that cannot be decoded.") from None
         except httpx2.UnsupportedProtocol:
             raise ExecutorError(
-                f"{self._who} cannot be reached: {http_common.wrong_address(self.base_url)}."
+                f"{self._server} cannot be reached: {http_common.wrong_address(self.base_url)}."
             ) from None
         except httpx2.TransportError as error:
             raise ExecutorError(
-                f"{self._who} could not be reached, or broke off ({type(error).__name__}).", transient=True
+                f"{self._server} could not be reached, or broke off ({type(error).__name__}).", transient=True
             ) from error
 
     def _body(
         self,
         request: ModelRequest,
         model_id: str | None,
-        taken: _Taken,
+        accepted: _Accepted,
         names: http_common.WireNames,
         *,
         streaming: bool,
     ) -> dict[str, Any]:
-        messages = list(request.messages)
+        messages = request.messages
         body: dict[str, Any] = {"model": model_id} if model_id else {}
         if request.schema is not None:
-            form = _form(taken, request.schema)
+            form = _form(accepted, request.schema)
             if form == "json_schema":
                 schema = http_common.closed(request.schema)
                 strict = http_common.is_object(schema) and http_common.wholly_closed(schema)
@@ -278,7 +286,7 @@ class OpenAIModel:
                     "json_schema": {"name": "answer", "schema": schema, "strict": strict},
                 }
             else:
-                messages = _with_words(messages, http_common.in_words(request.schema))
+                messages = with_system_text(messages, http_common.in_words(request.schema))
                 if form == "json_object":
                     body["response_format"] = {"type": form}
         if request.tools:
@@ -294,13 +302,13 @@ class OpenAIModel:
                 for tool in request.tools
             ]
         body["messages"] = [_message(message, names) for message in messages]
-        if "temperature" not in taken.without:
+        if "temperature" not in accepted.without:
             body["temperature"] = request.temperature
-        if taken.limit is not None:
-            body[taken.limit] = request.max_tokens
+        if accepted.limit is not None:
+            body[accepted.limit] = request.max_tokens
         if streaming:
             body["stream"] = True
-            if "stream_options" not in taken.without:
+            if "stream_options" not in accepted.without:
                 body["stream_options"] = {"include_usage": True}
         return body
 
@@ -315,7 +323,7 @@ class OpenAIModel:
             body = None
         message, code = http_common.told(body)
         error = http_common.status_failure(
-            self._who,
+            self._server,
             status,
             http_common.fit_to_tell(message, request, [self._key()]),
             code=code,
@@ -324,7 +332,7 @@ class OpenAIModel:
         return _Refused(error, f"{code} {message}".lower()) if status in (400, 422) else error
 
     def _failure_inside(self, body: Mapping[str, Any], request: ModelRequest) -> ExecutorError:
-        """An error told in a body that came with status 200, or in the middle of a stream."""
+        """An error reported in a body with status 200, or in the middle of a stream."""
         message, code = http_common.told(body)
         error = body["error"]
         status = error.get("code") if isinstance(error, Mapping) else None
@@ -332,7 +340,7 @@ class OpenAIModel:
             status = 503 if any(word in code for word in ("overloaded", "unavailable")) else None
             status = status or (429 if "rate_limit" in code else 500 if "server" in code else 400)
         return http_common.status_failure(
-            self._who, status, http_common.fit_to_tell(message, request, [self._key()]), code=code
+            self._server, status, http_common.fit_to_tell(message, request, [self._key()]), code=code
         )
 
     def _whole(self, raw: bytes, request: ModelRequest, names: http_common.WireNames) -> ModelAnswer:
@@ -340,23 +348,23 @@ class OpenAIModel:
             body = json.loads(raw)
         except (ValueError, RecursionError):
             cut = http_common.cut_short(raw.decode("utf-8", "replace"))
-            how = "an answer that stops in the middle" if cut else "something that is no answer"
-            raise ExecutorError(f"{self._who} sent {how} ({len(raw)} bytes).", transient=cut) from None
+            what = "an answer that stops in the middle" if cut else "something that is no answer"
+            raise ExecutorError(f"{self._server} sent {what} ({len(raw)} bytes).", transient=cut) from None
         if isinstance(body, Mapping) and body.get("error"):
             raise self._failure_inside(body, request)
         try:
             choice = body["choices"][0]
             message = choice["message"]
-            heard = _Heard(
+            partial = _PartialAnswer(
                 text=[message.get("content") or ""],
                 finish=choice.get("finish_reason") or "stop",
                 model_id=body.get("model"),
                 usage=body.get("usage"),
                 refused=bool(message.get("refusal")),
             )
-            for place, call in enumerate(message.get("tool_calls") or ()):
-                heard.hear_call({**call, "index": place})
-            return self._answer(heard, request, names)
+            for index, call in enumerate(message.get("tool_calls") or ()):
+                partial.add_call({**call, "index": index})
+            return self._answer(partial, request, names)
         except (KeyError, IndexError, TypeError, AttributeError) as error:
             raise self._garbage(len(raw)) from error
 
@@ -367,34 +375,36 @@ class OpenAIModel:
         names: http_common.WireNames,
         on_text: OnText,
     ) -> ModelAnswer:
-        heard, size = _Heard(), 0
+        partial, size = _PartialAnswer(), 0
         async for data in _events(pieces):
             size += len(data)
             if data.strip() == b"[DONE]":
-                heard.done = True
+                partial.done = True
                 break
             try:
                 body = json.loads(data)
                 if body.get("error"):
                     raise self._failure_inside(body, request)
-                news = heard.hear(body)
+                texts = partial.add(body)
             except (ValueError, RecursionError, KeyError, IndexError, TypeError, AttributeError) as error:
                 raise self._garbage(size) from error
-            for text, kind in news:
+            for text, kind in texts:
                 await on_text(text, kind)
-        if not heard.done and heard.finish is None:
-            raise ExecutorError(f"{self._who} broke off in the middle of its answer.", transient=True)
-        return self._answer(heard, request, names)
+        if not partial.done and partial.finish is None:
+            raise ExecutorError(f"{self._server} broke off in the middle of its answer.", transient=True)
+        return self._answer(partial, request, names)
 
     def _garbage(self, size: int) -> ExecutorError:
-        return ExecutorError(f"{self._who} sent something that is no chat completion ({size} bytes).")
+        return ExecutorError(f"{self._server} sent something that is no chat completion ({size} bytes).")
 
-    def _answer(self, heard: _Heard, request: ModelRequest, names: http_common.WireNames) -> ModelAnswer:
-        model_id = heard.model_id if isinstance(heard.model_id, str) else None
-        usage = self._usage(heard.usage, request.model_id or self.model_id, model_id)
-        finish = _finish(heard)
+    def _answer(
+        self, partial: _PartialAnswer, request: ModelRequest, names: http_common.WireNames
+    ) -> ModelAnswer:
+        model_id = partial.model_id if isinstance(partial.model_id, str) else None
+        usage = self._usage(partial.usage, request.model_id or self.model_id, model_id)
+        finish = _finish(partial)
         calls = []
-        for place, call in enumerate(heard.calls.values()):
+        for index, call in enumerate(partial.calls.values()):
             try:
                 arguments = json.loads("".join(call.arguments) or "{}")
             except (ValueError, RecursionError):
@@ -402,32 +412,32 @@ class OpenAIModel:
             if not isinstance(arguments, Mapping):
                 why = "the answer was cut" if finish == "length" else "they are no JSON object"
                 raise OutputSchemaValidationError(
-                    "", "a tool's arguments", [f"/{place}/arguments: {why}"], usage=usage
+                    "", "a tool's arguments", [f"/{index}/arguments: {why}"], usage=usage
                 )
-            calls.append(ToolCall(call.id or f"call_{place}", names.own(call.name), arguments))
-        return ModelAnswer("".join(heard.text), usage, model_id, finish, tuple(calls))
+            calls.append(ToolCall(call.id or f"call_{index}", names.own(call.name), arguments))
+        return ModelAnswer("".join(partial.text), usage, model_id, finish, tuple(calls))
 
-    def _usage(self, said: Any, asked: str | None, answered: str | None) -> UsageMetadata:
-        said = said if isinstance(said, Mapping) else {}
-        details = said.get("prompt_tokens_details")
+    def _usage(self, reported: Any, asked_id: str | None, answered_id: str | None) -> UsageMetadata:
+        reported = reported if isinstance(reported, Mapping) else {}
+        details = reported.get("prompt_tokens_details")
         usage = UsageMetadata(
-            input_tokens=_count(said.get("prompt_tokens")),
-            output_tokens=_count(said.get("completion_tokens")),
+            input_tokens=_count(reported.get("prompt_tokens")),
+            output_tokens=_count(reported.get("completion_tokens")),
             cache_read_tokens=_count(details.get("cached_tokens") if isinstance(details, Mapping) else 0),
         )
-        cost = self._cost(usage, asked, answered) if said or self._preset.local else None
+        cost = self._cost(usage, asked_id, answered_id) if reported or self._preset.local else None
         return UsageMetadata(
             usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, total_cost_usd=cost
         )
 
-    def _cost(self, usage: UsageMetadata, asked: str | None, answered: str | None) -> float | None:
-        for model_id in (asked, answered):
+    def _cost(self, usage: UsageMetadata, asked_id: str | None, answered_id: str | None) -> float | None:
+        for model_id in (asked_id, answered_id):
             if self._prices.given(model_id):
                 return self._prices.cost(model_id, usage)
         if self._preset.local:
             return 0.0
-        cost = self._prices.cost(asked, usage)
-        return cost if cost is not None else self._prices.cost(answered, usage)
+        cost = self._prices.cost(asked_id, usage)
+        return cost if cost is not None else self._prices.cost(answered_id, usage)
 
 
 @dataclass
@@ -438,8 +448,8 @@ class _Call:
 
 
 @dataclass
-class _Heard:
-    """An answer as far as it has come."""
+class _PartialAnswer:
+    """An answer, as much of it as has arrived."""
 
     text: list[str] = field(default_factory=list)
     calls: dict[int, _Call] = field(default_factory=dict)
@@ -449,37 +459,37 @@ class _Heard:
     refused: bool = False
     done: bool = False
 
-    def hear(self, body: Mapping[str, Any]) -> list[tuple[str, Literal["output", "thinking"]]]:
-        """Take in one piece of a stream; gives the text to tell."""
+    def add(self, body: Mapping[str, Any]) -> list[tuple[str, Literal["output", "thinking"]]]:
+        """Add one event of a stream; returns the new text."""
         self.model_id = body.get("model") or self.model_id
         self.usage = body.get("usage") or self.usage
-        told: list[tuple[str, Literal["output", "thinking"]]] = []
+        texts: list[tuple[str, Literal["output", "thinking"]]] = []
         for choice in body.get("choices") or ():
             delta = choice.get("delta") or {}
             if thought := delta.get("reasoning_content") or delta.get("reasoning"):
-                told.append((str(thought), "thinking"))
+                texts.append((str(thought), "thinking"))
             if text := delta.get("content"):
                 self.text.append(text)
-                told.append((text, "output"))
+                texts.append((text, "output"))
             self.refused = self.refused or bool(delta.get("refusal"))
             for call in delta.get("tool_calls") or ():
-                self.hear_call(call)
+                self.add_call(call)
             self.finish = choice.get("finish_reason") or self.finish
-        return told
+        return texts
 
-    def hear_call(self, piece: Mapping[str, Any]) -> None:
-        """Take in a tool call, or a piece of one."""
+    def add_call(self, piece: Mapping[str, Any]) -> None:
+        """Add a tool call, or a part of one."""
         call = self.calls.setdefault(piece.get("index", 0), _Call())
         function = piece.get("function") or {}
         call.id = piece.get("id") or call.id
         call.name = function.get("name") or call.name
         arguments = function.get("arguments") or ""
-        # Some servers give the arguments as an object instead of as its text.
+        # Some servers send the arguments as an object, not as its JSON text.
         call.arguments.append(arguments if isinstance(arguments, str) else json.dumps(arguments))
 
 
 async def _refused_with(response: httpx2.Response) -> bytes:
-    """The body of a refusal, or nothing where it is too long or packed to be words for people."""
+    """The body of a refusal; empty when it is too long or packed."""
     try:
         return await whole(response, LARGEST_REFUSAL)
     except (BodyTooLarge, BodyEncoded):
@@ -487,7 +497,7 @@ async def _refused_with(response: httpx2.Response) -> bytes:
 
 
 async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The data of server-sent events. Only line feeds end a line: others may stand in JSON as they are."""
+    """The data of server-sent events. Only line feeds end a line: other line breaks may occur within JSON."""
     rest, data = bytearray(), list[bytes]()
     async for piece in pieces:
         rest += piece
@@ -504,7 +514,7 @@ async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
                 data = []
     if rest.startswith(b"data:"):
         data.append(bytes(rest[5:]))
-    if data and data[-1].strip() == b"[DONE]":  # a last event lacking its blank line; another one is cut off
+    if data and data[-1].strip() == b"[DONE]":  # the last event may lack its blank line; any other is cut off
         yield data[-1]
 
 
@@ -524,38 +534,32 @@ def _message(message: Message, names: http_common.WireNames) -> dict[str, Any]:
     return plain
 
 
-def _with_words(messages: list[Message], words: str) -> list[Message]:
-    if messages and messages[0].role == "system":
-        return [messages[0]._replace(content=f"{messages[0].content}\n\n{words}"), *messages[1:]]
-    return [Message("system", words), *messages]
-
-
 def _count(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
-def _finish(heard: _Heard) -> Finish:
-    if heard.refused:
+def _finish(partial: _PartialAnswer) -> Finish:
+    if partial.refused:
         return "filter"
     names: dict[str, Finish] = {
         "stop": "stop", "length": "length", "tool_calls": "tool", "function_call": "tool",
         "content_filter": "filter",
     }  # fmt: skip
-    return names.get(heard.finish or "stop", "other")
+    return names.get(partial.finish or "stop", "other")
 
 
-# -- what a server takes ------------------------------------------------------------------------------------
+# -- what a server accepts ---------------------------------------------------------------------------------
 
 
-def _form(taken: _Taken, schema: Mapping[str, Any]) -> str:
-    form = taken.refused_schemas.get(digest(to_plain(schema), 24), taken.form)
-    # A server told to give an object gives one, whatever the schema in words says.
+def _form(accepted: _Accepted, schema: Mapping[str, Any]) -> str:
+    form = accepted.refused_schemas.get(digest(to_plain(schema), 24), accepted.form)
+    # A server told to give an object gives one, whatever the schema in the prompt says.
     return "words" if form == "json_object" and not http_common.is_object(schema) else form
 
 
 def _form_of(body: Mapping[str, Any]) -> str:
-    said = body.get("response_format")
-    return str(said["type"]) if said else "words"
+    response_format = body.get("response_format")
+    return str(response_format["type"]) if response_format else "words"
 
 
 _ABOUT_FORM = (
@@ -569,27 +573,27 @@ _ABOUT_FORM = (
 )
 
 
-def _adapted(taken: _Taken, body: Mapping[str, Any], request: ModelRequest, said: str) -> bool:
-    """Whether the request can be put another way, after what the server said against it."""
-    if "stream_options" in body and "stream_options" in said:
-        taken.without.add("stream_options")
-    elif "temperature" in body and "temperature" in said:
-        taken.without.add("temperature")
-    elif taken.limit is not None and ("max_tokens" in said or "max_completion_tokens" in said):
-        other = "max_completion_tokens" if taken.limit == "max_tokens" else "max_tokens"
-        too_many = any(word in said for word in ("too large", "at most", "maximum", "exceed", "less than"))
-        taken.limit = other if other in said and not too_many and not taken.renamed else None
-        taken.renamed = True
-    elif "response_format" in body and request.schema is not None and any(w in said for w in _ABOUT_FORM):
+def _adapt(accepted: _Accepted, body: Mapping[str, Any], request: ModelRequest, refusal: str) -> bool:
+    """Change what is sent after a refusal; False when the refusal names nothing that could be changed."""
+    if "stream_options" in body and "stream_options" in refusal:
+        accepted.without.add("stream_options")
+    elif "temperature" in body and "temperature" in refusal:
+        accepted.without.add("temperature")
+    elif accepted.limit is not None and ("max_tokens" in refusal or "max_completion_tokens" in refusal):
+        other = "max_completion_tokens" if accepted.limit == "max_tokens" else "max_tokens"
+        too_many = any(word in refusal for word in ("too large", "at most", "maximum", "exceed", "less than"))
+        accepted.limit = other if other in refusal and not too_many and not accepted.renamed else None
+        accepted.renamed = True
+    elif "response_format" in body and request.schema is not None and any(w in refusal for w in _ABOUT_FORM):
         looser: Literal["json_object", "words"] = (
             "json_object"
             if _form_of(body) == "json_schema" and http_common.is_object(request.schema)
             else "words"
         )
-        if taken.proven:
-            taken.refused_schemas[digest(to_plain(request.schema), 24)] = looser
+        if accepted.proven:
+            accepted.refused_schemas[digest(to_plain(request.schema), 24)] = looser
         else:
-            taken.form = looser
+            accepted.form = looser
     else:
         return False
     return True

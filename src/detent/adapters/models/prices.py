@@ -1,4 +1,4 @@
-"""What tokens cost: the user's own prices first, then a public price list that ships with a library."""
+"""What tokens cost: the user's own prices first, then a public price list from an installed library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from detent.dispatch.usage import UsageMetadata
 from detent.kernel.errors import DefinitionError, nearest
 
 KINDS = ("input", "output", "cache_read", "cache_write")
-"""What a price entry may name, in USD per million tokens; a cache price left out is the input price."""
+"""The prices an entry may name, in USD per million tokens; a missing cache price is the input price."""
 
 MILLION = 1_000_000
 
@@ -19,7 +19,7 @@ class PriceTable:
     """Prices by model id. No price is ever fetched over the network."""
 
     def __init__(self, extra: Mapping[str, Mapping[str, float]] = {}) -> None:
-        problems = [problem for model_id, entry in extra.items() for problem in _wrong(model_id, entry)]
+        problems = [problem for model_id, entry in extra.items() for problem in _problems(model_id, entry)]
         if problems:
             raise DefinitionError("The price table", problems)
         self._exact = {key: dict(entry) for key, entry in extra.items() if not key.endswith("*")}
@@ -31,22 +31,22 @@ class PriceTable:
         return self._own(model_id) is not None
 
     def known(self, model_id: str | None) -> bool:
-        """Whether the cost of asking this model can be told beforehand."""
+        """Whether the cost of asking this model is known beforehand."""
         return self.cost(model_id, UsageMetadata()) is not None
 
     def cost(self, model_id: str | None, usage: UsageMetadata) -> float | None:
-        """USD for what was used, of which `input_tokens` includes the cached ones; None when nobody knows."""
+        """USD for a usage whose `input_tokens` include the cached ones; None when no price is known."""
         if model_id is None:
             return None
-        own = self._own(model_id)
-        if own is None:
+        prices = self._own(model_id)
+        if prices is None:
             return _listed(model_id, usage)
         fresh = max(0, usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens)
         return (
-            fresh * own["input"]
-            + usage.cache_read_tokens * own.get("cache_read", own["input"])
-            + usage.cache_write_tokens * own.get("cache_write", own["input"])
-            + usage.output_tokens * own["output"]
+            fresh * prices["input"]
+            + usage.cache_read_tokens * prices.get("cache_read", prices["input"])
+            + usage.cache_write_tokens * prices.get("cache_write", prices["input"])
+            + usage.output_tokens * prices["output"]
         ) / MILLION
 
     def _own(self, model_id: str | None) -> dict[str, float] | None:
@@ -57,8 +57,8 @@ class PriceTable:
         return next((entry for start, entry in self._starting if model_id.startswith(start)), None)
 
 
-def _wrong(model_id: Any, entry: Any) -> list[str]:
-    """What is wrong with one entry."""
+def _problems(model_id: Any, entry: Any) -> list[str]:
+    """The problems of one entry."""
     where = f"{model_id}: "
     if not isinstance(model_id, str) or not model_id or "*" in model_id[:-1]:
         return [f"{where}a model id, or the start of one followed by '*', was expected."]
@@ -77,7 +77,7 @@ def _wrong(model_id: Any, entry: Any) -> list[str]:
 
 
 def _listed(model_id: str, usage: UsageMetadata) -> float | None:
-    """The cost after the public list in genai-prices, as installed."""
+    """The cost by the public list of the installed genai-prices."""
     try:
         from genai_prices import Usage, calc_price
     except ImportError:

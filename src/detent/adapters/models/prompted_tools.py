@@ -1,7 +1,7 @@
-"""Tools put to a model in words, for models that take none: how they are told, and how a call reads.
+"""Tools described to a model in its prompt, for models without native tools, and how a call is read.
 
 The model answers either `{"tool": …, "arguments": …}` or `{"answer": …}`; a schema of these alternatives
-holds it to that where it can be held.
+constrains it where the server supports that.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ class Asked(NamedTuple):
 
 
 def told(tools: Sequence[AgentTool]) -> str:
-    """The tools as a part of the system message."""
+    """The tools as part of the system message."""
     lines = [f"- {_line(tool)}" for tool in tools]
     return f"{LEAD}\n\nTOOLS\n" + "\n".join(lines)
 
 
 def _line(tool: AgentTool) -> str:
-    what = tool.description or "no description"
-    how = "" if tool.kind == "query" else " (only proposed; it happens later, if at all)"
-    return f"{tool.name}: {what}{how} Arguments: {json.dumps(tool.arguments, ensure_ascii=False)}"
+    description = tool.description or "no description"
+    note = "" if tool.kind == "query" else " (only proposed; it happens later, if at all)"
+    return f"{tool.name}: {description}{note} Arguments: {json.dumps(tool.arguments, ensure_ascii=False)}"
 
 
 def alternatives(tools: Sequence[AgentTool], answer: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The schema of a call of one of the tools, or of the answer."""
+    """The schema of a call to one of the tools, or of the answer."""
     parts: dict[str, Any] = {}
-    ways = [
-        _object({"tool": {"const": tool.name}, "arguments": _within(parts, f"tool{place}", tool.arguments)})
-        for place, tool in enumerate(tools)
+    options = [
+        _object({"tool": {"const": tool.name}, "arguments": _embedded(parts, f"tool{index}", tool.arguments)})
+        for index, tool in enumerate(tools)
     ]
-    ways.append(_object({"answer": _within(parts, "answer", answer or {})}))
-    whole: dict[str, Any] = {"type": "object", "anyOf": ways}
-    return {**whole, "$defs": parts} if parts else whole
+    options.append(_object({"answer": _embedded(parts, "answer", answer or {})}))
+    schema: dict[str, Any] = {"type": "object", "anyOf": options}
+    return {**schema, "$defs": parts} if parts else schema
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
@@ -60,8 +60,8 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _within(parts: dict[str, Any], name: str, schema: Mapping[str, Any]) -> Any:
-    """A schema as a part of another: one that refers to itself keeps a place of its own."""
+def _embedded(parts: dict[str, Any], name: str, schema: Mapping[str, Any]) -> Any:
+    """A schema as part of another; a schema with references goes into `$defs`, so that they still resolve."""
     if not _refers(schema):
         return schema
     parts[name] = _moved(schema, f"#/$defs/{name}")
@@ -96,9 +96,9 @@ def read(value: Any) -> Asked | None:
 
 
 def calls(head: str) -> bool | None:
-    """Whether a text that begins like this is a call; None while it is too early to say."""
-    bare = "".join(head.split())
-    wanted = '{"tool"'
-    if len(bare) < len(wanted):
-        return None if wanted.startswith(bare) else False
-    return bare.startswith(wanted)
+    """Whether a text that begins like this is a call; None while too little of it is known."""
+    compact = "".join(head.split())
+    opening = '{"tool"'
+    if len(compact) < len(opening):
+        return None if opening.startswith(compact) else False
+    return compact.startswith(opening)

@@ -1,4 +1,4 @@
-"""Models through pydantic-ai's model layer: many providers, one way of asking. Its agent loop is not used."""
+"""Models through pydantic-ai's model layer, which knows many providers. Its agent loop is not used."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from pydantic_ai.settings import ModelSettings
 
 LONGEST_ANSWER = 16 * 1024 * 1024
-"""Characters of an answer that is followed while it is written."""
+"""Characters of a streamed answer."""
 ANSWER_TOOL = "give_answer"
-"""Name of the tool through which a model answers that can be held to a form in no other way."""
+"""The tool through which a model answers that can be constrained to a schema in no other way."""
 
 PATIENCE = 24 * 3600.0
-"""Seconds a provider's client waits for more of an answer, instead of its own few minutes."""
+"""Seconds a provider's client waits for more of an answer; its own default is a few minutes."""
 
 LARGEST_ANSWER = 64 * 1024 * 1024
-"""Bytes of an answer: the longest there is, token by token, has about half of them."""
+"""Bytes of an answer; about twice what the longest answer takes, streamed token by token."""
 
 OPTIONS: Mapping[str, type | tuple[type, ...]] = {
     "model": str,
@@ -49,15 +49,15 @@ MISSING = "pydantic-ai is not installed: pip install 'detent[providers]'"
 
 
 class Made(NamedTuple):
-    """A model of the library, and how to let go of it."""
+    """A model of the library, and how to close it."""
 
     model: Served
     close: Callable[[], Awaitable[None]] | None = None
     """None lets the library close what it opened."""
     patience: float | None = None
-    """Seconds to wait for more of an answer; None where its client says so itself."""
+    """Seconds to wait for more of an answer; None where the client has a limit of its own."""
     counted: bool = True
-    """Its client counts the bytes of an answer; where it cannot, answers are always streamed."""
+    """Whether its client counts the bytes of an answer; without that, answers are always streamed."""
 
 
 def connect(
@@ -67,7 +67,7 @@ def connect(
     folder: Path | None = None,
     prices: PriceTable | None = None,
 ) -> PydanticAIModel:
-    """The model a provider's settings describe; `ConfigurationError` when they cannot be used."""
+    """The model described by a provider's settings; `ConfigurationError` when they cannot be used."""
     http_common.checked_options(kind, options, OPTIONS)
     http_common.check_limits(kind, options)
     name = options.get("model") or ""
@@ -86,11 +86,11 @@ def connect(
 
         def make_provider(provider_name: str) -> Any:
             try:
-                made, http = _provider(provider_name, largest)
+                client_provider, http = _provider(provider_name, largest)
             except ValueError:
                 raise ConfigurationError(f"Unknown model: {full_name}") from None
             clients.extend(http)
-            return made
+            return client_provider
 
         served = infer_model(full_name, make_provider)
         close = clients[0].aclose if clients else None
@@ -105,28 +105,28 @@ def connect(
 
 
 def _provider(name: str, largest: int) -> tuple[Any, tuple[Any, ...]]:
-    """A provider of the library, and the HTTP client it was given, if it takes one.
+    """A provider of the library, and the HTTP client made for it if it accepts one.
 
-    The client counts bytes and follows no redirects, which would carry a key to another host.
+    The client counts bytes and follows no redirects, which would send a key to another host.
     """
     from pydantic_ai.providers import infer_provider, infer_provider_class
 
     if name.startswith("gateway/"):
         return infer_provider(name), ()
-    made_by: Callable[..., Any] = infer_provider_class(name)
-    takes = inspect.signature(made_by).parameters.get("http_client")
-    if takes is None:
-        return made_by(), ()
-    library = importlib.import_module("httpx" if "httpx.Async" in str(takes.annotation) else "httpx2")
+    provider_class: Callable[..., Any] = infer_provider_class(name)
+    parameter = inspect.signature(provider_class).parameters.get("http_client")
+    if parameter is None:
+        return provider_class(), ()
+    library = importlib.import_module("httpx" if "httpx.Async" in str(parameter.annotation) else "httpx2")
     client = library.AsyncClient(
         timeout=library.Timeout(PATIENCE, connect=http_common.CONNECT_TIMEOUT),
         event_hooks=limiting_hooks(library, largest),
     )
-    return made_by(http_client=client), (client,)
+    return provider_class(http_client=client), (client,)
 
 
 class PydanticAIModel:
-    """A model of pydantic-ai, made when it is first asked."""
+    """A model of pydantic-ai, created on the first request."""
 
     native_tools = True
 
@@ -150,12 +150,12 @@ class PydanticAIModel:
         self._making = asyncio.Lock()
 
     def available(self) -> Availability:
-        """Whether it could be asked now; nothing is sent."""
+        """Whether the model could be asked now; nothing is sent."""
         if self._ready is not None:
             return self._ready()
         if importlib.util.find_spec("pydantic_ai") is None:
             return Availability(False, MISSING)
-        try:  # only the library knows which key each of its providers wants
+        try:  # only the library knows which key each of its providers needs
             self._made.setdefault(self._default_id, self._make(self._default_id))
         except Exception as error:
             return Availability(False, _first_sentence(error))
@@ -166,34 +166,34 @@ class PydanticAIModel:
         return self._prices.known(model_id or self._default_id)
 
     async def close(self) -> None:
-        """Close the connections of every model made."""
+        """Close the connections of every model."""
         made, self._made = self._made, {}
-        for one in made.values():
-            if one.close is not None:
-                await one.close()
-            elif one.model.provider is not None:
-                # The provider closes its client when the last one who entered it leaves.
-                async with one.model:
+        for model in made.values():
+            if model.close is not None:
+                await model.close()
+            elif model.model.provider is not None:
+                # The provider closes its client when the last context that entered it exits.
+                async with model.model:
                     pass
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> ModelAnswer:
         """One answer. Cancelling closes the connection."""
         model_id = request.model_id or self._default_id
-        made = await self._served(model_id)
+        made = await self._library_model(model_id)
         names = http_common.WireNames(request)
         deadline = asyncio.timeout(self._answer_timeout)
         try:
             async with deadline:
-                response = await _asked(made, request, names, on_text)
+                response = await _ask(made, request, names, on_text)
         except ExecutorError:
             raise
         except Exception as error:
             if deadline.expired():
-                raise http_common.too_late(_who(model_id), self._answer_timeout) from None
+                raise http_common.too_late(_subject(model_id), self._answer_timeout) from None
             raise self._failure(error, model_id, request) from error
         return self._answer(response, model_id, names, made.model)
 
-    async def _served(self, model_id: str) -> Made:
+    async def _library_model(self, model_id: str) -> Made:
         async with self._making:
             if model_id not in self._made:
                 try:  # the import takes a good part of a second
@@ -214,18 +214,20 @@ class PydanticAIModel:
         from pydantic_ai.messages import TextPart, ToolCallPart
 
         if response.state != "complete" or _unfinished(response, served):
-            raise ExecutorError(f"{_who(model_id)} broke off in the middle of its answer.", transient=True)
+            raise ExecutorError(
+                f"{_subject(model_id)} broke off in the middle of its answer.", transient=True
+            )
         usage = self._usage(response, model_id)
         text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
         calls = []
         finish = _finish(response)
-        for place, part in enumerate(part for part in response.parts if isinstance(part, ToolCallPart)):
+        for index, part in enumerate(part for part in response.parts if isinstance(part, ToolCallPart)):
             try:
                 arguments = part.args_as_dict(raise_if_invalid=True)
             except (ValueError, AssertionError):
                 why = "the answer was cut" if finish == "length" else "they are no JSON object"
                 raise OutputSchemaValidationError(
-                    "", "a tool's arguments", [f"/{place}/arguments: {why}"], usage=usage
+                    "", "a tool's arguments", [f"/{index}/arguments: {why}"], usage=usage
                 ) from None
             if part.tool_name == ANSWER_TOOL:
                 text = json.dumps(arguments, ensure_ascii=False)
@@ -234,41 +236,45 @@ class PydanticAIModel:
         return ModelAnswer(text, usage, response.model_name or model_id, finish, tuple(calls))
 
     def _usage(self, response: ModelResponse, model_id: str) -> UsageMetadata:
-        """What was used; `input_tokens` includes what was read from and written to the cache."""
-        said = response.usage
+        """The usage; `input_tokens` includes tokens read from and written to the cache."""
+        reported = response.usage
         usage = UsageMetadata(
-            said.input_tokens, said.output_tokens, said.cache_read_tokens, said.cache_write_tokens
+            reported.input_tokens,
+            reported.output_tokens,
+            reported.cache_read_tokens,
+            reported.cache_write_tokens,
         )
         return replace(
-            usage, total_cost_usd=None if said.unmeasured_requests else self._cost(usage, response, model_id)
+            usage,
+            total_cost_usd=None if reported.unmeasured_requests else self._cost(usage, response, model_id),
         )
 
     def _cost(self, usage: UsageMetadata, response: ModelResponse, model_id: str) -> float | None:
-        bare = model_id.partition(":")[2] or model_id
-        answered = response.model_name
-        for one in (model_id, bare, answered):
-            if self._prices.given(one):
-                return self._prices.cost(one, usage)
-        if response.usage.cost is not None:  # the library looks up the same list, and knows the provider
+        bare_id = model_id.partition(":")[2] or model_id
+        answered_id = response.model_name
+        for name in (model_id, bare_id, answered_id):
+            if self._prices.given(name):
+                return self._prices.cost(name, usage)
+        if response.usage.cost is not None:  # from the same price list, but with the provider known
             return float(response.usage.cost)
-        for one in (model_id, bare, answered):
-            if (cost := self._prices.cost(one, usage)) is not None:
+        for name in (model_id, bare_id, answered_id):
+            if (cost := self._prices.cost(name, usage)) is not None:
                 return cost
         return None
 
     def _failure(self, error: Exception, model_id: str, request: ModelRequest) -> ExecutorError:
-        """What a failure of the library means. Its own texts hold whole bodies and are not passed on."""
+        """The error for a failure of the library, whose messages hold whole bodies and are not shown."""
         from pydantic_ai import exceptions as of
 
-        who = _who(model_id)
+        who = _subject(model_id)
         if (limit := too_large(error)) is not None:
             return ExecutorError(f"{who} sent {limit}, which is no answer.")
         if isinstance(error, of.ModelHTTPError):
             message, code = http_common.told(error.body)
-            empty = "billing" if isinstance(error, of.ModelQuotaExceededError) else code
+            account_code = "billing" if isinstance(error, of.ModelQuotaExceededError) else code
             return http_common.status_failure(
                 who, error.status_code, http_common.fit_to_tell(message, request, self._secrets()),
-                code=empty,
+                code=account_code,
                 retry_after=error.retry_after,
             )  # fmt: skip
         if isinstance(error, of.ModelConnectionError):
@@ -286,8 +292,8 @@ class PydanticAIModel:
             return ExecutorError(f"{who} refused the request ({type(error).__name__}).")
         if isinstance(error, of.ModelAPIError) and isinstance(error.__cause__, json.JSONDecodeError):
             cut = http_common.cut_short(error.__cause__.doc)
-            how = "an answer that stops in the middle" if cut else "something that is no answer"
-            return ExecutorError(f"{who} sent {how}.", transient=cut)
+            description = "an answer that stops in the middle" if cut else "something that is no answer"
+            return ExecutorError(f"{who} sent {description}.", transient=cut)
         if isinstance(error, of.UnexpectedModelBehavior) and "ended without content" in error.message:
             return ExecutorError(f"{who} broke off before its answer began.", transient=True)
         return ExecutorError(f"{who} sent an answer that cannot be read ({type(error).__name__}).")
@@ -296,7 +302,7 @@ class PydanticAIModel:
 # -- asking -------------------------------------------------------------------------------------------------
 
 
-async def _asked(
+async def _ask(
     made: Made, request: ModelRequest, names: http_common.WireNames, on_text: OnText | None
 ) -> ModelResponse:
     settings = _settings(made, request)
@@ -309,11 +315,11 @@ async def _asked(
             made.model, messages, model_settings=settings, model_request_parameters=parameters,
             instrument=False,
         )  # fmt: skip
-    return await _streamed(made.model, messages, settings, parameters, on_text or _unheard)
+    return await _streamed(made.model, messages, settings, parameters, on_text or _ignore)
 
 
-async def _unheard(text: str, kind: str) -> None:
-    """For an answer that is streamed although nobody follows it."""
+async def _ignore(text: str, kind: str) -> None:
+    """Ignore the text of an answer that is streamed without a callback."""
 
 
 def _settings(made: Made, request: ModelRequest) -> ModelSettings:
@@ -321,13 +327,13 @@ def _settings(made: Made, request: ModelRequest) -> ModelSettings:
 
     profile: Mapping[str, Any] = made.model.profile
     settings = ModelSettings(max_tokens=request.max_tokens)
-    # No second try and no time limit inside. A client that has neither warns about being told.
+    # The client must neither retry nor time out. One that can do neither warns about the setting.
     ignored = made.model.unsupported_settings
     if "max_retries" not in ignored:
         settings["max_retries"] = 0
     if made.patience is not None and "timeout" not in ignored:
         settings["timeout"] = made.patience
-    # Models that reason choose their own temperature, and refuse to be told one.
+    # Reasoning models choose their own temperature and refuse the setting.
     if not profile.get("anthropic_disallows_sampling_settings") and not profile.get(
         "openai_supports_reasoning"
     ):
@@ -338,7 +344,7 @@ def _settings(made: Made, request: ModelRequest) -> ModelSettings:
 def _parameters(
     served: Served, request: ModelRequest, names: http_common.WireNames, settings: ModelSettings
 ) -> ModelRequestParameters:
-    """Tools, and the tightest way of holding the answer to its schema that the model has."""
+    """Tools, and the strictest constraint to the answer's schema that the model supports."""
     from pydantic_ai.exceptions import ModelRequestRejectedError, UserError
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.output import OutputObjectDefinition
@@ -362,23 +368,26 @@ def _parameters(
         parameters_json_schema=schema,
         kind="output",
     )
-    ways = []
+    candidates = []
     if http_common.is_object(schema):
-        if not http_common.open_ended(schema):  # closing an open object would forbid what belongs in it
-            ways.append(
+        if not http_common.open_ended(schema):  # closing an open object would forbid keys that belong in it
+            candidates.append(
                 ModelRequestParameters(function_tools=tools, output_mode="native", output_object=object_)
             )
-        ways.append(
+        candidates.append(
             ModelRequestParameters(
                 function_tools=tools, output_mode="tool", output_tools=[answer], allow_text_output=False
             )
         )
-    for way in ways:
+    for candidate in candidates:
         try:
-            served.prepare_request(settings, way)
-        except (UserError, ModelRequestRejectedError):  # the model, or the schema, is not made for it
+            served.prepare_request(settings, candidate)
+        except (
+            UserError,
+            ModelRequestRejectedError,
+        ):  # the model does not support it, or not for this schema
             continue
-        return way
+        return candidate
     return ModelRequestParameters(function_tools=tools, output_mode="prompted", output_object=object_)
 
 
@@ -386,32 +395,32 @@ def _messages(request: ModelRequest, names: http_common.WireNames) -> list[Model
     from pydantic_ai import messages as of
 
     called = {call.id: call.name for message in request.messages for call in message.calls}
-    talk: list[ModelMessage] = []
+    messages: list[ModelMessage] = []
 
-    def ask(part: Any) -> None:
-        if talk and isinstance(talk[-1], of.ModelRequest):
-            talk[-1].parts = [*talk[-1].parts, part]
+    def add_part(part: Any) -> None:
+        if messages and isinstance(messages[-1], of.ModelRequest):
+            messages[-1].parts = [*messages[-1].parts, part]
         else:
-            talk.append(of.ModelRequest(parts=[part]))
+            messages.append(of.ModelRequest(parts=[part]))
 
     for message in request.messages:
         if message.role == "system":
-            ask(of.SystemPromptPart(message.content))
+            add_part(of.SystemPromptPart(message.content))
         elif message.role == "user":
-            ask(of.UserPromptPart(message.content))
+            add_part(of.UserPromptPart(message.content))
         elif message.role == "tool":
-            ask(_returned(message, called, names))
+            add_part(_tool_return(message, called, names))
         else:
-            said: list[Any] = [of.TextPart(message.content)] if message.content else []
-            said += [
+            parts: list[Any] = [of.TextPart(message.content)] if message.content else []
+            parts += [
                 of.ToolCallPart(names.wire(call.name), to_plain(call.arguments), tool_call_id=call.id)
                 for call in message.calls
             ]
-            talk.append(of.ModelResponse(parts=said))
-    return talk
+            messages.append(of.ModelResponse(parts=parts))
+    return messages
 
 
-def _returned(message: Message, called: Mapping[str, str], names: http_common.WireNames) -> Any:
+def _tool_return(message: Message, called: Mapping[str, str], names: http_common.WireNames) -> Any:
     from pydantic_ai.messages import ToolReturnPart
 
     call = message.answers or ""
@@ -429,14 +438,14 @@ async def _streamed(
     from pydantic_ai.direct import model_request_stream
 
     answering: set[int] = set()
-    left = LONGEST_ANSWER
+    remaining = LONGEST_ANSWER
     async with model_request_stream(
         served, messages, model_settings=settings, model_request_parameters=parameters, instrument=False
     ) as stream:
         async for event in stream:
             text: Any = ""
             kind: Literal["output", "thinking"] = "output"
-            told = True
+            shown = True
             if isinstance(event, of.PartStartEvent):
                 if isinstance(event.part, of.TextPart):
                     text = event.part.content
@@ -444,8 +453,8 @@ async def _streamed(
                     text, kind = event.part.content, "thinking"
                 elif isinstance(event.part, of.ToolCallPart):
                     text = event.part.args
-                    told = event.part.tool_name == ANSWER_TOOL
-                    if told:
+                    shown = event.part.tool_name == ANSWER_TOOL
+                    if shown:
                         answering.add(event.index)
             elif isinstance(event, of.PartDeltaEvent):
                 if isinstance(event.delta, of.TextPartDelta):
@@ -454,12 +463,12 @@ async def _streamed(
                     text, kind = event.delta.content_delta, "thinking"
                 elif isinstance(event.delta, of.ToolCallPartDelta):
                     text = event.delta.args_delta
-                    told = event.index in answering
+                    shown = event.index in answering
             if text and isinstance(text, str):
-                left -= len(text)
-                if left < 0:
+                remaining -= len(text)
+                if remaining < 0:
                     raise ExecutorError(f"The model wrote more than {LONGEST_ANSWER:,} characters.")
-                if told:
+                if shown:
                     await on_text(text, kind)
         return stream.get()
 
@@ -467,19 +476,19 @@ async def _streamed(
 # -- small things -------------------------------------------------------------------------------------------
 
 
-def _who(model_id: str) -> str:
+def _subject(model_id: str) -> str:
     return f"Model '{model_id}'"
 
 
 def _finish(response: ModelResponse) -> Literal["stop", "length", "tool", "filter", "other"]:
-    said = response.finish_reason
-    if said in ("stop", "length"):
-        return said
-    if said == "content_filter":
+    reason = response.finish_reason
+    if reason in ("stop", "length"):
+        return reason
+    if reason == "content_filter":
         return "filter"
-    if said == "tool_call":
+    if reason == "tool_call":
         return "tool"
-    return "stop" if said is None else "other"
+    return "stop" if reason is None else "other"
 
 
 def _unfinished(response: ModelResponse, served: Served) -> bool:

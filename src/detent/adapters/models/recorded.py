@@ -1,7 +1,7 @@
-"""An executor that gives back answers an agent gave before, from a journal or a cassette. It asks nobody.
+"""An executor that replays answers an agent gave before, from a journal or a cassette.
 
-Answers are given in the order they were recorded, step by step, failed attempts included, so whoever asks
-sees what was seen then. What is asked is not compared; a `Player` on the engine's tape does that.
+Answers are given in the order they were recorded, step by step, failed attempts included, so the caller sees
+what it saw then. The requests are not compared; a `Player` on the engine's tape does that.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from detent.dispatch.config import StepConfig
 
 _KEY = re.compile(r"agent/\d+/.+")
-"""Under which dispatch keeps an agent's answers: the attempt and what was asked."""
+"""The keys under which dispatch records an agent's answers: the attempt and the request."""
 
 
 _REASONS = tuple(reason.value for reason in FallbackReason)
 
 
 class RecordedAnswer(NamedTuple):
-    """One answer, or failure, of an agent."""
+    """One answer or failure of an agent."""
 
     step: str
     place: str
@@ -43,7 +43,7 @@ class RecordedAnswer(NamedTuple):
 
 
 class RecordedStepExecutor:
-    """Performs steps by giving the recorded answers again."""
+    """Performs steps by giving their recorded answers."""
 
     def __init__(self, answers: Iterable[RecordedAnswer]) -> None:
         self._answers: dict[str, deque[RecordedAnswer]] = {}
@@ -56,7 +56,7 @@ class RecordedStepExecutor:
     def from_entries(
         cls, entries: Iterable[Entry], steps: Mapping[str, str] | None = None
     ) -> RecordedStepExecutor:
-        """The answers in a journal. `steps` names the steps of states that are called otherwise."""
+        """The answers in a journal. `steps` maps states to their steps where the names differ."""
         return cls(_from_journal(entries, steps or {}))
 
     @classmethod
@@ -64,12 +64,12 @@ class RecordedStepExecutor:
         """The agents' answers in a cassette, those of child runs included."""
         return cls(
             RecordedAnswer(
-                one.step,
-                f"{path}, line {one.line}",
-                _on_tape(one.answer) if one.error is None else {"error": one.error},
+                interaction.step,
+                f"{path}, line {interaction.line}",
+                _on_tape(interaction.answer) if interaction.error is None else {"error": interaction.error},
             )
-            for one in read_cassette(path).interactions
-            if one.kind == "agent"
+            for interaction in read_cassette(path).interactions
+            if interaction.kind == "agent"
         )
 
     async def execute(
@@ -86,7 +86,7 @@ class RecordedStepExecutor:
         event_callback: EventCallback | None = None,
         toolbox: AgentTools | None = None,
     ) -> ExecutorResult:
-        """The step's next recorded answer; its effects are proposed anew, its failure is raised again."""
+        """The step's next recorded answer: its effects are proposed, its failure is raised."""
         answer = self._next(step_name)
         value = answer.value
         await _propose(value.get("proposed") or (), step_name, answer.place, toolbox)
@@ -100,34 +100,34 @@ class RecordedStepExecutor:
         )
 
     def available(self) -> Availability:
-        """Always: nobody needs to be reached."""
+        """Always available: no model is asked."""
         return Availability(True)
 
     def priced(self, model_id: str | None) -> bool:
-        """Asking costs nothing, and that is known. (An answer tells what it cost when it was given.)"""
+        """The cost is always known: none. (An answer reports its cost at the time it was recorded.)"""
         return True
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing to close."""
 
     def left(self) -> dict[str, int]:
-        """How many answers were not asked for, per step."""
+        """The number of unused answers per step."""
         return {step: len(queue) for step, queue in self._answers.items() if queue}
 
     def _next(self, step_name: str) -> RecordedAnswer:
         queue = self._answers.get(step_name)
         if queue is None:
-            there = ", ".join(self._answers) or "none"
+            names = ", ".join(self._answers) or "none"
             raise ExecutorError(
                 f"No answer is recorded for step '{step_name}'.{nearest(step_name, self._answers)} "
-                f"Steps with answers: {there}.",
+                f"Steps with answers: {names}.",
                 step_name=step_name,
             )
         if not queue:
-            had = self._had[step_name]
+            total = self._had[step_name]
             raise ExecutorError(
                 f"No recorded answer is left for step '{step_name}': there "
-                f"{'was 1' if had == 1 else f'were {had}'}.",
+                f"{'was 1' if total == 1 else f'were {total}'}.",
                 step_name=step_name,
             )
         return queue.popleft()
@@ -147,12 +147,12 @@ def _from_journal(entries: Iterable[Entry], steps: Mapping[str, str]) -> Iterabl
 
 
 def _on_tape(answer: Any) -> Any:
-    """An agent's answer as a tape keeps it: alone, or beside what else it left in the journal."""
+    """An agent's answer on a tape: by itself, or under `record` with what else it left in the journal."""
     return answer["record"] if isinstance(answer, Mapping) and "record" in answer else answer
 
 
 def _usage(value: Mapping[str, Any]) -> UsageMetadata | None:
-    """What an answer used up, the turns on the way to it included."""
+    """The usage of an answer, including the turns that led to it."""
     usage, turns = (UsageMetadata.from_plain(value.get(part)) for part in ("usage", "turns"))
     if usage is None or turns is None:
         return turns if usage is None else usage
@@ -160,7 +160,7 @@ def _usage(value: Mapping[str, Any]) -> UsageMetadata | None:
 
 
 def _check(answer: RecordedAnswer) -> None:
-    """Refuse what is no agent's answer before anything is asked."""
+    """Refuse a value that is no agent's answer before any step runs."""
     value = answer.value
     if not isinstance(value, Mapping) or ("output" in value) == (value.get("error") is not None):
         raise ConfigurationError(
@@ -191,25 +191,25 @@ async def _propose(
             toolbox.proposed[-1] = replace(toolbox.proposed[-1], key=key)
 
 
-def _error(said: Mapping[str, Any], step_name: str, value: Mapping[str, Any]) -> ExecutorError:
-    """The failure as it was: the same reason, the same say about trying again, the same words."""
+def _error(recorded: Mapping[str, Any], step_name: str, value: Mapping[str, Any]) -> ExecutorError:
+    """The failure as it was: the same reason, message and `transient`."""
     usage = _usage(value)
-    kind = str(said.get("type") or "ExecutorError")
-    reason = FallbackReason(said.get("reason") or "exception")
-    message = str(said.get("message") or kind)
+    class_name = str(recorded.get("type") or "ExecutorError")
+    reason = FallbackReason(recorded.get("reason") or "exception")
+    message = str(recorded.get("message") or class_name)
     error: ExecutorError
     if reason is FallbackReason.TIMEOUT:
         error = ExecutorTimeoutError(step_name, float(value.get("ms") or 0.0) / 1000, usage=usage)
     elif reason is FallbackReason.SCHEMA_VIOLATION:
-        problems = said.get("problems") or [message]
+        problems = recorded.get("problems") or [message]
         error = OutputSchemaValidationError(step_name, "the contract", problems, usage=usage)
     else:
-        # An exception of somebody else's executor keeps its name; what counts is on the attributes.
-        own = kind == "ExecutorError"
-        cls = ExecutorError if own else type(kind, (ExecutorError,), {"__module__": __name__})
+        # An exception of a foreign executor keeps its class name; callers look only at the attributes.
+        is_ours = class_name == "ExecutorError"
+        cls = ExecutorError if is_ours else type(class_name, (ExecutorError,), {"__module__": __name__})
         error = cls(message, step_name=step_name, usage=usage)
-        error.transient = bool(said.get("transient"))
+        error.transient = bool(recorded.get("transient"))
     error.reason = reason
-    error.retry_after = said.get("retry_after")
+    error.retry_after = recorded.get("retry_after")
     error.args = (message,)
     return error

@@ -1,8 +1,8 @@
-"""An executor that answers from a script: replies and faults per step, with no model anywhere near.
+"""An executor that answers from a script: replies and faults per step, without any model.
 
-A script is a mapping of step names (or `*` for every other step) to replies, a list of replies for all steps
-alike, or a YAML or JSON file that holds either. Replies are used in turn. Everything wrong with a script is
-told at once, when it is read.
+A script is a mapping of step names (or `*` for every other step) to replies, a list of replies shared by all
+steps, or a YAML or JSON file that holds either. Replies are used in turn. All problems of a script are
+reported at once, when it is read.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ EVERY = "*"
 
 FaultKind = Literal["timeout", "transient", "rate_limit", "permanent", "schema", "crash", "hang", "cancel"]
 
-Way: TypeAlias = tuple[str | int, ...]
-"""The keys and positions that lead to a place in a script."""
+Keys: TypeAlias = tuple[str | int, ...]
+"""The keys and positions that lead to a value in a script."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A way for an execution to go wrong."""
+    """How an execution fails."""
 
     kind: FaultKind
     message: str = ""
@@ -67,14 +67,14 @@ class Reply:
     success: bool = True
     model_id: str | None = None
     contains: str | None = None
-    """Used only for prompts that contain this text."""
+    """Given only to prompts that contain this text."""
     repeat: bool = False
-    """Never used up."""
+    """May be given any number of times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What the executor was asked."""
+    """One request to the executor."""
 
     step_name: str
     agent_name: str
@@ -88,7 +88,7 @@ class Call:
 
 
 class ScriptedStepExecutor:
-    """Performs steps from a script, and keeps what it was asked in `calls`."""
+    """Performs steps from a script, and records every request in `calls`."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class ScriptedStepExecutor:
         self._model_id = model_id
         self._priced = priced
         self.calls: list[Call] = []
-        """Everything asked so far, in order."""
+        """Every request so far, in order."""
 
     async def execute(
         self,
@@ -122,7 +122,7 @@ class ScriptedStepExecutor:
         event_callback: EventCallback | None = None,
         toolbox: AgentTools | None = None,
     ) -> ExecutorResult:
-        """Give the next reply for the step, or go wrong the way it says."""
+        """Give the next reply for the step, or raise its fault."""
         self.calls.append(
             Call(
                 step_name, agent_name, prompt, instructions,
@@ -133,14 +133,14 @@ class ScriptedStepExecutor:
         reply = self._next(step_name, prompt)
         events: list[AgentStreamChunk] = []
 
-        async def tell(text: str, kind: Literal["output", "thinking"] = "output") -> None:
+        async def emit(text: str, kind: Literal["output", "thinking"] = "output") -> None:
             chunk = AgentStreamChunk(agent_name, text, kind, time.time())
             events.append(chunk)
             if event_callback is not None:
                 await event_callback(chunk)
 
         if reply.stream:
-            await tell("", "thinking")
+            await emit("", "thinking")
         if reply.delay:
             await asyncio.sleep(reply.delay)
         for tool, args in reply.calls:
@@ -151,7 +151,7 @@ class ScriptedStepExecutor:
                 )
             await toolbox.call(tool, args)
         for piece in reply.stream:
-            await tell(piece)
+            await emit(piece)
         if reply.fault is not None:
             limit = (config.timeout if config is not None else None) or AGENT_TIMEOUT
             await _go_wrong(reply.fault, step_name, limit, output_schema, reply.usage)
@@ -165,23 +165,23 @@ class ScriptedStepExecutor:
         return frozenset(self._steps)
 
     def available(self) -> Availability:
-        """Whether the script says so."""
+        """Available unless the script or the caller says otherwise."""
         return Availability(self._unavailable is None, self._unavailable or "")
 
     def priced(self, model_id: str | None) -> bool:
-        """Whether the cost is known beforehand; a script costs nothing."""
+        """Whether the cost is known beforehand."""
         return self._priced
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing to close."""
 
     def _next(self, step_name: str, prompt: Any) -> Reply:
         queue = self._steps.get(step_name) or self._steps.get(EVERY)
         if queue is None:
-            there = ", ".join(self._steps) or "none"
+            names = ", ".join(self._steps) or "none"
             raise ExecutorError(
                 f"The script has 0 replies for step '{step_name}'.{nearest(step_name, self._steps)} "
-                f"It has replies for: {there}.",
+                f"It has replies for: {names}.",
                 step_name=step_name,
             )
         reply = queue.take(prompt)
@@ -191,14 +191,14 @@ class ScriptedStepExecutor:
 
 
 class _Queue:
-    """Replies used in turn."""
+    """Replies given in turn."""
 
     def __init__(self, replies: Sequence[Reply]) -> None:
         self._replies = replies
         self._used = [False] * len(replies)
 
     def take(self, prompt: Any) -> Reply | None:
-        """The first reply not used up that is meant for this prompt."""
+        """The first reply still to be given that fits this prompt."""
         text: str | None = None
         for index, reply in enumerate(self._replies):
             if self._used[index] and not reply.repeat:
@@ -212,13 +212,13 @@ class _Queue:
         return None
 
     def exhausted(self, step_name: str) -> str:
-        """Why there was nothing to take."""
-        many, left = len(self._replies), self._used.count(False)
-        replies = f"{many} repl{'y' if many == 1 else 'ies'}"
-        if left:
+        """The message for a step whose replies have run out or fit no prompt."""
+        total, unused = len(self._replies), self._used.count(False)
+        replies = f"{total} repl{'y' if total == 1 else 'ies'}"
+        if unused:
             return (
                 f"The script has {replies} for step '{step_name}'; "
-                f"none of those left ({left}) is for this prompt."
+                f"none of those left ({unused}) is for this prompt."
             )
         return f"The script had {replies} for step '{step_name}' and was asked once more."
 
@@ -242,7 +242,7 @@ async def _go_wrong(
     if fault.kind in ("hang", "cancel"):
         while True:  # until the task is cancelled
             await asyncio.Event().wait()
-    message = fault.message or _SAYS[fault.kind]
+    message = fault.message or _MESSAGES[fault.kind]
     if fault.kind == "crash":
         raise RuntimeError(message)
     if fault.kind == "schema":
@@ -253,14 +253,14 @@ async def _go_wrong(
     )  # fmt: skip
 
 
-_SAYS: Mapping[FaultKind, str] = {
+_MESSAGES: Mapping[FaultKind, str] = {
     "transient": "the connection was lost",
     "rate_limit": "too many requests",
     "permanent": "the request was refused",
     "schema": "/: is not what was asked for",
     "crash": "the executor broke",
 }
-"""What a fault says when the script does not."""
+"""The message of a fault for which the script has none."""
 
 
 def _name_of(schema: Schema | None) -> str:
@@ -280,7 +280,7 @@ _CANNOT_CARRY_USAGE = ("timeout", "hang", "cancel", "crash")
 
 @dataclass
 class _Script:
-    """A script being read: its value, where its parts stand, and everything wrong with it."""
+    """A script being read: its value, the positions of its parts, and the problems so far."""
 
     name: str
     value: Any
@@ -288,20 +288,20 @@ class _Script:
     """The file it was read from."""
     problems: list[Problem] = field(default_factory=list)
     plain: bool = False
-    """Read from a file, where only plain values make sense."""
+    """Whether it comes from a file, where only plain values make sense."""
 
     def parsed(self) -> tuple[dict[str, tuple[Reply, ...]], str | None]:
         """Replies per step, and why the executor is unavailable; `DocumentError` lists all problems."""
         value, why_not = self.value, None
         steps: dict[str, tuple[Reply, ...]] = {}
         if isinstance(value, Mapping):
-            for name, said in value.items():
+            for name, replies in value.items():
                 if not isinstance(name, str):
                     self.wrong((str(name),), "a step's name is text; put it in quotes")
-                elif name == "unavailable" and isinstance(said, str):
-                    why_not = said
+                elif name == "unavailable" and isinstance(replies, str):
+                    why_not = replies
                 else:
-                    steps[name] = self.replies(said, (name,))
+                    steps[name] = self.replies(replies, (name,))
         elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
             steps[EVERY] = self.replies(value, ())
         else:
@@ -310,182 +310,182 @@ class _Script:
             raise DocumentError(self.name, self.problems)
         return steps, why_not
 
-    def wrong(self, way: Way, what: str) -> None:
-        """Note a problem and where it is."""
-        path = path_of(*way)
-        place = self.document.mark(path) if self.document is not None else NOWHERE
-        self.problems.append(Problem("", f"{what}{'' if what[-1] in '.?' else '.'}", place, path))
+    def wrong(self, keys: Keys, message: str) -> None:
+        """Record a problem and its position."""
+        path = path_of(*keys)
+        position = self.document.mark(path) if self.document is not None else NOWHERE
+        self.problems.append(Problem("", f"{message}{'' if message[-1] in '.?' else '.'}", position, path))
 
-    def unknown(self, found: Mapping[Any, Any], known: Iterable[str], way: Way) -> None:
-        """Note every key nobody knows."""
+    def unknown(self, mapping: Mapping[Any, Any], known: Iterable[str], keys: Keys) -> None:
+        """Record every key that is not known."""
         known = tuple(known)
-        for key in found:
+        for key in mapping:
             if key not in known:
                 hint = nearest(str(key), known) or f" Known here: {', '.join(known)}."
-                self.wrong((*way, str(key)), f"unknown key.{hint}")
+                self.wrong((*keys, str(key)), f"unknown key.{hint}")
 
-    def replies(self, said: Any, way: Way) -> tuple[Reply, ...]:
+    def replies(self, value: Any, keys: Keys) -> tuple[Reply, ...]:
         """The replies of one step."""
-        if isinstance(said, Mapping):
-            one = self.reply(said, way)
-            return () if one is None else (one,)
-        if not isinstance(said, Sequence) or isinstance(said, str | bytes):
-            self.wrong(way, "takes a reply or a list of replies, such as `- output: …`")
+        if isinstance(value, Mapping):
+            reply = self.reply(value, keys)
+            return () if reply is None else (reply,)
+        if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+            self.wrong(keys, "takes a reply or a list of replies, such as `- output: …`")
             return ()
-        found = [self.reply(one, (*way, index)) for index, one in enumerate(said)]
-        for index, one in enumerate(found[:-1]):
-            if one is not None and one.repeat and one.contains is None:
+        replies = [self.reply(reply, (*keys, index)) for index, reply in enumerate(value)]
+        for index, reply in enumerate(replies[:-1]):
+            if reply is not None and reply.repeat and reply.contains is None:
                 self.wrong(
-                    (*way, index, "repeat"),
+                    (*keys, index, "repeat"),
                     "only the last reply, or one with a match, can repeat; those after it are never used",
                 )
-        if not found:
-            self.wrong(way, "has no replies")
-        return tuple(one for one in found if one is not None)
+        if not replies:
+            self.wrong(keys, "has no replies")
+        return tuple(reply for reply in replies if reply is not None)
 
-    def reply(self, said: Any, way: Way) -> Reply | None:
+    def reply(self, value: Any, keys: Keys) -> Reply | None:
         """One reply."""
-        if not isinstance(said, Mapping):
-            self.wrong(way, f"a reply is a mapping with one of {', '.join(_ANSWERS)}")
+        if not isinstance(value, Mapping):
+            self.wrong(keys, f"a reply is a mapping with one of {', '.join(_ANSWERS)}")
             return None
-        self.unknown(said, _REPLY, way)
-        given = [key for key in _ANSWERS if key in said]
-        if len(given) != 1:
-            what = f"has {' and '.join(given)}" if given else "says nothing"
-            self.wrong(way, f"{what}: a reply has exactly one of {', '.join(_ANSWERS)}")
-        fault = self.fault(said["error"], (*way, "error")) if "error" in said else None
-        if "error" in said:
+        self.unknown(value, _REPLY, keys)
+        answers = [key for key in _ANSWERS if key in value]
+        if len(answers) != 1:
+            fault_text = f"has {' and '.join(answers)}" if answers else "says nothing"
+            self.wrong(keys, f"{fault_text}: a reply has exactly one of {', '.join(_ANSWERS)}")
+        fault = self.fault(value["error"], (*keys, "error")) if "error" in value else None
+        if "error" in value:
             for key in ("success", "model_id"):
-                if key in said:
-                    self.wrong((*way, key), "belongs to an answer, not to an error")
-            if fault is not None and fault.kind in _CANNOT_CARRY_USAGE and "usage" in said:
-                self.wrong((*way, "usage"), f"an error of the type {fault.kind} cannot tell what was used")
+                if key in value:
+                    self.wrong((*keys, key), "belongs to an answer, not to an error")
+            if fault is not None and fault.kind in _CANNOT_CARRY_USAGE and "usage" in value:
+                self.wrong((*keys, "usage"), f"an error of the type {fault.kind} cannot tell what was used")
         return Reply(
-            output=self.text(said, "text", way)
-            if "text" in said
-            else self.kept(said.get("output"), (*way, "output")),
+            output=self.text(value, "text", keys)
+            if "text" in value
+            else self.kept(value.get("output"), (*keys, "output")),
             fault=fault,
-            usage=self.usage(said["usage"], (*way, "usage")) if "usage" in said else None,
-            calls=self.tool_calls(said.get("calls", ()), (*way, "calls")),
-            stream=self.pieces(said.get("stream", ()), (*way, "stream")),
-            delay=self.number(said, "delay", way) or 0.0,
-            success=self.flag(said, "success", way, True),
-            model_id=self.text(said, "model_id", way),
-            contains=self.match(said["match"], (*way, "match")) if "match" in said else None,
-            repeat=self.flag(said, "repeat", way, False),
+            usage=self.usage(value["usage"], (*keys, "usage")) if "usage" in value else None,
+            calls=self.tool_calls(value.get("calls", ()), (*keys, "calls")),
+            stream=self.pieces(value.get("stream", ()), (*keys, "stream")),
+            delay=self.number(value, "delay", keys) or 0.0,
+            success=self.flag(value, "success", keys, True),
+            model_id=self.text(value, "model_id", keys),
+            contains=self.match(value["match"], (*keys, "match")) if "match" in value else None,
+            repeat=self.flag(value, "repeat", keys, False),
         )
 
-    def kept(self, value: Any, way: Way) -> Any:
-        """A value handed on as it is; in a file it must be a plain one."""
+    def kept(self, value: Any, keys: Keys) -> Any:
+        """A value passed on unchanged; in a file it must be a plain one."""
         try:
-            return to_plain(value, str(way[-1])) if self.plain else value
+            return to_plain(value, str(keys[-1])) if self.plain else value
         except (TypeError, ValueError) as error:
-            self.wrong(way, str(error))
+            self.wrong(keys, str(error))
             return None
 
-    def fault(self, said: Any, way: Way) -> Fault | None:
-        """A fault, or its type alone."""
-        said = {"type": said} if isinstance(said, str) else said
-        if not isinstance(said, Mapping):
-            self.wrong(way, "takes a type, or a mapping with type, message and retry_after")
+    def fault(self, value: Any, keys: Keys) -> Fault | None:
+        """A fault, written as a mapping or as its type alone."""
+        value = {"type": value} if isinstance(value, str) else value
+        if not isinstance(value, Mapping):
+            self.wrong(keys, "takes a type, or a mapping with type, message and retry_after")
             return None
-        self.unknown(said, ("type", "message", "retry_after"), way)
-        kind = said.get("type")
+        self.unknown(value, ("type", "message", "retry_after"), keys)
+        kind = value.get("type")
         if kind not in _FAULTS:
             hint = nearest(kind, _FAULTS) if isinstance(kind, str) else ""
-            self.wrong((*way, "type"), f"is one of {', '.join(_FAULTS)}.{hint}")
+            self.wrong((*keys, "type"), f"is one of {', '.join(_FAULTS)}.{hint}")
             return None
-        after = self.number(said, "retry_after", way)
-        if after is not None and kind not in ("transient", "rate_limit"):
-            self.wrong((*way, "retry_after"), "belongs to the types transient and rate_limit")
-        if kind == "rate_limit" and after is None:
-            after = 1.0
-        return Fault(cast(FaultKind, kind), self.text(said, "message", way) or "", after)
+        retry_after = self.number(value, "retry_after", keys)
+        if retry_after is not None and kind not in ("transient", "rate_limit"):
+            self.wrong((*keys, "retry_after"), "belongs to the types transient and rate_limit")
+        if kind == "rate_limit" and retry_after is None:
+            retry_after = 1.0
+        return Fault(cast(FaultKind, kind), self.text(value, "message", keys) or "", retry_after)
 
-    def usage(self, said: Any, way: Way) -> UsageMetadata | None:
-        """What a reply uses up."""
-        if not isinstance(said, Mapping):
-            self.wrong(way, f"takes a mapping with {', '.join((*_TOKENS[:2], 'cost_usd'))}")
+    def usage(self, value: Any, keys: Keys) -> UsageMetadata | None:
+        """The usage of a reply."""
+        if not isinstance(value, Mapping):
+            self.wrong(keys, f"takes a mapping with {', '.join((*_TOKENS[:2], 'cost_usd'))}")
             return None
-        self.unknown(said, (*_TOKENS, "cost_usd"), way)
+        self.unknown(value, (*_TOKENS, "cost_usd"), keys)
         tokens: dict[str, int] = {}
         for name in _TOKENS:
-            if name in said:
-                if type(said[name]) is not int or said[name] < 0:
-                    self.wrong((*way, name), "takes a whole number of 0 or more")
+            if name in value:
+                if type(value[name]) is not int or value[name] < 0:
+                    self.wrong((*keys, name), "takes a whole number of 0 or more")
                 else:
-                    tokens[name] = said[name]
-        return UsageMetadata(**tokens, total_cost_usd=self.number(said, "cost_usd", way))
+                    tokens[name] = value[name]
+        return UsageMetadata(**tokens, total_cost_usd=self.number(value, "cost_usd", keys))
 
-    def tool_calls(self, said: Any, way: Way) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-        """Tools to call, with their arguments."""
-        if not isinstance(said, Sequence) or isinstance(said, str | bytes):
-            self.wrong(way, "takes a list of {tool, args}")
+    def tool_calls(self, value: Any, keys: Keys) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+        """The tools to call, with their arguments."""
+        if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+            self.wrong(keys, "takes a list of {tool, args}")
             return ()
-        found: list[tuple[str, Mapping[str, Any]]] = []
-        for index, one in enumerate(said):
-            here = (*way, index)
-            if not isinstance(one, Mapping):
-                self.wrong(here, "is a mapping with tool and args")
+        calls: list[tuple[str, Mapping[str, Any]]] = []
+        for index, call in enumerate(value):
+            call_keys = (*keys, index)
+            if not isinstance(call, Mapping):
+                self.wrong(call_keys, "is a mapping with tool and args")
                 continue
-            self.unknown(one, ("tool", "args"), here)
-            if "tool" not in one:
-                self.wrong(here, "says no tool")
-            args = one.get("args", {})
+            self.unknown(call, ("tool", "args"), call_keys)
+            if "tool" not in call:
+                self.wrong(call_keys, "says no tool")
+            args = call.get("args", {})
             if not isinstance(args, Mapping):
-                self.wrong((*here, "args"), "takes a mapping")
-            elif (tool := self.text(one, "tool", here)) is not None:
-                found.append((tool, self.kept(args, (*here, "args"))))
-        return tuple(found)
+                self.wrong((*call_keys, "args"), "takes a mapping")
+            elif (tool := self.text(call, "tool", call_keys)) is not None:
+                calls.append((tool, self.kept(args, (*call_keys, "args"))))
+        return tuple(calls)
 
-    def pieces(self, said: Any, way: Way) -> tuple[str, ...]:
-        """Texts to stream."""
-        if isinstance(said, str | bytes | Mapping) or not isinstance(said, Sequence):
-            self.wrong(way, "takes a list of texts")
+    def pieces(self, value: Any, keys: Keys) -> tuple[str, ...]:
+        """The texts to stream."""
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
+            self.wrong(keys, "takes a list of texts")
             return ()
-        for index, piece in enumerate(said):
+        for index, piece in enumerate(value):
             if not isinstance(piece, str):
-                self.wrong((*way, index), "takes text")
-        return tuple(piece for piece in said if isinstance(piece, str))
+                self.wrong((*keys, index), "takes text")
+        return tuple(piece for piece in value if isinstance(piece, str))
 
-    def match(self, said: Any, way: Way) -> str | None:
+    def match(self, value: Any, keys: Keys) -> str | None:
         """The text a prompt must contain."""
-        if not isinstance(said, Mapping) or "contains" not in said:
-            self.wrong(way, "takes a mapping with contains")
-        if not isinstance(said, Mapping):
+        if not isinstance(value, Mapping) or "contains" not in value:
+            self.wrong(keys, "takes a mapping with contains")
+        if not isinstance(value, Mapping):
             return None
-        self.unknown(said, ("contains",), way)
-        return self.text(said, "contains", way)
+        self.unknown(value, ("contains",), keys)
+        return self.text(value, "contains", keys)
 
-    def text(self, said: Mapping[str, Any], key: str, way: Way) -> str | None:
-        """A text, when it is said."""
-        value = said.get(key)
-        if key in said and not isinstance(value, str):
-            self.wrong((*way, key), "takes text")
+    def text(self, mapping: Mapping[str, Any], key: str, keys: Keys) -> str | None:
+        """A text, if there is one."""
+        text = mapping.get(key)
+        if key in mapping and not isinstance(text, str):
+            self.wrong((*keys, key), "takes text")
             return None
-        return value
+        return text
 
-    def number(self, said: Mapping[str, Any], key: str, way: Way) -> float | None:
-        """A number of 0 or more, when it is said."""
-        value = said.get(key)
-        if key not in said:
+    def number(self, mapping: Mapping[str, Any], key: str, keys: Keys) -> float | None:
+        """A number of 0 or more, if there is one."""
+        number = mapping.get(key)
+        if key not in mapping:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-            self.wrong((*way, key), "takes a number of 0 or more")
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < math.inf:
+            self.wrong((*keys, key), "takes a number of 0 or more")
             return None
-        return float(value)
+        return float(number)
 
-    def flag(self, said: Mapping[str, Any], key: str, way: Way, default: bool) -> bool:
-        """True or false, when it is said."""
-        value = said.get(key, default)
-        if not isinstance(value, bool):
-            self.wrong((*way, key), "takes true or false")
+    def flag(self, mapping: Mapping[str, Any], key: str, keys: Keys, default: bool) -> bool:
+        """True or false, if there is one."""
+        flag = mapping.get(key, default)
+        if not isinstance(flag, bool):
+            self.wrong((*keys, key), "takes true or false")
             return default
-        return value
+        return flag
 
 
 def _read_file(path: Path) -> _Script:
-    """A script file, with the place of every key and item."""
+    """A script file, with the position of every key and item."""
     is_json = path.suffix.lower() == ".json"
     try:
         raw = path.read_bytes()
@@ -506,11 +506,11 @@ def _read_file(path: Path) -> _Script:
     return script
 
 
-# -- where executors come from ------------------------------------------------------------------------------
+# -- sources of executors ----------------------------------------------------------------------------------
 
 
 def make(options: Mapping[str, Any], *, folder: Path) -> ScriptedStepExecutor:
-    """The executor that settings describe: its script in `file`, relative to `folder`, and its `model_id`."""
+    """The executor that settings describe: a script in `file`, relative to `folder`, and a `model_id`."""
     known = ("file", "model_id")
     for name in options:
         if name not in known:
@@ -525,35 +525,35 @@ def make(options: Mapping[str, Any], *, folder: Path) -> ScriptedStepExecutor:
 
 
 class ScriptedSource:
-    """Hands out given executors, for an engine built by hand. Goes into `DispatchSettings(executors=…)`."""
+    """A source of given executors, for an engine built by hand: `DispatchSettings(executors=…)`."""
 
     def __init__(
         self, executors: Mapping[str, StepExecutor] | StepExecutor, default: str | None = None
     ) -> None:
-        """Executors by provider; one alone goes by `scripted`. Without `default`, the first is it."""
+        """Executors by provider, or a single one named `scripted`. `default` is the first unless given."""
         self._executors: dict[str, StepExecutor] = (
             dict(executors) if isinstance(executors, Mapping) else {"scripted": executors}
         )
         self._default = default if default is not None else next(iter(self._executors), None)
         self.made = 0
-        """How many executors were asked for."""
+        """How many executors were handed out."""
         self.closed = False
 
     @property
     def default(self) -> str | None:
-        """Provider used by steps that name none."""
+        """The provider of steps that name none."""
         return self._default
 
     def make(self, provider: str) -> StepExecutor:
         """The executor given for a provider."""
         if provider not in self._executors:
-            there = ", ".join(self._executors) or "none"
+            names = ", ".join(self._executors) or "none"
             raise ConfigurationError(
-                f"There is no executor '{provider}'.{nearest(provider, self._executors)} There is: {there}."
+                f"There is no executor '{provider}'.{nearest(provider, self._executors)} There is: {names}."
             )
         self.made += 1
         return self._executors[provider]
 
     async def close(self) -> None:
-        """Note that nothing more will be asked for."""
+        """Record that the source was closed."""
         self.closed = True

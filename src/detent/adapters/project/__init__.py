@@ -1,4 +1,4 @@
-"""The project a workflow works on, as tools: its files, programs, repository, tables, the web outside."""
+"""The project a workflow works on, as tools: its files, programs, repository and tables, and the web."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def project_tools(
     clock: Callable[[], float] = time.time,
     guarded: Guarded | None = None,
 ) -> list[Tool]:
-    """Every tool of a project.
+    """All tools of a project.
 
-    `state` is the folder for backups, spools, notices and notes; `protected` are further places that are
-    not for actions (the store). `blobs` gives what steps have kept beside the journal: `store.blob`.
-    `webhook` is where `notify.send` posts to. `allow_private` are hosts and networks that are not public and
-    may be fetched from all the same; true for all, false for none, None for this machine where a step names
-    it. `guarded` are the files that agents may not write.
+    `state` is the folder for backups, spools, notices and notes; `protected` are further paths that actions
+    may not touch (the store). `blobs` gives the values steps have offloaded: `store.blob`. `webhook` is where
+    `notify.send` posts to. `allow_private` names hosts and networks that are not public and may still be
+    fetched from; true for all, false for none, None for this machine where a step names it. `guarded` are
+    the files that agents may not write.
     """
     from detent.adapters.guarded import NOTHING
     from detent.adapters.project.addresses import Reach
@@ -51,14 +51,14 @@ def project_tools(
     from detent.adapters.project.shell import Shell, shell_tools
     from detent.adapters.project.tables import Tables, table_tools
 
-    said = os.environ if environ is None else environ
+    environment = os.environ if environ is None else environ
     sandbox = Sandbox(root, state, protected, guarded or NOTHING)
-    notes, backups, git = EffectNotes(sandbox), Backups(sandbox), Git(sandbox, said)
+    notes, backups, git = EffectNotes(sandbox), Backups(sandbox), Git(sandbox, environment)
     watch = Watch(sandbox, git, backups)
     return [
         *file_tools(Files(sandbox, notes, backups)),
         *pattern_tools(),
-        *shell_tools(Shell(sandbox, said, watch)),
+        *shell_tools(Shell(sandbox, environment, watch)),
         *query_tools(git),
         *change_tools(GitChanges(git, notes, backups)),
         *http_tools(Web(sandbox, reach=Reach(allow_private))),

@@ -1,7 +1,7 @@
-"""Which project files a program changed, and what they held before, so that it can be brought back.
+"""Which project files a program changed, and their former content, so that it can be restored.
 
-In a repository git tells what differs from the index, so that only files that differ already have to be
-copied beforehand. Elsewhere all files are, up to a bound.
+In a repository git knows what differs from the index, so only files that differ beforehand have to be
+copied. Elsewhere all files are copied, up to a limit.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Watch:
         self._backups = backups
 
     async def before(self, run_id: str) -> dict[str, str | None]:
-        """How the files stand now; what they held when this run began to watch is kept."""
+        """The state of the files now; their content at the run's first watch is kept."""
         repository = await self._in_repository()
-        standing = await self._standing(repository)
-        note = self._note(run_id)
+        hashes = await self._standing(repository)
+        note = self._note_path(run_id)
         if read_json(note) is None:
             tree = await self._git.text("write-tree", changes=True) if repository else None
             kept = {}
-            for path, sha256 in standing.items():
+            for path, sha256 in hashes.items():
                 if sha256 is None:
                     continue
                 place = self._sandbox.root / path
@@ -46,16 +46,16 @@ class Watch:
                 if not blob.exists():
                     self._sandbox.keep(blob, self._sandbox.content(place, MOST_BYTES, path))
                 kept[path] = [sha256, stat.S_IMODE(place.stat().st_mode)]
-            # Files that differ from the index although they are gone were gone before.
-            gone = [path for path, sha256 in standing.items() if sha256 is None]
-            self._sandbox.keep(note, json.dumps({"tree": tree, "kept": kept, "gone": gone}).encode())
-        return standing
+            # Files that differ from the index because they are missing were missing before.
+            missing = [path for path, sha256 in hashes.items() if sha256 is None]
+            self._sandbox.keep(note, json.dumps({"tree": tree, "kept": kept, "gone": missing}).encode())
+        return hashes
 
     async def changed(self, run_id: str, before: dict[str, str | None]) -> list[str]:
-        """Files that stand otherwise now; each is backed up as it was when this run began to watch."""
+        """Files that differ now; each is backed up with its content at the run's first watch."""
         after = await self._standing(await self._in_repository())
         paths = [path for path in before.keys() | after.keys() if before.get(path, "") != after.get(path, "")]
-        note = read_json(self._note(run_id))
+        note = read_json(self._note_path(run_id))
         assert note is not None
         for path in paths:
             raw, mode = await self._earlier(run_id, note, path)
@@ -63,10 +63,10 @@ class Watch:
         return sorted(paths)
 
     async def _earlier(self, run_id: str, note: dict[str, Any], path: str) -> tuple[bytes | None, int | None]:
-        """What a file held when this run began to watch: as copied then, else as the index had it."""
+        """The content of a file at the run's first watch: as copied then, else from the index."""
         if path in note["kept"]:
             sha256, mode = note["kept"][path]
-            return (self._note(run_id).parent / "watched" / sha256).read_bytes(), mode
+            return (self._note_path(run_id).parent / "watched" / sha256).read_bytes(), mode
         if note["tree"] is None or path in note["gone"]:
             return None, None
         prefix = await self._git.prefix()
@@ -79,42 +79,42 @@ class Watch:
         return ran.out, mode
 
     async def _standing(self, repository: bool) -> dict[str, str | None]:
-        """SHA-256 of each file git sees a difference in (elsewhere, of each file); None where it is gone."""
+        """SHA-256 of each file that differs from the index (outside git: of all files); None if missing."""
         if repository:
             raw = await self._git.ask(
                 "ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard", "--",
                 *self._git.specs(["."]),
             )  # fmt: skip
-            names = {os.fsdecode(one) for one in raw.out.split(b"\0") if one}
+            names = {os.fsdecode(path) for path in raw.out.split(b"\0") if path}
         else:
-            names = set(self._all())
-        found: dict[str, str | None] = {}
+            names = set(self._all_files())
+        hashes: dict[str, str | None] = {}
         total = 0
         for name in sorted(names):
             place = self._sandbox.root / name
             if place.is_symlink() or not place.is_file():
-                found[name] = None if not place.is_symlink() else os.readlink(place)
+                hashes[name] = None if not place.is_symlink() else os.readlink(place)
                 continue
             total += place.stat().st_size
-            if len(found) >= MOST_FILES or total > MOST_BYTES:
+            if len(hashes) >= MOST_FILES or total > MOST_BYTES:
                 raise ToolError(
                     "too_many_files", f"more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes would have to "
                     f"be watched. Put the project under git, and ignore what is built.",
                 )  # fmt: skip
-            found[name] = self._sandbox.fingerprint(place)[1]
-        return {name: sha256 for name, sha256 in found.items() if sha256 is None or len(sha256) == 64}
+            hashes[name] = self._sandbox.fingerprint(place)[1]
+        return {name: sha256 for name, sha256 in hashes.items() if sha256 is None or len(sha256) == 64}
 
-    def _all(self) -> list[str]:
-        found = []
-        for here, folders, names in os.walk(self._sandbox.root):
-            folder = Path(here)
+    def _all_files(self) -> list[str]:
+        paths = []
+        for folder_path, folders, names in os.walk(self._sandbox.root):
+            folder = Path(folder_path)
             folders[:] = [name for name in folders if not self._sandbox.hidden(folder / name)]
-            found += [
+            paths += [
                 self._sandbox.relative(folder / name)
                 for name in names
                 if not self._sandbox.hidden(folder / name)
             ]
-        return found
+        return paths
 
     async def _in_repository(self) -> bool:
         try:
@@ -124,5 +124,5 @@ class Watch:
                 return False
             raise
 
-    def _note(self, run_id: str) -> Path:
+    def _note_path(self, run_id: str) -> Path:
         return self._backups.folder(run_id) / "watch.git"

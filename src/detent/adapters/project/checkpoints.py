@@ -1,4 +1,4 @@
-"""Checkpoint files: what a workflow had done by a named point, written whole or not at all."""
+"""Checkpoint files: what a workflow had done by a named point, written atomically."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ class Checkpoints:
         self.folder = folder
 
     async def save(self, root_run: str, checkpoint_id: str, document: Mapping[str, Any]) -> None:
-        """Write a checkpoint's file; the same one again replaces it. `OSError` when it cannot be written."""
+        """Write a checkpoint's file, replacing an earlier one. `OSError` when it cannot be written."""
         await asyncio.to_thread(self._write, root_run, checkpoint_id, document)
 
     def _write(self, root_run: str, checkpoint_id: str, document: Mapping[str, Any]) -> None:
-        place = self.folder / _safe(root_run) / f"{_safe(checkpoint_id)}.json"
+        file = self.folder / _safe(root_run) / f"{_safe(checkpoint_id)}.json"
         text = json.dumps(document, ensure_ascii=False, indent=1)
-        write_private(self.folder, place, f"{text}\n".encode(), f".{secrets.token_hex(4)}.tmp")
+        write_private(self.folder, file, f"{text}\n".encode(), f".{secrets.token_hex(4)}.tmp")
 
     def all(self) -> list[dict[str, Any]]:
-        """Every checkpoint there is, the latest first."""
-        found = sorted(self._documents(), key=lambda one: one[:2], reverse=True)
-        return [document for _, _, document in found]
+        """All checkpoints, the latest first."""
+        documents = sorted(self._documents(), key=lambda item: item[:2], reverse=True)
+        return [document for _, _, document in documents]
 
     def _documents(self) -> Iterator[tuple[str, int, dict[str, Any]]]:
-        """Each with the time it says, and that of its file: several may be of the same second."""
+        """Each with its own time and its file's time, as several may have been saved in the same second."""
         for path in self.folder.glob("*/*.json"):
             try:
                 written = path.stat().st_mtime_ns
                 document = json.loads(path.read_text(encoding="utf-8"))
             except (OSError, ValueError):
-                continue  # being replaced just now, or not ours
+                continue  # being replaced at this moment, or not one of ours
             if isinstance(document, dict):
                 yield str(document.get("saved_at")), written, document
 
 
 def _safe(name: str) -> str:
-    """A file name for any text: itself where it is one, else its beginning and a hash of the whole.
+    """A file name for any text: the text itself if it qualifies, else its beginning and a hash.
 
-    Different texts give different names, also where capitals do not count.
+    Different texts give different names, even on file systems that ignore case.
     """
     if _PLAIN.fullmatch(name):
         return name
-    kept = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:40]
-    return f"{kept or 'checkpoint'}-{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    start = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:40]
+    return f"{start or 'checkpoint'}-{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"

@@ -1,6 +1,6 @@
-"""Cleans up after runs: their backups, effect notes and logs of commands in the project's own folder.
+"""Cleaning up after runs: their backups, effect notes and command logs in the project's own folder.
 
-Which run no longer needs what is for others to say; here are only the places.
+Which runs still need their files is for the caller to decide; this module only knows where they are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from detent.adapters.project.effect_notes import folder_of
 
 BACKUPS, NOTES, COMMANDS, READS, SPARE = "backups", "footprints", "commands", "reads", "tmp"
 SPARE_AGE = 24 * 3600.0
-"""Seconds after which nobody is still writing a temporary file."""
+"""Seconds after which a temporary file is certainly no longer being written."""
 
 
 class Cleanup:
@@ -27,51 +27,51 @@ class Cleanup:
 
     def of(self, root: str) -> bool:
         """Whether anything is kept for a run."""
-        return any(self._place(kind, root).exists() for kind in (BACKUPS, NOTES, COMMANDS))
+        return any(self._folder(kind, root).exists() for kind in (BACKUPS, NOTES, COMMANDS))
 
     def drop_notes(self, root: str) -> int:
-        """Take away what told whether effects had happened; how many files went."""
-        return _drop(self._place(NOTES, root))
+        """Delete the notes on whether effects had happened; returns the number of files."""
+        return _delete(self._folder(NOTES, root))
 
     def drop_all(self, root: str) -> int:
-        """Take away all of a run's; how many files went. That it had backups is remembered."""
-        dropped = self.drop_notes(root) + _drop(self._place(COMMANDS, root))
-        backups = self._place(BACKUPS, root)
-        gone = [one for one in _files(backups) if one.name != PURGED]
-        if gone:
-            # First of all, so that nobody takes a file that is gone for one that never was.
+        """Delete all files of a run; returns their number. A note remains that it had backups."""
+        dropped = self.drop_notes(root) + _delete(self._folder(COMMANDS, root))
+        backups = self._folder(BACKUPS, root)
+        files = [file for file in _files(backups) if file.name != PURGED]
+        if files:
+            # First, so that a missing backup is never taken for a file that did not exist.
             (backups / PURGED).write_text(json.dumps({"at": time.time()}))
-        for one in gone:
-            one.unlink(missing_ok=True)
-        for folder in sorted((one for one in backups.rglob("*") if one.is_dir()), reverse=True):
+        for file in files:
+            file.unlink(missing_ok=True)
+        for folder in sorted((file for file in backups.rglob("*") if file.is_dir()), reverse=True):
             with contextlib.suppress(OSError):
                 folder.rmdir()
-        return dropped + len(gone)
+        return dropped + len(files)
 
     def drop_strays(self, before: float) -> int:
-        """Take away what belongs to no run: logs of commands that only read, temporary files of the dead."""
+        """Delete files that belong to no run: logs of read-only commands, old temporary files."""
         dropped = 0
         bounds = {
             self._state / COMMANDS / READS: before,
             self._state / SPARE: min(before, time.time() - SPARE_AGE),
         }
         for folder, bound in bounds.items():
-            for one in _files(folder):
+            for file in _files(folder):
                 with contextlib.suppress(OSError):
-                    if one.stat().st_mtime < bound:
-                        one.unlink()
+                    if file.stat().st_mtime < bound:
+                        file.unlink()
                         dropped += 1
         return dropped
 
-    def _place(self, kind: str, root: str) -> Path:
+    def _folder(self, kind: str, root: str) -> Path:
         return folder_of(self._state / kind, root)
 
 
 def _files(folder: Path) -> list[Path]:
-    return [one for one in folder.rglob("*") if not one.is_dir()] if folder.is_dir() else []
+    return [path for path in folder.rglob("*") if not path.is_dir()] if folder.is_dir() else []
 
 
-def _drop(folder: Path) -> int:
-    many = len(_files(folder))
+def _delete(folder: Path) -> int:
+    count = len(_files(folder))
     shutil.rmtree(folder, ignore_errors=True)
-    return many
+    return count

@@ -1,6 +1,6 @@
-"""Effect notes: what a tool notes down before it acts, so that after a crash it finds out what happened.
+"""Effect notes: what a tool records before it acts, so that after a crash it can find out what happened.
 
-A note belongs to one effect of one run and stays the same over all attempts at it.
+A note belongs to one effect of one run and is shared by all attempts at it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PLAIN_BEFORE = re.compile(r"[A-Za-z0-9_-]{1,80}")
 def safe(name: str) -> str:
     """A text as the name of a file or folder.
 
-    Different texts give different names, also where capitals do not count.
+    Different texts give different names, even on file systems that ignore case.
     """
     if _PLAIN.fullmatch(name):
         return name
@@ -31,38 +31,38 @@ def safe(name: str) -> str:
 
 
 def folder_of(folder: Path, root: str) -> Path:
-    """Where what is kept for a run and all below it lies; also where an earlier version has put it."""
+    """The folder for a run and all its child runs; also where an earlier version put it."""
     place = folder / safe(root)
     if place.name != root and _PLAIN_BEFORE.fullmatch(root) and not place.exists():
         with contextlib.suppress(OSError):
-            if root in os.listdir(folder):  # of this very name: `exists` may not tell capitals apart
+            if root in os.listdir(folder):  # the exact name: `exists` may ignore case
                 return folder / root
     return place
 
 
 class EffectNotes:
-    """Notes of tools about effects under way."""
+    """Notes of tools on effects under way."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
 
     def get(self, call: EffectCall) -> dict[str, Any] | None:
-        """What was noted about an effect before; None at the first attempt."""
-        return read_json(self._place(call))
+        """The note on an effect; None at the first attempt."""
+        return read_json(self._path(call))
 
     def put(self, call: EffectCall, note: dict[str, Any]) -> None:
-        """Note something about an effect; kept before this returns."""
-        self._sandbox.keep(self._place(call), json.dumps(note).encode())
+        """Record a note on an effect; it is on disk when this returns."""
+        self._sandbox.keep(self._path(call), json.dumps(note).encode())
 
-    def _place(self, call: EffectCall) -> Path:
+    def _path(self, call: EffectCall) -> Path:
         folder = folder_of(self._sandbox.state / "footprints", call.family)
         return folder / f"{safe(call.idempotency_key)}.json"
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """One of our own files; None when it is not there."""
+    """The content of one of our own files; None when it does not exist."""
     try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
+        content: dict[str, Any] = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
-    return found
+    return content

@@ -1,4 +1,4 @@
-"""Files of the project: read, listed and looked at; written, removed and brought back."""
+"""The project's files: read, list, inspect, write, delete and restore them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from detent.adapters.project.sandbox import PIECE, Sandbox, certain, quoted
 from detent.engine.tools import EffectCall, Tool, ToolError
 
 LARGEST_TEXT = 10 * 1024 * 1024
-"""Bytes of the largest text that is written."""
+"""Bytes of the largest text that may be written."""
 MOST_LOOKED_AT = 200_000
-"""Files a listing goes through."""
+"""Files a listing may visit."""
 
 IfExists = Literal["replace", "fail", "append"]
 
@@ -50,49 +50,49 @@ class Files:
         return {"path": path, "text": text, "bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
 
     def listing(self, pattern: str = "**/*", root: str = ".", limit: int = 1000) -> dict[str, Any]:
-        """Project files whose path below `root` fits a pattern (*, ?, [..], ** for folders), sorted."""
-        fits = _matcher(pattern)
+        """Project files whose path below `root` matches a pattern (*, ?, [..], ** for folders), sorted."""
+        matches = _matcher(pattern)
         base = self.sandbox.folder(root)
-        found = [
+        files = [
             self.sandbox.relative(place)
             for place in self._walk(base)
-            if fits(place.relative_to(base).as_posix())
+            if matches(place.relative_to(base).as_posix())
         ]
-        found.sort()
+        files.sort()
         most = max(0, limit)
-        return {"files": found[:most], "count": len(found), "truncated": len(found) > most}
+        return {"files": files[:most], "count": len(files), "truncated": len(files) > most}
 
     def stat(self, path: str) -> dict[str, Any]:
-        """What there is at a path: kind (file, folder, none), size and SHA-256, and where links lead."""
+        """What a path leads to: kind (file, folder, none), size, SHA-256, and the target of links."""
         place = self.sandbox.inside(path)
         if self.sandbox.hidden(place):
             raise ToolError("protected", f"{quoted(path)} is not for actions.")
-        known: dict[str, Any] = {"path": path, "real": self.sandbox.relative(place), "bytes": None}
+        facts: dict[str, Any] = {"path": path, "real": self.sandbox.relative(place), "bytes": None}
         if place.is_file():
             size, sha256 = self.sandbox.fingerprint(place)
-            return {**known, "exists": True, "kind": "file", "bytes": size, "sha256": sha256}
-        there = place.exists()
-        return {**known, "exists": there, "kind": "folder" if there else "none", "sha256": None}
+            return {**facts, "exists": True, "kind": "file", "bytes": size, "sha256": sha256}
+        exists = place.exists()
+        return {**facts, "exists": exists, "kind": "folder" if exists else "none", "sha256": None}
 
     def _walk(self, base: Path) -> Iterator[Path]:
         """Files below a folder; links to folders are not followed, links to files must stay inside."""
-        seen = 0
-        for here, folders, names in os.walk(base):
-            folder = Path(here)
+        count = 0
+        for folder_path, folders, names in os.walk(base):
+            folder = Path(folder_path)
             folders[:] = sorted(name for name in folders if not self.sandbox.hidden(folder / name))
             for name in names:
-                seen += 1
-                if seen > MOST_LOOKED_AT:
+                count += 1
+                if count > MOST_LOOKED_AT:
                     raise ToolError(
                         "too_many", f"there are more than {MOST_LOOKED_AT:,} files; name a folder."
                     )
                 place = folder / name
                 if place.is_symlink():
                     try:
-                        to = place.resolve()
+                        target = place.resolve()
                     except (OSError, RuntimeError):
                         continue
-                    if not to.is_relative_to(self.sandbox.root) or self.sandbox.hidden(to):
+                    if not target.is_relative_to(self.sandbox.root) or self.sandbox.hidden(target):
                         continue
                 if place.is_file() and not self.sandbox.hidden(place):
                     yield place
@@ -109,9 +109,9 @@ class Files:
         if_exists: IfExists = "replace",
         sha256: str | None = None,
     ) -> dict[str, Any]:
-        """Put content into a project file: a text, what another file holds, or a fetched spool.
+        """Write a project file: a text, the content of another file, or a fetched spool.
 
-        With `sha256`, only if the file still holds content of that SHA-256.
+        With `sha256`, only if the file's content still has that SHA-256.
         """
         if [text, source, spool].count(None) != 2:
             raise ToolError("invalid", "say exactly one of text, source and spool.")
@@ -129,28 +129,28 @@ class Files:
     ) -> dict[str, Any]:
         place = self.sandbox.writable(path)
         self.sandbox.check_writer(call, place)
-        there = self.sandbox.fingerprint(place) if place.is_file() else None
+        current = self.sandbox.fingerprint(place) if place.is_file() else None
         note = self._notes.get(call)
-        if note is not None and there is not None and there[1] == note["after"]:
-            return _written(path, *there, note["existed"])
-        if source is not None and self.sandbox.inside(source) == place and there is not None:
-            return _written(path, *there, True)
-        if there is not None and if_exists == "fail":
+        if note is not None and current is not None and current[1] == note["after"]:
+            return _written(path, *current, note["existed"])
+        if source is not None and self.sandbox.inside(source) == place and current is not None:
+            return _written(path, *current, True)
+        if current is not None and if_exists == "fail":
             raise ToolError(
-                "exists", f"{quoted(path)} is there. Say if_exists: replace if it may be replaced."
+                "exists", f"{quoted(path)} already exists. Set if_exists: replace if it may be replaced."
             )
-        if sha256 is not None and (there is None or there[1] != sha256):
+        if sha256 is not None and (current is None or current[1] != sha256):
             raise ToolError("changed", f"{quoted(path)} was changed meanwhile; read it again.")
-        if note is not None and if_exists == "append" and (there or (0, ""))[1] != note["before"]:
+        if note is not None and if_exists == "append" and (current or (0, ""))[1] != note["before"]:
             raise ToolError("changed", f"{quoted(path)} was changed while something was appended to it.")
-        if if_exists == "append" and there is not None:
+        if if_exists == "append" and current is not None:
             fresh = _Joined(_OfFile(self.sandbox, place), fresh)
         size, after = fresh.measured()
-        before = there[1] if there is not None else ""
-        self._notes.put(call, {"existed": there is not None, "before": before, "after": after})
+        before = current[1] if current is not None else ""
+        self._notes.put(call, {"existed": current is not None, "before": before, "after": after})
         self._backups.save(call.root, place)
         self.sandbox.write(place, fresh.into, fresh.mode)
-        return _written(path, size, after, there is not None)
+        return _written(path, size, after, current is not None)
 
     def _content(self, text: str | None, source: str | None, spool: str | None) -> _Content:
         if text is not None:
@@ -166,7 +166,7 @@ class Files:
         if source is not None:
             return _OfFile(self.sandbox, self.sandbox.readable(source), keeps_mode=True)
         if spool is None or not re.fullmatch("[0-9a-f]{64}", spool):
-            raise ToolError("invalid", "a spool goes by its SHA-256.")
+            raise ToolError("invalid", "a spool is named by its SHA-256.")
         place = self.sandbox.state / "spools" / spool
         if not place.is_file():
             raise ToolError("gone", "what was fetched is no longer there; fetch it again.")
@@ -175,12 +175,12 @@ class Files:
     def delete(
         self, call: EffectCall, path: str, missing_ok: bool = False, sha256: str | None = None
     ) -> dict[str, Any]:
-        """Remove a project file; with `sha256`, only if it still holds content of that SHA-256."""
+        """Delete a project file; with `sha256`, only if its content still has that SHA-256."""
         place = self.sandbox.entry(path)
         self.sandbox.check_writer(call, place)
-        there = place.is_symlink() or place.exists()
+        exists = place.is_symlink() or place.exists()
         note = self._notes.get(call)
-        if not there:
+        if not exists:
             if note is None and not missing_ok:
                 raise ToolError("no_file", f"there is no file {quoted(path)} to remove.")
             return {"path": path, "existed": note is not None and note["existed"]}
@@ -193,11 +193,11 @@ class Files:
         return {"path": path, "existed": True}
 
     def restore(self, call: EffectCall, paths: list[str]) -> dict[str, Any]:
-        """Bring project files back to what they held before this run changed them first."""
+        """Bring project files back to what they held before this run first changed them."""
         done = []
         for path in paths:
             entry = self.sandbox.entry(path)
-            # A link that was written through is backed up under the name it leads to.
+            # A link that was written through is backed up under the path of its target.
             with certain(path):
                 places = dict.fromkeys((entry, self.sandbox.inside(path)))
                 self.sandbox.check_writer(call, *places)
@@ -265,34 +265,36 @@ def _written(path: str, size: int, sha256: str, replaced: bool) -> dict[str, Any
     return {"path": path, "bytes": size, "sha256": sha256, "replaced": replaced}
 
 
-def _matcher(said: str) -> Callable[[str], bool]:
-    """Whether a path fits a pattern; in time that grows with the path alone, whatever the pattern."""
-    if not isinstance(said, str) or not said or len(said) > 500 or "\0" in said:
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    """A test whether a path matches a pattern; its time grows with the path alone, whatever the pattern."""
+    if not isinstance(pattern, str) or not pattern or len(pattern) > 500 or "\0" in pattern:
         raise ToolError("invalid", "a pattern is a text of 1 to 500 characters.")
-    parts = said.split("/")
-    if said.startswith("/") or ".." in parts:
-        raise ToolError("outside", f"the pattern {quoted(said)} leads outside the folder it is applied to.")
+    parts = pattern.split("/")
+    if pattern.startswith("/") or ".." in parts:
+        raise ToolError(
+            "outside", f"the pattern {quoted(pattern)} leads outside the folder it is applied to."
+        )
     rules = [None if part == "**" else re.compile(translate(part)) for part in parts if part not in ("", ".")]
 
-    def onwards(places: set[int]) -> set[int]:
-        for place in sorted(places):
-            while place < len(rules) and rules[place] is None:
-                place += 1
-                places.add(place)
-        return places
+    def skip_folders(positions: set[int]) -> set[int]:
+        for position in sorted(positions):
+            while position < len(rules) and rules[position] is None:
+                position += 1
+                positions.add(position)
+        return positions
 
     def fits(path: str) -> bool:
-        places = onwards({0})
+        positions = skip_folders({0})
         for part in path.split("/"):
-            following: set[int] = set()
-            for place in places:
-                rule = rules[place] if place < len(rules) else _NOTHING
+            next_positions: set[int] = set()
+            for position in positions:
+                rule = rules[position] if position < len(rules) else _NOTHING
                 if rule is None:
-                    following.add(place)
+                    next_positions.add(position)
                 elif rule.match(part):
-                    following.add(place + 1)
-            places = onwards(following)
-        return len(rules) in places
+                    next_positions.add(position + 1)
+            positions = skip_folders(next_positions)
+        return len(rules) in positions
 
     return fits
 

@@ -1,7 +1,7 @@
-"""Git through its program: asked in words it will not change, for people it will not bother.
+"""Git through its program, run without prompts, pagers or colours.
 
-Output is parsed in its NUL-terminated forms only, so that any name a file can have comes through. Paths are
-literal and stay in the project. What runs keep in the project is left out everywhere.
+Output is parsed only in its NUL-terminated forms, so that every possible file name comes through. Paths are
+literal and stay in the project. The files that runs keep in the project are left out everywhere.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from detent.adapters.project.sandbox import OWN_FOLDER, READABLE, Sandbox, quote
 from detent.engine.tools import Tool, ToolError
 
 LONGEST_DIFF = 200_000
-"""Bytes of a diff that are given; it is cut at a line."""
+"""Bytes of a diff that are returned; it is cut at a line."""
 LARGEST_ANSWER = 64 * 1024 * 1024
 TIMEOUT = 120.0
 MOST_COMMITS = 10_000
@@ -27,7 +27,7 @@ _ELSEWHERE = (
     "GIT_SEQUENCE_EDITOR", "GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS",
     "GIT_ICASE_PATHSPECS", "GIT_REFLOG_ACTION", "GIT_QUARANTINE_PATH", "GIT_DEFAULT_HASH",
 )  # fmt: skip
-"""Variables that would have git work somewhere else or in another way than the project says."""
+"""Variables that would make git work in another place or way than the project says."""
 _QUIET = {
     "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_PAGER": "cat", "PAGER": "cat", "GIT_EDITOR": "true",
     "GIT_ASKPASS": "", "SSH_ASKPASS": "", "GCM_INTERACTIVE": "never",
@@ -65,9 +65,9 @@ class Git:
         changes: bool = False,
         whole: bool = True,
     ) -> Ran:
-        """What git answers. Anything but an exit code in `ok` is a `ToolError`, as is an answer too long."""
+        """What git answers. An exit code outside `ok`, or an answer that is too long, is a `ToolError`."""
         env = self._environ if changes else {**self._environ, "GIT_OPTIONAL_LOCKS": "0"}
-        settings = [part for one in _SETTINGS for part in ("-c", one)]
+        settings = [part for setting in _SETTINGS for part in ("-c", setting)]
         try:
             ran = await run_program(
                 ["git", *settings, *args], cwd=self.sandbox.root, env=env, timeout=TIMEOUT, stdin=stdin,
@@ -95,23 +95,23 @@ class Git:
         """An answer that is a list of paths from the top of the repository, as paths from the project."""
         raw = (await self.ask(*args)).out
         prefix = await self.prefix()
-        return [self._from_here(os.fsdecode(one), prefix) for one in raw.split(b"\0") if one]
+        return [self._project_path(os.fsdecode(path), prefix) for path in raw.split(b"\0") if path]
 
     async def prefix(self) -> str:
-        """The way from the top of the repository to the project; empty, or with a slash at its end."""
+        """The path from the top of the repository to the project; empty, or with a slash at its end."""
         return await self.text("rev-parse", "--show-prefix")
 
     @staticmethod
-    def _from_here(path: str, prefix: str) -> str:
+    def _project_path(path: str, prefix: str) -> str:
         if path.startswith(prefix):
             return path[len(prefix) :]
         return os.path.relpath(path, prefix.rstrip("/") or ".").replace(os.sep, "/")
 
     def specs(self, paths: Sequence[str]) -> list[str]:
-        """Paths as git is to be told them: literally, inside the project, without what runs keep."""
-        wanted = []
+        """Paths as arguments for git: literal, inside the project, without the files that runs keep."""
+        included = []
         for path in paths:
-            # The last part is not followed: a link is a file of its own to git.
+            # The last part is not followed: to git a link is a file of its own.
             place = self.sandbox.root / path
             if path.strip("./") and not place.is_dir():
                 place = self.sandbox.entry(path)
@@ -120,65 +120,65 @@ class Git:
                 if place != self.sandbox.root and self.sandbox.hidden(place):
                     raise ToolError("protected", f"{quoted(path)} is not for actions.")
             relative = place.relative_to(self.sandbox.root).as_posix()
-            wanted.append(f":(literal){relative}" if relative != "." else ".")
-        kept = [f":(exclude,glob){OWN_FOLDER}/*.db*"]
-        own = self.sandbox.root / OWN_FOLDER
-        ours = [*self.sandbox.protected, *(own.iterdir() if own.is_dir() else ())]
-        for one in dict.fromkeys(ours):
-            inside = one.is_relative_to(self.sandbox.root) and one != self.sandbox.root
-            if inside and one not in (own, own / READABLE):
-                kept.append(f":(exclude,literal){self.sandbox.relative(one)}")
-        return [*wanted, *kept]
+            included.append(f":(literal){relative}" if relative != "." else ".")
+        excluded = [f":(exclude,glob){OWN_FOLDER}/*.db*"]
+        own_folder = self.sandbox.root / OWN_FOLDER
+        own_files = [*self.sandbox.protected, *(own_folder.iterdir() if own_folder.is_dir() else ())]
+        for own_path in dict.fromkeys(own_files):
+            inside = own_path.is_relative_to(self.sandbox.root) and own_path != self.sandbox.root
+            if inside and own_path not in (own_folder, own_folder / READABLE):
+                excluded.append(f":(exclude,literal){self.sandbox.relative(own_path)}")
+        return [*included, *excluded]
 
     async def addable(self, paths: Sequence[str]) -> list[str]:
-        """As `specs`, for `git add`: to leave out by name what is ignored anyway is an error to it."""
-        found = self.specs(paths)
+        """Like `specs`, for `git add`, which refuses to exclude by name what is ignored anyway."""
+        specs = self.specs(paths)
         left_out = {
-            one: OWN_FOLDER if "glob" in one.partition(")")[0] else one.partition(")")[2]
-            for one in found
-            if one.startswith(":(exclude")
+            spec: OWN_FOLDER if "glob" in spec.partition(")")[0] else spec.partition(")")[2]
+            for spec in specs
+            if spec.startswith(":(exclude")
         }
         names = "\0".join(dict.fromkeys(left_out.values()))
         ran = await self.ask("check-ignore", "-z", "--stdin", stdin=os.fsencode(names), ok=(0, 1))
         ignored = {os.fsdecode(name) for name in ran.out.split(b"\0")}
-        return [one for one in found if left_out.get(one) not in ignored]
+        return [spec for spec in specs if left_out.get(spec) not in ignored]
 
-    # -- what stands where ----------------------------------------------------------------------------------
+    # -- queries --------------------------------------------------------------------------------------------
 
     async def sha(self, revision: str, kind: str = "commit") -> str | None:
-        """The full name of what a revision stands for; None when it stands for nothing."""
+        """The full hash of a revision; None when there is no such revision."""
         if not isinstance(revision, str) or not revision or revision.startswith("-") or "\0" in revision:
             raise ToolError("invalid", f"{quoted(revision)} is no revision.")
-        said = await self.text(
+        output = await self.text(
             "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{{kind}}}", ok=(0, 1, 128)
         )
-        found = said.splitlines()[-1] if said else ""
-        if _SHA.fullmatch(found):
-            return found
-        await self.ask("rev-parse", "--git-dir")  # says so where there is no repository at all
+        last_line = output.splitlines()[-1] if output else ""
+        if _SHA.fullmatch(last_line):
+            return last_line
+        await self.ask("rev-parse", "--git-dir")  # raises when there is no repository at all
         return None
 
     async def branch_name(self) -> str | None:
-        """The branch worked on, also where it has no commit yet; None when HEAD stands on none."""
+        """The current branch, even without a commit; None when HEAD is detached."""
         return await self.text("symbolic-ref", "--quiet", "--short", "HEAD", ok=(0, 1)) or None
 
     async def tree_of(self, revision: str) -> str:
-        """The tree of a base to compare with; HEAD of a repository without commits is the empty one."""
-        found = await self.sha(revision, "tree")
-        if found is not None:
-            return found
+        """The tree of a base to compare with; the empty tree for HEAD of a repository without commits."""
+        tree = await self.sha(revision, "tree")
+        if tree is not None:
+            return tree
         if revision == "HEAD":
             return await self.text("hash-object", "-t", "tree", "-w", "--stdin", stdin=b"", changes=True)
         raise ToolError("no_base", f"there is no revision {quoted(revision)} in this repository.")
 
     async def head(self) -> dict[str, Any]:
-        """The commit and branch worked on; null where there is none."""
+        """The current commit and branch; null where there is none."""
         branch = await self.branch_name()
         sha = await self.sha("HEAD")
         return {"sha": sha, "branch": branch, "tree": await self.sha("HEAD", "tree") if sha else None}
 
     async def status(self) -> dict[str, Any]:
-        """Branch, distance from its upstream, and which files are staged, changed, untracked."""
+        """Branch, distance from its upstream, and which files are staged, changed and untracked."""
         raw = (
             await self.ask(
                 "status",
@@ -191,18 +191,18 @@ class Git:
             )
         ).out
         prefix = await self.prefix()
-        found: dict[str, Any] = {"branch": None, "upstream": None, "ahead": 0, "behind": 0}
+        info: dict[str, Any] = {"branch": None, "upstream": None, "ahead": 0, "behind": 0}
         lists: dict[str, list[str]] = {"staged": [], "unstaged": [], "untracked": []}
-        lines = iter(os.fsdecode(one) for one in raw.split(b"\0"))
+        lines = iter(os.fsdecode(piece) for piece in raw.split(b"\0"))
         for line in lines:
             kind, _, rest = line.partition(" ")
             if kind == "#":
-                _header(rest, found)
+                _header(rest, info)
             elif kind in ("1", "2", "u"):
                 before, changed = rest[0], rest[1]
-                # Path after 7, 8 or 9 fields; a rename tells its old path in the next piece.
+                # The path follows 7, 8 or 9 fields; the next piece after a rename is its old path.
                 fields = {"1": 7, "2": 8, "u": 9}[kind]
-                path = self._from_here(rest.split(" ", fields)[-1], prefix)
+                path = self._project_path(rest.split(" ", fields)[-1], prefix)
                 if kind == "2":
                     next(lines, None)
                 if before != "." and kind != "u":
@@ -210,22 +210,22 @@ class Git:
                 if changed != "." or kind == "u":
                     lists["unstaged"].append(path)
             elif kind == "?":
-                lists["untracked"].append(self._from_here(rest, prefix))
+                lists["untracked"].append(self._project_path(rest, prefix))
         clean = not any(lists.values())
-        return {**found, **{name: sorted(paths) for name, paths in lists.items()}, "clean": clean}
+        return {**info, **{name: sorted(paths) for name, paths in lists.items()}, "clean": clean}
 
     async def diff(
         self, base: str = "HEAD", paths: list[str] | None = None, staged: bool = False
     ) -> dict[str, Any]:
-        """What differs from a base, as a diff and as counts per file (null for files that are no text)."""
+        """The differences from a base, as a diff and as counts per file (null for binary files)."""
         tree = await self.tree_of(base)
-        how = ["--cached"] if staged else []
-        return await self.compared([*how, tree], paths or ["."])
+        options = ["--cached"] if staged else []
+        return await self.compared([*options, tree], paths or ["."])
 
-    async def compared(self, what: Sequence[str], paths: Sequence[str] | None) -> dict[str, Any]:
-        """Diff and counts of what `git diff` is told; of everything where no paths are said."""
-        where = ["--relative", "--", *self.specs(paths)] if paths is not None else ["--"]
-        options = ["--no-ext-diff", "--no-textconv", "--no-color", "-M", *what, *where]
+    async def compared(self, arguments: Sequence[str], paths: Sequence[str] | None) -> dict[str, Any]:
+        """Diff and counts for arguments of `git diff`; of all files when no paths are given."""
+        path_options = ["--relative", "--", *self.specs(paths)] if paths is not None else ["--"]
+        options = ["--no-ext-diff", "--no-textconv", "--no-color", "-M", *arguments, *path_options]
         counts = (await self.ask("diff", "--numstat", "-z", *options)).out
         ran = await self.ask("diff", *options, limit=LONGEST_DIFF, whole=False)
         text = ran.out.decode("utf-8", "replace")
@@ -252,20 +252,20 @@ class Git:
         }
 
 
-def _header(said: str, found: dict[str, Any]) -> None:
-    name, _, value = said.partition(" ")
+def _header(header: str, info: dict[str, Any]) -> None:
+    name, _, value = header.partition(" ")
     if name == "branch.head" and value != "(detached)":
-        found["branch"] = value
+        info["branch"] = value
     elif name == "branch.upstream":
-        found["upstream"] = value
+        info["upstream"] = value
     elif name == "branch.ab":
         ahead, behind = value.split(" ")
-        found["ahead"], found["behind"] = int(ahead), -int(behind)
+        info["ahead"], info["behind"] = int(ahead), -int(behind)
 
 
 def _counts(raw: bytes) -> list[dict[str, Any]]:
-    """`git diff --numstat -z`: two counts and a path; of a rename, two paths in pieces of their own."""
-    found = []
+    """`git diff --numstat -z`: two counts and a path; a rename has its two paths in pieces of their own."""
+    counts = []
     pieces = iter(raw.split(b"\0"))
     for piece in pieces:
         if not piece:
@@ -274,14 +274,14 @@ def _counts(raw: bytes) -> list[dict[str, Any]]:
         if not path:
             next(pieces)
             path = next(pieces)
-        found.append(
+        counts.append(
             {
                 "path": os.fsdecode(path),
                 "added": None if added == b"-" else int(added),
                 "removed": None if removed == b"-" else int(removed),
             }
         )
-    return found
+    return counts
 
 
 _FAULTS: tuple[tuple[str, str, str, bool], ...] = (
@@ -304,9 +304,9 @@ _FAULTS: tuple[tuple[str, str, str, bool], ...] = (
     ("did not match any file", "no_file", "a path named is not in the project", False),
     ("are ignored by one of your .gitignore", "ignored", "a path named is ignored by .gitignore", False),
     ("error building trees", "unmerged", "a merge with conflicts is under way; finish it first", False),
-    ("Authentication failed", "auth", "the remote does not accept who asks", False),
-    ("could not read Username", "auth", "the remote wants to know who asks, and nobody can be asked", False),
-    ("Permission denied (publickey", "auth", "the remote does not accept who asks", False),
+    ("Authentication failed", "auth", "the remote refused the credentials", False),
+    ("could not read Username", "auth", "the remote asks for a user name, and there is nobody to ask", False),
+    ("Permission denied (publickey", "auth", "the remote refused the credentials", False),
     ("Host key verification failed", "auth", "the remote's host key is not known here", False),
     ("Could not resolve host", "unreachable", "the remote cannot be reached", True),
     ("Connection refused", "unreachable", "the remote cannot be reached", True),
@@ -320,19 +320,21 @@ _FAULTS: tuple[tuple[str, str, str, bool], ...] = (
         False,
     ),
 )
-"""What git says when something is wrong: our code, in words, whether trying again may help."""
+"""Messages of git: the text to look for, our code, its meaning, and whether a retry may help."""
 
 
-def fault(what: str, ran: Ran) -> ToolError:
-    """What git complained about, without addresses that may hold passwords."""
-    said = ran.err.decode("utf-8", "replace")
-    for words, code, meaning, transient in _FAULTS:
-        if words in said:
-            return ToolError(code, f"{meaning} (git {what}).", transient=transient)
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def fault(command: str, ran: Ran) -> ToolError:
+    """The error for a failed git command, without URLs that may hold passwords."""
+    stderr = ran.err.decode("utf-8", "replace")
+    for pattern, code, meaning, transient in _FAULTS:
+        if pattern in stderr:
+            return ToolError(code, f"{meaning} (git {command}).", transient=transient)
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     first = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[0] if lines else "")
-    shown = _ADDRESS.sub(r"\1***@", first)[:200]
-    return ToolError("git_failed", f"git {what} ended with code {ran.code}{f': {shown}' if shown else ''}.")
+    message = _ADDRESS.sub(r"\1***@", first)[:200]
+    return ToolError(
+        "git_failed", f"git {command} ended with code {ran.code}{f': {message}' if message else ''}."
+    )
 
 
 def query_tools(git: Git) -> list[Tool]:

@@ -1,8 +1,8 @@
-"""What runs may change in a repository: the index, commits of their own, branches, and the remote's history
-by adding to it.
+"""What runs may change in a repository: the index, their own commits, branches, and a remote's history by
+adding to it.
 
-Before each change a tool notes where it starts from; asked again after a crash it looks whether the change is
-there. A run undoes what it did itself and nothing else.
+Before each change a tool notes its starting point; called again after a crash it checks whether the change
+was made. A run undoes only what it did itself.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from detent.adapters.project.sandbox import quoted
 from detent.engine.tools import NOT_DONE, EffectCall, Tool, ToolError
 
 MOST_LOOKED_AT = 50
-"""Commits looked through for one of ours."""
+"""Commits searched for one of ours."""
 
 
 class InDoubt(Exception):
-    """Something changed meanwhile, and it cannot be told whether it was us."""
+    """Something changed meanwhile, and it is not known whether an earlier attempt did it."""
 
 
 class GitChanges:
@@ -37,7 +37,7 @@ class GitChanges:
     # -- the index ------------------------------------------------------------------------------------------
 
     async def stage(self, call: EffectCall, paths: list[str]) -> dict[str, Any]:
-        """Put what changed at the named paths into the index; tells what is staged then."""
+        """Add the changes at the named paths to the index; returns what is staged then."""
         place = self._index_note(call)
         if read_json(place) is None:
             self._keep(place, {"tree": await self.git.text("write-tree", changes=True)})
@@ -46,7 +46,7 @@ class GitChanges:
         return await self._staged()
 
     async def unstage(self, call: EffectCall, paths: list[str]) -> dict[str, Any]:
-        """Bring the index back to what it was before this run staged anything; the files are left alone."""
+        """Bring the index back to its state before this run staged anything; the files are left alone."""
         place, note = self._index_note(call), self._notes.get(call)
         before = note or read_json(place)
         if before is None:
@@ -62,20 +62,19 @@ class GitChanges:
             where = self.git.specs(paths or ["."])
             await self.git.ask("restore", f"--source={tree}", "--staged", "--", *where, changes=True)
         if not paths or "." in paths:
-            self.git.sandbox.remove(
-                place, missing_ok=True
-            )  # used up: what is staged from here on is somebody else's
+            # Used up: what is staged from here on is not this run's.
+            self.git.sandbox.remove(place, missing_ok=True)
         return {"files": note["files"]}
 
     async def _staged(self) -> dict[str, Any]:
         tree = await self.git.tree_of("HEAD")
         files = await self.git.names("diff", "--cached", "--name-only", "-z", "-M", tree, "--")
-        told_of = await self.git.compared(["--cached", tree], None)
+        comparison = await self.git.compared(["--cached", tree], None)
         return {
             "files": sorted(files),
             "has_changes": bool(files),
-            "diff": told_of["diff"],
-            "truncated": told_of["truncated"],
+            "diff": comparison["diff"],
+            "truncated": comparison["truncated"],
         }
 
     # -- commits --------------------------------------------------------------------------------------------
@@ -90,8 +89,8 @@ class GitChanges:
         if not clean.strip() or b"\0" in clean:
             raise ToolError("invalid", "a commit needs a message.")
         note = self._notes.get(call)
-        if note is not None and (made := await self._made(note)) is not None:
-            return await self._receipt(call, made, note["parent"])
+        if note is not None and (commit_sha := await self._earlier_commit(note)) is not None:
+            return await self._receipt(call, commit_sha, note["parent"])
         head = await self.git.sha("HEAD")
         tree = await self.git.text("write-tree", changes=True)
         if tree == await self.git.tree_of("HEAD") and not allow_empty:
@@ -103,37 +102,37 @@ class GitChanges:
             "commit", "--quiet", "--cleanup=whitespace", "-F", "-", *empty, stdin=raw, changes=True,
             ok=range(256),
         )  # fmt: skip
-        made = await self.git.sha("HEAD")
-        if made is None or made == head:
+        commit_sha = await self.git.sha("HEAD")
+        if commit_sha is None or commit_sha == head:
             raise _not_committed(ran)
-        return await self._receipt(call, made, head)
+        return await self._receipt(call, commit_sha, head)
 
-    async def _made(self, note: dict[str, Any]) -> str | None:
-        """The commit an earlier attempt made, if it did: the same parent, tree and message."""
+    async def _earlier_commit(self, note: dict[str, Any]) -> str | None:
+        """The commit made by an earlier attempt, if any: the same parent, tree and message."""
         parent, head = note["parent"], await self.git.sha("HEAD")
         if head == parent:
             return None
         since = f"{parent}..HEAD" if parent else "HEAD"
         lines = await self.git.text("rev-list", "--parents", f"--max-count={MOST_LOOKED_AT}", since)
-        there = False
+        same_parent = False
         for line in lines.splitlines():
             sha, *parents = line.split()
             if (parents[0] if parents else None) != parent:
                 continue
-            there = True
+            same_parent = True
             same_tree = await self.git.sha(sha, "tree") == note["tree"]
-            said = (await self.git.ask("log", "-1", "--format=%B", sha)).out
-            if same_tree and said.decode("utf-8", "replace").strip() == note["message"].strip():
+            message = (await self.git.ask("log", "-1", "--format=%B", sha)).out
+            if same_tree and message.decode("utf-8", "replace").strip() == note["message"].strip():
                 return sha
-        if there:
+        if same_parent:
             raise InDoubt("A commit stands where ours would, but with other content (a hook's doing?).")
         return None
 
     async def _receipt(self, call: EffectCall, sha: str, parent: str | None) -> dict[str, Any]:
         place = self._commits_note(call)
-        ours = read_json(place) or {"commits": []}
-        if sha not in ours["commits"]:
-            self._keep(place, {"commits": [*ours["commits"], sha]})
+        noted = read_json(place) or {"commits": []}
+        if sha not in noted["commits"]:
+            self._keep(place, {"commits": [*noted["commits"], sha]})
         subject = await self.git.text("log", "-1", "--format=%s", sha)
         base = parent or await self.git.text(
             "hash-object", "-t", "tree", "-w", "--stdin", stdin=b"", changes=True
@@ -142,7 +141,7 @@ class GitChanges:
         return {"sha": sha, "subject": subject, "files": sorted(files)}
 
     async def reset(self, call: EffectCall, sha: str) -> dict[str, Any]:
-        """Take this run's own last commit back, unless it is published; its changes stay staged."""
+        """Take back this run's own last commit, unless it is published; its changes stay staged."""
         note, head = self._notes.get(call), await self.git.sha("HEAD")
         if note is not None and head == note["parent"]:
             return {"head": head}
@@ -170,7 +169,7 @@ class GitChanges:
     async def push(
         self, remote: str = "origin", branch: str | None = None, set_upstream: bool = True
     ) -> dict[str, Any]:
-        """Publish a branch's commits, the current one's unless it is named; never rewriting history."""
+        """Publish the commits of a branch, by default the current one; never rewrites history."""
         name, sha = await self._published(remote, branch)
         upstream = await self.git.text("config", "--get", f"branch.{name}.remote", ok=(0, 1))
         wants = ["--set-upstream"] if set_upstream and not upstream else []
@@ -185,18 +184,18 @@ class GitChanges:
     async def pushed(
         self, remote: str = "origin", branch: str | None = None, set_upstream: bool = True
     ) -> Any:
-        """Whether the remote's branch stands where ours does."""
+        """Whether the remote's branch is at the same commit as ours."""
         name, sha = await self._published(remote, branch)
-        said = await self.git.text("ls-remote", "--exit-code", remote, f"refs/heads/{name}", ok=(0, 2))
-        there = said.split("\t")[0] if said else None
-        return {"remote": remote, "branch": name, "sha": sha} if there == sha else NOT_DONE
+        output = await self.git.text("ls-remote", "--exit-code", remote, f"refs/heads/{name}", ok=(0, 2))
+        remote_sha = output.split("\t")[0] if output else None
+        return {"remote": remote, "branch": name, "sha": sha} if remote_sha == sha else NOT_DONE
 
     async def _published(self, remote: str, branch: str | None) -> tuple[str, str]:
-        """The branch to publish and the commit it stands on."""
+        """The branch to publish and its commit."""
         remotes = (await self.git.text("remote")).split("\n")
         if remote not in remotes or not remote:
-            there = ", ".join(one for one in remotes if one) or "none"
-            raise ToolError("no_remote", f"there is no remote {quoted(remote)}; there is: {there}.")
+            names = ", ".join(known for known in remotes if known) or "none"
+            raise ToolError("no_remote", f"there is no remote {quoted(remote)}; there is: {names}.")
         name = branch or await self.git.branch_name()
         if name is None:
             raise ToolError("detached", "no branch is worked on, so say which one to publish.")
@@ -210,7 +209,7 @@ class GitChanges:
     async def branch(
         self, call: EffectCall, name: str, base: str | None = None, switch: bool = True, exist_ok: bool = True
     ) -> dict[str, Any]:
-        """Make a branch unless it is there, and work on it if asked."""
+        """Create a branch unless it exists, and switch to it if asked."""
         if not name or name.startswith("-") or "\0" in name:
             raise ToolError("invalid", f"{quoted(name)} is no name for a branch.")
         valid = await self.git.ask("check-ref-format", f"refs/heads/{name}", ok=(0, 1))
@@ -218,13 +217,13 @@ class GitChanges:
             raise ToolError("invalid", f"{quoted(name)} is no name for a branch.")
         current, head = await self.git.branch_name(), await self.git.sha("HEAD")
         unborn = current == name and head is None
-        there = unborn or await self.git.sha(f"refs/heads/{name}") is not None
+        exists = unborn or await self.git.sha(f"refs/heads/{name}") is not None
         note = self._notes.get(call)
-        if there and note is None and not exist_ok:
+        if exists and note is None and not exist_ok:
             raise ToolError("exists", f"there is a branch {quoted(name)} already.")
-        created = note["created"] if note is not None else not there
+        created = note["created"] if note is not None else not exists
         self._notes.put(call, {"created": created})
-        if not there:
+        if not exists:
             start = await self._start(base, head)
             if switch:
                 await self._check_brought(call, *start)
@@ -239,7 +238,7 @@ class GitChanges:
         return {"branch": name, "created": created}
 
     async def _check_brought(self, call: EffectCall, target: str = "") -> None:
-        """Raise a `ToolError` where an agent would bring in other files that configure Detent."""
+        """Raise a `ToolError` when an agent would bring in other versions of files that configure Detent."""
         if call.by != "agent" or not target:
             return
         sandbox = self.git.sandbox
@@ -267,23 +266,25 @@ class GitChanges:
 
 
 def _not_committed(ran: Ran) -> ToolError:
-    said = ran.err + ran.out
-    if b"nothing to commit" in said or b"no changes added" in said:
+    output = ran.err + ran.out
+    if b"nothing to commit" in output or b"no changes added" in output:
         return ToolError("nothing_staged", "nothing is staged, so there is nothing to commit.")
-    found = fault("commit", ran)
-    if found.code == "git_failed":
-        return ToolError("not_committed", f"{found.message} A hook may have refused it.")
-    return found
+    error = fault("commit", ran)
+    if error.code == "git_failed":
+        return ToolError("not_committed", f"{error.message} A hook may have refused it.")
+    return error
 
 
 def _not_pushed(ran: Ran, remote: str, name: str) -> ToolError:
-    said = ran.out.decode("utf-8", "replace") + ran.err.decode("utf-8", "replace")
-    if "[rejected]" in said and any(one in said for one in ("non-fast-forward", "fetch first", "stale info")):
+    output = ran.out.decode("utf-8", "replace") + ran.err.decode("utf-8", "replace")
+    if "[rejected]" in output and any(
+        reason in output for reason in ("non-fast-forward", "fetch first", "stale info")
+    ):
         return ToolError(
             "non_fast_forward", f"'{remote}' has commits on {quoted(name)} that are not here. Fetch and "
             f"integrate them first; history there is never rewritten.",
         )  # fmt: skip
-    if "[remote rejected]" in said:
+    if "[remote rejected]" in output:
         return ToolError("remote_rejected", f"'{remote}' refused the commits (a hook or a protected branch).")
     return fault("push", ran)
 

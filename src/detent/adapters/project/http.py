@@ -1,6 +1,6 @@
-"""Fetching from the web: one resource by GET, bounded in time, size, redirects, and in where it lies.
+"""Fetching from the web: one resource by GET, with limits on time, size, redirects and addresses.
 
-Errors name the host and never the rest of an address, nor a header: both may hold secrets.
+Errors name the host, never the rest of a URL or a header: both may hold secrets.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ MOST_REDIRECTS = 5
 LARGEST_DOWNLOAD = 1024 * 1024 * 1024
 LARGEST_TEXT = 50 * 1024 * 1024
 LONGEST_WAIT = 3600.0
-"""Seconds we let a server tell us to wait."""
+"""The longest wait a server may ask for, in seconds."""
 SPOOL_AGE = 7 * 24 * 3600.0
-"""Seconds after which what was fetched and never used is thrown away."""
+"""Seconds after which fetched bodies that were never used are deleted."""
 _FORGOTTEN = frozenset({"set-cookie", "set-cookie2", "www-authenticate", "proxy-authenticate"})
-"""Headers of an answer that are not handed on."""
+"""Response headers that are not passed on."""
 _NO_CHARSETS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
-"""Encodings of Python's that no text on the web has; `punycode` takes hours over a few megabytes."""
+"""Python encodings that no text on the web has; `punycode` takes hours over a few megabytes."""
 _ANYWHERE = frozenset({"accept", "accept-language", "user-agent"})
-"""Headers that may go along to another host when it redirects us."""
+"""Headers that may go along to another host after a redirect."""
 
 
 class Web:
-    """The web, as far as steps may see it."""
+    """The part of the web that steps may fetch from."""
 
     def __init__(self, sandbox: Sandbox, largest: int = LARGEST_DOWNLOAD, reach: Reach | None = None) -> None:
         self._sandbox = sandbox
@@ -68,7 +68,9 @@ class Web:
         sink = _Sink(self._sandbox, self._spools() if spool else None)
         try:
             async with asyncio.timeout(timeout):
-                status, said, kind = await self._followed(url, dict(headers or {}), timeout, most, sink)
+                status, received, charset = await self._followed(
+                    url, dict(headers or {}), timeout, most, sink
+                )
             body = sink.done() if 200 <= status < 300 or not spool else None
         except (TimeoutError, httpx2.TimeoutException):
             raise Transient(f"'{host}' did not answer within {timeout:g} seconds.") from None
@@ -85,65 +87,66 @@ class Web:
         finally:
             sink.drop()
         if status in (429, 503):
-            wait = _wait(said.get("retry-after"))
+            wait = _retry_after(received.get("retry-after"))
             raise Transient(f"'{host}' cannot answer now ({status}).", wait)
-        known = {"status": status, "headers": said, "bytes": sink.size, "sha256": sink.sha256, "spool": None}
+        size, sha256 = sink.size, sink.sha256
+        result = {"status": status, "headers": received, "bytes": size, "sha256": sha256, "spool": None}
         if spool:
-            return {**known, "text": "", "json": None, "spool": sink.sha256 if body is not None else None}
+            return {**result, "text": "", "json": None, "spool": sha256 if body is not None else None}
         assert isinstance(body, bytes)
-        return {**known, "text": _text(body, kind), "json": _json(body, said.get("content-type", ""))}
+        return {**result, "text": _text(body, charset), "json": _json(body, received.get("content-type", ""))}
 
     async def _followed(
         self, url: str, headers: dict[str, str], timeout: float, most: int, sink: _Sink
     ) -> tuple[int, dict[str, str], str | None]:
-        """The first answer that is no redirect; every address on the way must be within reach."""
+        """The first response that is no redirect; every address on the way must be allowed."""
         httpx2 = _httpx2()
         asked_for = str(urlsplit(url).hostname)
         for _ in range(MOST_REDIRECTS + 1):
             addresses = await self._reach.addresses(url, asked_for)
-            way = None if addresses is None else pinned(addresses)
+            transport = None if addresses is None else pinned(addresses)
             async with (
-                httpx2.AsyncClient(timeout=timeout, follow_redirects=False, transport=way) as client,
+                httpx2.AsyncClient(timeout=timeout, follow_redirects=False, transport=transport) as client,
                 client.stream("GET", url, headers={**IDENTITY, **headers}) as answer,
             ):
-                to = answer.headers.get("location")
-                if answer.status_code in (301, 302, 303, 307, 308) and to:
-                    following = urljoin(url, to)
-                    _host(following)
-                    if urlsplit(url).scheme == "https" and urlsplit(following).scheme != "https":
+                location = answer.headers.get("location")
+                if answer.status_code in (301, 302, 303, 307, 308) and location:
+                    next_url = urljoin(url, location)
+                    _host(next_url)
+                    if urlsplit(url).scheme == "https" and urlsplit(next_url).scheme != "https":
                         raise ToolError("redirect", f"'{_host(url)}' leads from https to http; not followed.")
-                    if urlsplit(following)[:2] != urlsplit(url)[:2]:
-                        headers = {name: one for name, one in headers.items() if name.lower() in _ANYWHERE}
-                    url = following
+                    if urlsplit(next_url)[:2] != urlsplit(url)[:2]:
+                        headers = {name: text for name, text in headers.items() if name.lower() in _ANYWHERE}
+                    url = next_url
                     continue
                 try:
                     async for piece in pieces(answer, most):
                         sink.take(piece)
                 except BodyTooLarge:
                     raise ToolError("too_large", f"'{_host(url)}' gives more than {most:,} bytes.") from None
-                found = {
+                received = {
                     name.lower(): value
                     for name, value in answer.headers.items()
                     if name.lower() not in _FORGOTTEN
                 }
-                return answer.status_code, found, answer.charset_encoding
+                return answer.status_code, received, answer.charset_encoding
         raise ToolError("redirect", f"'{_host(url)}' redirects more than {MOST_REDIRECTS} times.")
 
     def _spools(self) -> Path:
-        """Where fetched bodies wait to be written; those nobody came for are thrown away."""
+        """The folder where fetched bodies wait to be written; old unused ones are deleted."""
         folder = self._sandbox.state / "spools"
         with self._sandbox.folder_of(folder / "any", make=True):
             pass
-        old = time.time() - SPOOL_AGE
-        for one in folder.iterdir():
+        oldest = time.time() - SPOOL_AGE
+        for spool in folder.iterdir():
             with contextlib.suppress(OSError):
-                if one.stat().st_mtime < old:
-                    one.unlink()
+                if spool.stat().st_mtime < oldest:
+                    spool.unlink()
         return folder
 
 
 class _Sink:
-    """Takes a body in, in memory or into a file."""
+    """Collects a body, in memory or in a file."""
 
     def __init__(self, sandbox: Sandbox, folder: Path | None) -> None:
         self._sandbox = sandbox
@@ -182,7 +185,7 @@ class _Sink:
             return folder.create(path.name, PRIVATE_FILE)
 
     def drop(self) -> None:
-        """Put away what is left of an unfinished file."""
+        """Delete an unfinished file."""
         if self._file is not None and self._path is not None:
             self._file.close()
             with contextlib.suppress(OSError):
@@ -198,7 +201,7 @@ def _httpx2() -> Any:
 
 
 def _host(url: str) -> str:
-    """The host of an address; a `ToolError` when it is none of the web."""
+    """The host of a URL; a `ToolError` unless it is an http or https URL."""
     try:
         parts = urlsplit(url) if isinstance(url, str) else urlsplit("")
         host = parts.hostname
@@ -213,14 +216,14 @@ def _host(url: str) -> str:
     return host
 
 
-def _wait(said: str | None) -> float | None:
-    """Seconds a server asks us to wait, as far as we listen."""
-    if not said:
+def _retry_after(header: str | None) -> float | None:
+    """Seconds a server asks us to wait, up to the longest wait."""
+    if not header:
         return None
-    if said.strip().isdigit():
-        return min(float(said), LONGEST_WAIT)
+    if header.strip().isdigit():
+        return min(float(header), LONGEST_WAIT)
     try:
-        until = parsedate_to_datetime(said)
+        until = parsedate_to_datetime(header)
     except (TypeError, ValueError):
         return None
     until = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
@@ -228,7 +231,7 @@ def _wait(said: str | None) -> float | None:
 
 
 def _text(body: bytes, charset: str | None) -> str:
-    """A body as text, in the charset its server names where that is one for texts."""
+    """A body as text, in the charset its server names if that is one for texts."""
     try:
         if charset and codecs.lookup(charset).name not in _NO_CHARSETS:
             return body.decode(charset, "replace")
@@ -238,7 +241,7 @@ def _text(body: bytes, charset: str | None) -> str:
 
 
 def _json(body: bytes, kind: str) -> Any:
-    """The value of a body that says it is JSON, and is."""
+    """The value of a body that is declared as JSON and is JSON."""
     if "json" not in kind.lower():
         return None
     try:
@@ -252,7 +255,7 @@ def _refused(_: str) -> Any:
 
 
 async def post(url: str, body: Mapping[str, Any], headers: Mapping[str, str], timeout: float) -> int:
-    """Send JSON to an address; the status it answers with. Exceptions leave open whether it arrived."""
+    """Send JSON to a URL; returns the status. An exception leaves open whether it arrived."""
     host, httpx2 = _host(url), _httpx2()
     local = is_here(host)
     try:
@@ -261,13 +264,13 @@ async def post(url: str, body: Mapping[str, Any], headers: Mapping[str, str], ti
             httpx2.AsyncClient(timeout=timeout, follow_redirects=False, trust_env=not local) as client,
             client.stream("POST", url, json=dict(body), headers=dict(headers)) as answer,
         ):
-            return int(answer.status_code)  # what else it says is not read
+            return int(answer.status_code)  # the body is not read
     except TimeoutError:
         raise ConnectionError(f"'{host}' did not answer within {timeout:g} seconds.") from None
     except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError):
         raise ToolError("unreachable", f"'{host}' cannot be reached.", transient=True) from None
     except httpx2.HTTPError as error:
-        # Without what httpx2 says: it may name the whole address.
+        # Without the message of httpx2, which may contain the whole URL.
         raise ConnectionError(f"'{host}' did not answer ({type(error).__name__}).") from None
 
 

@@ -1,7 +1,7 @@
 """The query `lookup`: the row of a CSV, YAML, JSON or SQLite file that has a value under a key.
 
-A text file is read once and again when it has changed; a database is asked each time. Values are compared as
-text: the number 17 finds `17`, wherever either stands.
+A text file is read again only when it has changed; a database is queried each time. Values are compared as
+text: the number 17 matches `17`, whichever side has which.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from detent.kernel.errors import ConfigurationError, nearest
 LARGEST = 50 * 1024 * 1024
 """Bytes of the largest text file that is read."""
 MOST_ROWS = 1000
-"""Rows that are given at most when several are asked for."""
+"""Rows returned at most when several are asked for."""
 KEPT = 16
-"""Files kept in memory."""
+"""Number of files kept in memory."""
 BUSY = 5.0
-"""Seconds a database may keep us waiting."""
+"""Seconds to wait for a locked database."""
 
 TEXT = {".csv": "csv", ".tsv": "csv", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 DATABASES = (".db", ".sqlite", ".sqlite3")
@@ -54,7 +54,7 @@ Rows = dict[str, list[Any]]
 
 
 class _Stamp(NamedTuple):
-    """What changes when a file does."""
+    """Changes whenever the file does."""
 
     modified: int
     size: int
@@ -69,7 +69,7 @@ class _Kept:
     content: Any
     """A list of rows, or a mapping from a value to its row."""
     columns: tuple[str, ...] | None = None
-    """Where the file itself names them."""
+    """Column names, where the file itself has them."""
     indexes: dict[tuple[str, str | None], Rows] = field(default_factory=dict)
 
 
@@ -79,7 +79,7 @@ class LookupTables:
     def __init__(self, files: TextFiles) -> None:
         self.files = files
         self.reads = 0
-        """Files read so far; one that did not change is not read again."""
+        """Number of files read so far; an unchanged file is not read again."""
         self._kept: dict[Path, _Kept] = {}
         self._lock = threading.Lock()
 
@@ -88,51 +88,53 @@ class LookupTables:
     ) -> Any:
         """The row whose `key` is `value`, or None; with `many`, every such row.
 
-        Without `key` a YAML or JSON file is taken as a mapping, and `value` looked for among its names.
+        Without `key` a YAML or JSON file is taken as a mapping, and `value` is looked up among its keys.
         """
-        wanted = _wanted(value)
+        text = _search_text(value)
         file = self.files.find(table)
-        kind = file.suffix.lower()
-        if kind in DATABASES:
-            found = _from_database(file, table, key, wanted, value, part)
-        elif kind in TEXT:
-            found = self._from_text(file, TEXT[kind], table, key, wanted, part)
+        suffix = file.suffix.lower()
+        if suffix in DATABASES:
+            rows = _from_database(file, table, key, text, value, part)
+        elif suffix in TEXT:
+            rows = self._from_text(file, TEXT[suffix], table, key, text, part)
         else:
-            kinds = ", ".join([*TEXT, *DATABASES])
-            raise ToolError("no_table", f"'{table}' is no table: that is a file whose name ends in {kinds}.")
+            suffixes = ", ".join([*TEXT, *DATABASES])
+            raise ToolError(
+                "no_table", f"'{table}' is no table: that is a file whose name ends in {suffixes}."
+            )
         if many:
-            return found[:MOST_ROWS]
-        if len(found) > 1:
+            return rows[:MOST_ROWS]
+        if len(rows) > 1:
             raise ToolError(
                 "not_unique",
                 f"'{table}' has several rows with this value under '{key}'. Say `many: true` to get all.",
             )
-        return found[0] if found else None
+        return rows[0] if rows else None
 
     # -- text files -----------------------------------------------------------------------------------------
 
     def _from_text(
-        self, file: Path, kind: str, table: str, key: str | None, wanted: str, part: str | None
+        self, file: Path, kind: str, table: str, key: str | None, text: str, part: str | None
     ) -> list[Any]:
         if kind == "csv" and key is None:
             raise ToolError("no_key", f"'{table}' has columns; say which one to look in with `key`.")
         if kind == "csv" and part is not None:
             raise ToolError("no_part", f"'{table}' has one table; leave `part` out.")
         with self._lock:
-            kept = self._read(file, kind, table)
-            index = kept.indexes.get((part or "", key))
+            cached = self._read(file, kind, table)
+            index = cached.indexes.get((part or "", key))
             if index is None:
-                index = kept.indexes[part or "", key] = _indexed(kept, table, key, part)
-            rows = index.get(wanted, []) if wanted else []
+                index = cached.indexes[part or "", key] = _indexed(cached, table, key, part)
+            rows = index.get(text, []) if text else []
             return [dict(row) if isinstance(row, dict) else row for row in rows]
 
     def _read(self, file: Path, kind: str, table: str) -> _Kept:
         try:
             status = file.stat()
             stamp = _Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
-            kept = self._kept.get(file)
-            if kept is not None and kept.stamp == stamp:
-                return kept
+            cached = self._kept.get(file)
+            if cached is not None and cached.stamp == stamp:
+                return cached
             if stamp.size > LARGEST:
                 raise ToolError("too_large", f"'{table}' has more than {LARGEST:,} bytes; use a database.")
             text = file.read_bytes().decode("utf-8-sig")
@@ -143,14 +145,14 @@ class LookupTables:
         self.reads += 1
         if kind == "csv":
             columns, rows = _csv(text, table)
-            kept = _Kept(stamp, rows, columns)
+            cached = _Kept(stamp, rows, columns)
         else:
-            kept = _Kept(stamp, _structured(text, kind, table))
+            cached = _Kept(stamp, _structured(text, kind, table))
         self._kept.pop(file, None)
-        self._kept[file] = kept
+        self._kept[file] = cached
         while len(self._kept) > KEPT:
             del self._kept[next(iter(self._kept))]
-        return kept
+        return cached
 
 
 def lookup_tool(tables: LookupTables) -> Tool:
@@ -161,14 +163,14 @@ def lookup_tool(tables: LookupTables) -> Tool:
     )  # fmt: skip
 
 
-def _wanted(value: Any) -> str:
+def _search_text(value: Any) -> str:
     if isinstance(value, Mapping) or (isinstance(value, Sequence) and not isinstance(value, str)):
         raise ToolError("invalid", "the value to look for is one text or number.")
     return _text(value)
 
 
 def _text(value: Any) -> str:
-    """A value as it is compared."""
+    """A value in the form in which it is compared."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -182,29 +184,29 @@ def _text(value: Any) -> str:
 
 def _csv(text: str, table: str) -> tuple[tuple[str, ...], list[dict[str, str]]]:
     """Columns and rows of a CSV text; every value is text."""
-    first = text.partition("\n")[0]
-    delimiter = max((",", ";", "\t"), key=first.count)
+    first_line = text.partition("\n")[0]
+    delimiter = max((",", ";", "\t"), key=first_line.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
-        heads = [head.strip() for head in next(reader, [])]
-        if not any(heads):
+        header = [head.strip() for head in next(reader, [])]
+        if not any(header):
             raise ToolError("no_table", f"'{table}' has no first line that names its columns.")
-        if "" in heads or len(set(heads)) < len(heads):
+        if "" in header or len(set(header)) < len(header):
             raise ToolError("no_table", f"'{table}': every column needs a name of its own in the first line.")
         rows: list[dict[str, str]] = []
         for cells in reader:
             if not any(cell.strip() for cell in cells):
                 continue
-            if len(cells) > len(heads):
+            if len(cells) > len(header):
                 raise ToolError(
                     "no_table",
-                    f"'{table}', line {reader.line_num}: {len(cells)} values for {len(heads)} columns.",
+                    f"'{table}', line {reader.line_num}: {len(cells)} values for {len(header)} columns.",
                 )
-            values = [cell.strip() for cell in cells] + [""] * (len(heads) - len(cells))
-            rows.append(dict(zip(heads, values, strict=True)))
+            values = [cell.strip() for cell in cells] + [""] * (len(header) - len(cells))
+            rows.append(dict(zip(header, values, strict=True)))
     except csv.Error as error:
         raise ToolError("no_table", f"'{table}', line {reader.line_num}: {error}.") from error
-    return tuple(heads), rows
+    return tuple(header), rows
 
 
 def _structured(text: str, kind: str, table: str) -> Any:
@@ -220,9 +222,9 @@ def _structured(text: str, kind: str, table: str) -> Any:
         raise ToolError("no_table", str(error)) from error
 
 
-def _indexed(kept: _Kept, table: str, key: str | None, part: str | None) -> Rows:
+def _indexed(cached: _Kept, table: str, key: str | None, part: str | None) -> Rows:
     """The rows of a file by the text of a key."""
-    content = kept.content
+    content = cached.content
     for name in part.split(".") if part else ():
         if not isinstance(content, dict) or name not in content:
             hint = nearest(name, content if isinstance(content, dict) else ())
@@ -236,26 +238,26 @@ def _indexed(kept: _Kept, table: str, key: str | None, part: str | None) -> Rows
     rows = list(content.values()) if isinstance(content, dict) else content
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ToolError("no_table", f"{where} is neither a list of rows nor a mapping to rows.")
-    known = kept.columns or tuple(dict.fromkeys(name for row in rows for name in row))
-    if key not in known and (rows or kept.columns):
-        raise _no_column(where, key, known)
-    found: Rows = {}
+    columns = cached.columns or tuple(dict.fromkeys(name for row in rows for name in row))
+    if key not in columns and (rows or cached.columns):
+        raise _no_column(where, key, columns)
+    index: Rows = {}
     for row in rows:
         if (text := _text(row.get(key))) and not isinstance(row.get(key), dict | list):
-            found.setdefault(text, []).append(row)
-    return found
+            index.setdefault(text, []).append(row)
+    return index
 
 
-def _no_column(where: str, key: str, known: Sequence[str]) -> ToolError:
-    there = ", ".join(list(known)[:20]) or "none"
-    return ToolError("no_column", f"{where} has no column '{key}'.{nearest(key, known)} Columns: {there}.")
+def _no_column(where: str, key: str, columns: Sequence[str]) -> ToolError:
+    names = ", ".join(list(columns)[:20]) or "none"
+    return ToolError("no_column", f"{where} has no column '{key}'.{nearest(key, columns)} Columns: {names}.")
 
 
 # -- databases ----------------------------------------------------------------------------------------------
 
 
 def _from_database(
-    file: Path, table: str, key: str | None, wanted: str, value: Any, part: str | None
+    file: Path, table: str, key: str | None, text: str, value: Any, part: str | None
 ) -> list[Any]:
     if key is None:
         raise ToolError("no_key", f"'{table}' has columns; say which one to look in with `key`.")
@@ -268,40 +270,40 @@ def _from_database(
             if key not in columns:
                 raise _no_column(f"'{table}', table '{name}',", key, columns)
             # Both forms: a column without a type compares numbers with numbers and texts with texts.
-            number = value if isinstance(value, int | float) else _number(wanted)
-            question = f"SELECT * FROM {_quoted(name)} WHERE {_quoted(key)} = ? OR {_quoted(key)} = ? LIMIT ?"
-            cursor = connection.execute(question, (wanted, number, MOST_ROWS))
-            heads = [column[0] for column in cursor.description]
-            rows = cursor.fetchall() if wanted else []
+            number = value if isinstance(value, int | float) else _number(text)
+            query = f"SELECT * FROM {_quoted(name)} WHERE {_quoted(key)} = ? OR {_quoted(key)} = ? LIMIT ?"
+            cursor = connection.execute(query, (text, number, MOST_ROWS))
+            header = [column[0] for column in cursor.description]
+            rows = cursor.fetchall() if text else []
     except sqlite3.OperationalError as error:
-        passing = "locked" in str(error) or "busy" in str(error)
-        raise ToolError("database", f"'{table}': {error}.", transient=passing) from error
+        transient = "locked" in str(error) or "busy" in str(error)
+        raise ToolError("database", f"'{table}': {error}.", transient=transient) from error
     except sqlite3.Error as error:
         raise ToolError("database", f"'{table}': {error}.") from error
-    found = [dict(zip(heads, row, strict=True)) for row in rows]
-    for row in found:
+    records = [dict(zip(header, row, strict=True)) for row in rows]
+    for row in records:
         if binary := [name for name, item in row.items() if isinstance(item, bytes)]:
             raise ToolError("binary", f"'{table}', table '{name}': column '{binary[0]}' holds bytes.")
-    return found
+    return records
 
 
 def _table(connection: sqlite3.Connection, table: str, part: str | None) -> str:
-    """The table that is meant; the only one where none is named."""
-    there = [
+    """The named table; the only one where none is named."""
+    tables = [
         str(name)
         for (name,) in connection.execute(
             "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' "
             "ORDER BY name"
         )
     ]
-    if part is None and len(there) == 1:
-        return there[0]
-    if part in there:
+    if part is None and len(tables) == 1:
+        return tables[0]
+    if part in tables:
         return str(part)
-    names = ", ".join(there) or "none"
+    names = ", ".join(tables) or "none"
     if part is None:
         raise ToolError("no_part", f"'{table}' has several tables; name one with `part`: {names}.")
-    raise ToolError("no_part", f"'{table}' has no table '{part}'.{nearest(part, there)} Tables: {names}.")
+    raise ToolError("no_part", f"'{table}' has no table '{part}'.{nearest(part, tables)} Tables: {names}.")
 
 
 def _quoted(name: str) -> str:
@@ -309,9 +311,9 @@ def _quoted(name: str) -> str:
 
 
 def _number(text: str) -> int | float | None:
-    for kind in (int, float):
+    for type_ in (int, float):
         try:
-            return kind(text)
+            return type_(text)
         except ValueError:
             continue
     return None

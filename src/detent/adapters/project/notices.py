@@ -1,4 +1,4 @@
-"""Telling people: a notice in a file of its own, or sent to a web hook, once and under a name that stays."""
+"""Notifying people: a notice in a file of its own or sent to a web hook, once and under a stable name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMEOUT = 15.0
 
 
 class Notices:
-    """Where notices go: files in `folder`, and the web hook where there is one."""
+    """Sends notices: to files in `folder`, and to the web hook if there is one."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Notices:
     async def send(
         self, call: EffectCall, message: str, title: str = "", channel: Literal["file", "webhook"] = "file"
     ) -> dict[str, Any]:
-        """Tell people something, once."""
+        """Notify people, once."""
         if not message.strip() or len(message) + len(title) > LONGEST:
             raise ToolError("invalid", f"a notice has 1 to {LONGEST:,} characters.")
         name = hashlib.sha256(call.idempotency_key.encode()).hexdigest()[:24]
@@ -53,16 +53,16 @@ class Notices:
         return self._write(notice) if channel == "file" else await self._post(call, notice)
 
     def probe(self, message: str, title: str = "", channel: Literal["file", "webhook"] = "file") -> Any:
-        """A file may be written again, for it goes by the same name; what a web hook got is not known."""
+        """A file may be written again, as its name stays the same; whether a web hook got it is not known."""
         return NOT_DONE if channel == "file" else UNKNOWN
 
     def _write(self, notice: dict[str, Any]) -> dict[str, Any]:
-        place = self._folder / f"{notice['id']}.json"
-        there = read_json(place)
-        if there is None:
-            self._sandbox.keep(place, json.dumps(notice, ensure_ascii=False, indent=2).encode())
-            there = notice
-        return {"channel": "file", "id": there["id"], "delivered_at": there["at"]}
+        file = self._folder / f"{notice['id']}.json"
+        written = read_json(file)
+        if written is None:
+            self._sandbox.keep(file, json.dumps(notice, ensure_ascii=False, indent=2).encode())
+            written = notice
+        return {"channel": "file", "id": written["id"], "delivered_at": written["at"]}
 
     async def _post(self, call: EffectCall, notice: dict[str, Any]) -> dict[str, Any]:
         if self._webhook is None:
@@ -77,7 +77,9 @@ class Notices:
         if 300 <= status < 500:
             raise ToolError("refused", f"the web hook refused the notice ({status}).")
         if status >= 500:
-            raise ConnectionError(f"the web hook failed ({status}); whether it told anybody is not known.")
+            raise ConnectionError(
+                f"the web hook failed ({status}); whether anybody was notified is not known."
+            )
         self._notes.put(call, {"at": notice["at"]})
         return {"channel": "webhook", "id": notice["id"], "delivered_at": notice["at"]}
 

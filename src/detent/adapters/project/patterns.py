@@ -1,7 +1,7 @@
-"""Regular expressions over texts of others, in a process of their own that is ended when one runs away.
+"""Regular expressions over texts from outside, in a process of their own that is stopped when one runs away.
 
-Python's matcher can take longer than anyone lives for some patterns and texts, and nothing else goes on in
-the process meanwhile. So it is not done in ours.
+For some patterns and texts Python's matcher takes practically for ever and blocks the whole process
+meanwhile, so it must not run in ours.
 """
 
 from __future__ import annotations
@@ -57,30 +57,30 @@ _WRONG = {
 
 
 async def find(text: str, pattern: str, group: int | str = 0, limit: int = MOST_MATCHES) -> dict[str, Any]:
-    """Parts of a text that fit a regular expression, in order, as `found`."""
+    """The parts of a text that match a regular expression, in order, as `found`."""
     most = max(0, min(limit, MOST_MATCHES))
     return await _search({"do": "find", "text": text, "pattern": pattern, "group": group, "most": most})
 
 
 async def test(texts: list[str], pattern: str) -> dict[str, Any]:
-    """Of each text, as `fits`, whether a regular expression fits some part of it."""
+    """Whether a regular expression matches some part of each text, as `fits`."""
     return await _search({"do": "test", "texts": texts, "pattern": pattern})
 
 
 async def substitute(text: str, pattern: str, replace: str, count: int = 0) -> dict[str, Any]:
-    """A text with what fits a regular expression replaced, and how often, as `text` and `count`."""
-    said = {"do": "substitute", "text": text, "pattern": pattern, "replace": replace, "count": count}
-    return await _search(said)
+    """A text with the matches of a regular expression replaced, and their number, as `text` and `count`."""
+    request = {"do": "substitute", "text": text, "pattern": pattern, "replace": replace, "count": count}
+    return await _search(request)
 
 
-async def _search(said: dict[str, Any]) -> dict[str, Any]:
-    if len(said["pattern"]) > LONGEST_PATTERN:
+async def _search(request: dict[str, Any]) -> dict[str, Any]:
+    if len(request["pattern"]) > LONGEST_PATTERN:
         raise ToolError("invalid", f"a pattern has at most {LONGEST_PATTERN} characters.")
     argv = [sys.executable, "-I", "-S", "-c", _WORKER]
     env = {name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
     try:
         ran = await run_program(
-            argv, cwd=Path(tempfile.gettempdir()), env=env, timeout=LIMIT, stdin=json.dumps(said).encode(),
+            argv, cwd=Path(tempfile.gettempdir()), env=env, timeout=LIMIT, stdin=json.dumps(request).encode(),
             head=LARGEST_ANSWER,
         )  # fmt: skip
     except TimedOut:
@@ -92,8 +92,8 @@ async def _search(said: dict[str, Any]) -> dict[str, Any]:
         raise ToolError("not_searched", f"the search ended with code {ran.code} and {len(ran.out)} bytes.")
     answer: dict[str, Any] = json.loads(ran.out)
     if answer.get("error") == "pattern":
-        where = "" if answer["at"] is None else f" (at character {answer['at'] + 1})"
-        raise ToolError("invalid", f"the pattern is no regular expression{where}.")
+        position = "" if answer["at"] is None else f" (at character {answer['at'] + 1})"
+        raise ToolError("invalid", f"the pattern is no regular expression{position}.")
     if "error" in answer:
         raise ToolError("invalid", f"{_WRONG[answer['error']]}.")
     return answer

@@ -1,6 +1,6 @@
-"""Whether what a workflow needs is there: git, a repository, programs, variables, packages, paths, a model.
+"""Checks of what a workflow needs: git, a repository, programs, variables, packages, paths, a model.
 
-Each check gives `(ok, message)`. A message names things, never a variable's value or a person.
+Each check returns `(ok, message)`. A message never contains a variable's value or a person's name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from detent.engine.tools import ToolError
 
 
 class Answer(NamedTuple):
-    """What a check found."""
+    """The result of a check."""
 
     ok: bool
     message: str = ""
@@ -25,10 +25,10 @@ class Answer(NamedTuple):
 TIMEOUT = 60.0
 """Seconds git may take."""
 LONGEST_OUTPUT = 64 * 1024
-"""Bytes of what git says: a version, a name, a list of remotes."""
+"""Bytes of git's output: a version, a name, a list of remotes."""
 
 QUIET = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
-"""For git: words we know, no question to a person, no lock beside somebody's work."""
+"""For git: known messages, no prompts, no locks."""
 
 
 # -- git ----------------------------------------------------------------------------------------------------
@@ -36,50 +36,50 @@ QUIET = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
 
 async def git(root: Path, environ: Mapping[str, str] | None = None) -> Answer:
     """Git can be called."""
-    code, said = await _git(root, environ, "version")
-    return Answer(True, said) if code == 0 else Answer(False, said or "git does not run")
+    code, output = await _git(root, environ, "version")
+    return Answer(True, output) if code == 0 else Answer(False, output or "git does not run")
 
 
 async def git_repo(root: Path, environ: Mapping[str, str] | None = None) -> Answer:
-    """The project is in a work tree of git."""
-    code, said = await _git(root, environ, "rev-parse", "--is-inside-work-tree")
-    if code == 0 and said == "true":
+    """The project is in a git work tree."""
+    code, output = await _git(root, environ, "rev-parse", "--is-inside-work-tree")
+    if code == 0 and output == "true":
         return Answer(True, "the project is in a git work tree")
-    return Answer(False, said if code is None else "the project is in no git work tree")
+    return Answer(False, output if code is None else "the project is in no git work tree")
 
 
 async def git_identity(root: Path, environ: Mapping[str, str] | None = None) -> Answer:
-    """Git knows in whose name to commit, without guessing it from the machine."""
-    for who in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"):
-        code, said = await _git(root, environ, "-c", "user.useConfigOnly=true", "var", who)
+    """Git knows the identity to commit under, without guessing it from the machine."""
+    for identity in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"):
+        code, output = await _git(root, environ, "-c", "user.useConfigOnly=true", "var", identity)
         if code != 0:
             return Answer(
-                False, said if code is None else "git knows no name and e-mail address to commit under"
+                False, output if code is None else "git knows no name and e-mail address to commit under"
             )
     return Answer(True, "git knows whom to commit as")
 
 
 async def git_remote(root: Path, environ: Mapping[str, str] | None = None) -> Answer:
-    """The repository has somewhere to push to."""
-    code, said = await _git(root, environ, "remote")
-    if code == 0 and said:
-        return Answer(True, f"remotes: {', '.join(said.split())}")
+    """The repository has a remote to push to."""
+    code, output = await _git(root, environ, "remote")
+    if code == 0 and output:
+        return Answer(True, f"remotes: {', '.join(output.split())}")
     if code == 0:
         return Answer(False, "the repository has no remote")
-    return Answer(False, said if code is None else "the project is in no git work tree")
+    return Answer(False, output if code is None else "the project is in no git work tree")
 
 
-async def _git(root: Path, environ: Mapping[str, str] | None, *words: str) -> tuple[int | None, str]:
-    """Exit code and output of git; no code, and why, when it could not be asked."""
-    settled = {**(os.environ if environ is None else environ), **QUIET}
+async def _git(root: Path, environ: Mapping[str, str] | None, *args: str) -> tuple[int | None, str]:
+    """Exit code and output of git; without a code, the reason it could not be run."""
+    variables = {**(os.environ if environ is None else environ), **QUIET}
     try:
         ran = await run_program(
-            ["git", *words], cwd=root, env=settled, timeout=TIMEOUT, head=LONGEST_OUTPUT, stop_when_full=True
+            ["git", *args], cwd=root, env=variables, timeout=TIMEOUT, head=LONGEST_OUTPUT, stop_when_full=True
         )
     except TimedOut as error:
         return None, str(error).rstrip(".")
     except ToolError as error:
-        missing = shutil.which("git", path=settled.get("PATH")) is None
+        missing = shutil.which("git", path=variables.get("PATH")) is None
         return None, "git is not on PATH" if missing else error.message.rstrip(".")
     if ran.out_cut:
         return None, f"git answers with more than {LONGEST_OUTPUT:,} bytes"
@@ -90,18 +90,18 @@ async def _git(root: Path, environ: Mapping[str, str] | None, *words: str) -> tu
 
 
 def command(name: str, root: Path, environ: Mapping[str, str] | None = None) -> Answer:
-    """A program can be found: by name on PATH, or by its path from the project."""
+    """A program exists: by name on PATH, or by its path from the project."""
     path = (os.environ if environ is None else environ).get("PATH")
-    said = Path(name).expanduser()
-    by_path = len(said.parts) > 1
-    found = shutil.which(str(root / said) if by_path else name, path=path)
-    if found is None:
+    program = Path(name).expanduser()
+    by_path = len(program.parts) > 1
+    executable = shutil.which(str(root / program) if by_path else name, path=path)
+    if executable is None:
         return Answer(False, f"there is no program {name}" if by_path else f"{name} is not on PATH")
     return Answer(True, f"{name} is there")
 
 
 def env(name: str, environ: Mapping[str, str] | None = None) -> Answer:
-    """An environment variable is set, and not to nothing."""
+    """An environment variable is set and not empty."""
     value = (os.environ if environ is None else environ).get(name)
     if value:
         return Answer(True, f"{name} is set")
@@ -109,7 +109,7 @@ def env(name: str, environ: Mapping[str, str] | None = None) -> Answer:
 
 
 def package(name: str) -> Answer:
-    """A Python package is installed here: by the name it is installed under, or the one it is imported by."""
+    """A Python package is installed, under its distribution name or its import name."""
     from importlib.metadata import PackageNotFoundError, version
     from importlib.util import find_spec
 
@@ -118,23 +118,23 @@ def package(name: str) -> Answer:
     except (PackageNotFoundError, ValueError):
         pass
     try:
-        there = find_spec(name) is not None
-    except (ImportError, ValueError):  # part of a package that is not there; no name at all
-        there = False
-    return Answer(True, f"{name} can be imported") if there else Answer(False, f"{name} is not installed")
+        exists = find_spec(name) is not None
+    except (ImportError, ValueError):  # part of a package that is missing, or not a name at all
+        exists = False
+    return Answer(True, f"{name} can be imported") if exists else Answer(False, f"{name} is not installed")
 
 
 def path(name: str, root: Path) -> Answer:
-    """A file or folder is there; a relative path starts from the project."""
-    there = (root / Path(name).expanduser()).exists()
-    return Answer(True, f"{name} is there") if there else Answer(False, f"there is no {name}")
+    """A file or folder exists; a relative path starts from the project."""
+    exists = (root / Path(name).expanduser()).exists()
+    return Answer(True, f"{name} is there") if exists else Answer(False, f"there is no {name}")
 
 
 # -- agents -------------------------------------------------------------------------------------------------
 
 
 def executor(default: str | None, make: Callable[[str], Any]) -> Answer:
-    """Somebody can be asked to perform a step as an agent; nobody is asked anything for that."""
+    """An agent could perform a step; nothing is sent to the model."""
     if default is None:
         return Answer(False, "no model is configured")
     try:

@@ -1,4 +1,4 @@
-"""Running a program: no shell, no terminal, output up to a bound, its whole process group ended in time."""
+"""Running a program: no shell, no terminal, limited output, and its whole process group ended in time."""
 
 from __future__ import annotations
 
@@ -16,38 +16,37 @@ from pathlib import Path
 from detent.engine.tools import ToolError
 
 GRACE = 1.0
-"""Seconds a program gets to end by itself when it must."""
+"""Seconds a program gets to end by itself after SIGTERM."""
 SHELL = "/bin/sh"
 TETHERED = """
 exec 3<&0
 ( (read -r _ <&3 || kill -KILL 0) >/dev/null 2>&1 & )
 exec "$@" 3<&- <"$0"
 """
-"""Becomes the program, having left somebody in its process group who ends the group when this process dies: a
-pipe that nobody can write to any more reads as its end. Not a child of the program, which may wait for all it
-has."""
+"""Becomes the program after leaving a watcher in its process group, which kills the group when this process
+dies: a pipe that nothing can write to any more reads as ended. The watcher is not a child of the program,
+because a program may wait for all its children."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a program went."""
+    """The result of running a program."""
 
     code: int
     """Its exit code; below zero, the signal that ended it."""
     out: bytes
     err: bytes
     out_cut: int
-    """Bytes of its output that were left out."""
-    err_cut: int
+    """Bytes of its output that were cut."""
     seconds: float
 
 
 class TimedOut(Exception):
-    """A program did not end in time, and was ended."""
+    """A program did not end in time and was stopped."""
 
 
 class _Kept:
-    """What is kept of a stream: its beginning, and its end where there is room for one."""
+    """The kept part of a stream: its beginning, and its end where there is room for one."""
 
     def __init__(self, head: int, tail: int) -> None:
         self._most, self._tail_most = head, tail
@@ -85,8 +84,8 @@ async def run_program(
 ) -> Ran:
     """Run a program to its end. `TimedOut` when it took too long; `ToolError` when it cannot be started.
 
-    With `stop_when_full` it is ended once its output is longer than `head`; with `strays`, what it leaves
-    running in its process group is ended with it.
+    With `stop_when_full` it is stopped once its output is longer than `head`; with `strays`, processes it
+    leaves behind in its process group are killed with it.
     """
     began = time.monotonic()
     transport = None
@@ -97,7 +96,7 @@ async def run_program(
     try:
         transport, program = await loop.subprocess_exec(
             lambda: _Program(out, err, stop_when_full),
-            *tether.of([_found(argv[0], cwd, env), *argv[1:]]),
+            *tether.of([_find_program(argv[0], cwd, env), *argv[1:]]),
             cwd=cwd, env=dict(env), start_new_session=True, stdin=tether.stdin, stdout=pipe, stderr=pipe,
         )  # fmt: skip
     except FileNotFoundError:
@@ -116,7 +115,7 @@ async def run_program(
                 raise TimedOut(f"'{name_of(argv)}' did not end within {timeout:g} seconds and was ended.")
         if strays:
             _signal(transport, signal.SIGKILL)
-        # Whoever inherited its output and left the group may hold it open for ever.
+        # A process that inherited its output and left the group may hold it open for ever.
         await asyncio.wait({program.silent}, timeout=GRACE)
     except asyncio.CancelledError:
         _signal(transport, signal.SIGKILL)
@@ -127,20 +126,18 @@ async def run_program(
         tether.let_go()
         transport.close()
     code = transport.get_returncode()
-    return Ran(
-        code if code is not None else -1, out.text(), err.text(), out.cut, err.cut, time.monotonic() - began
-    )
+    return Ran(code if code is not None else -1, out.text(), err.text(), out.cut, time.monotonic() - began)
 
 
 class _Tether:
-    """Has a program end with this process, however that ends. Its standard input comes from a file."""
+    """Makes a program end with this process, however that ends. Its standard input comes from a file."""
 
-    def __init__(self, given: bytes | None) -> None:
+    def __init__(self, stdin: bytes | None) -> None:
         self._input = os.devnull
-        if given is not None:
+        if stdin is not None:
             handle, self._input = tempfile.mkstemp()
             with os.fdopen(handle, "wb") as file:
-                file.write(given)
+                file.write(stdin)
         self._writing = -1
         if os.path.exists(SHELL):
             self.stdin, self._writing = os.pipe()
@@ -152,15 +149,15 @@ class _Tether:
         return argv if self._writing < 0 else [SHELL, "-c", TETHERED, self._input, *argv]
 
     def handed_over(self, started: bool) -> None:
-        """The program has its end, or was never started."""
+        """Close our copy of the program's input, once it is started or has failed to start."""
         os.close(self.stdin)
         if not started:
             self.let_go()
 
     def let_go(self) -> None:
-        """What the program left running may go on."""
+        """Release the tether: processes the program left behind may go on."""
         if self._writing >= 0:
-            with contextlib.suppress(BrokenPipeError):  # nobody is left
+            with contextlib.suppress(BrokenPipeError):  # no process is left
                 os.write(self._writing, b"\n")
             os.close(self._writing)
             self._writing = -1
@@ -169,8 +166,8 @@ class _Tether:
                 os.unlink(self._input)
 
 
-def _found(program: str, cwd: Path, env: Mapping[str, str]) -> str:
-    """The file of a program, looked for as the system would."""
+def _find_program(program: str, cwd: Path, env: Mapping[str, str]) -> str:
+    """The file of a program, looked up as the system would."""
     if os.path.dirname(program):
         path = os.path.join(cwd, program)
         if not os.path.exists(path):
@@ -178,30 +175,30 @@ def _found(program: str, cwd: Path, env: Mapping[str, str]) -> str:
         if not os.access(path, os.X_OK) or os.path.isdir(path):
             raise PermissionError
         return path
-    found = shutil.which(program, path=env.get("PATH", os.defpath))
-    if found is None:
+    executable = shutil.which(program, path=env.get("PATH", os.defpath))
+    if executable is None:
         raise FileNotFoundError
-    return os.path.join(cwd, found)
+    return os.path.join(cwd, executable)
 
 
 class _Program(asyncio.SubprocessProtocol):
-    """A program under way. (Streams would have us wait for all who inherited its output.)"""
+    """A running program. (Streams would make us wait for every process that inherited its output.)"""
 
     def __init__(self, out: _Kept, err: _Kept, stop_when_full: bool) -> None:
         self._streams = {1: out, 2: err}
         self._stop_when_full = stop_when_full
         loop = asyncio.get_running_loop()
         self._over: asyncio.Future[None] = loop.create_future()
-        """It ended, or has said enough."""
+        """Done when it has ended, or has written enough."""
         self._gone: asyncio.Future[None] = loop.create_future()
         self.silent: asyncio.Future[None] = loop.create_future()
-        """Nobody can say anything more."""
+        """Done when its output is closed."""
         self.full = False
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        kept = self._streams[fd]
-        kept.take(data)
-        if self._stop_when_full and fd == 1 and kept.cut:
+        output = self._streams[fd]
+        output.take(data)
+        if self._stop_when_full and fd == 1 and output.cut:
             self.full = True
             _settle(self._over)
 
@@ -215,12 +212,12 @@ class _Program(asyncio.SubprocessProtocol):
         _settle(self._gone)
 
     async def ended(self, seconds: float) -> bool:
-        """Whether it ends within so many seconds, by itself."""
+        """Whether it ends by itself within so many seconds."""
         await asyncio.wait({self._over}, timeout=seconds)
         return self._over.done() and not self.full
 
     async def exited(self, seconds: float) -> bool:
-        """Whether it is gone within so many seconds."""
+        """Whether it has exited within so many seconds."""
         await asyncio.wait({self._gone}, timeout=seconds)
         return self._gone.done()
 
@@ -240,7 +237,7 @@ async def _end(transport: asyncio.SubprocessTransport, program: _Program, gently
 
 
 def _signal(transport: asyncio.SubprocessTransport, number: signal.Signals) -> None:
-    """To the whole group, where there are groups."""
+    """Send a signal to the whole process group, where there are groups."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(transport.get_pid(), number)
@@ -250,5 +247,5 @@ def _signal(transport: asyncio.SubprocessTransport, number: signal.Signals) -> N
 
 def name_of(argv: Sequence[str]) -> str:
     """A program's name, for messages."""
-    shown = os.path.basename(argv[0]) or argv[0]
-    return "".join(char if char.isprintable() else "?" for char in shown)[:80]
+    name = os.path.basename(argv[0]) or argv[0]
+    return "".join(char if char.isprintable() else "?" for char in name)[:80]

@@ -1,7 +1,7 @@
-"""Programs on the project: run once as an effect, or as a query where they only read.
+"""Programs run on the project: once as an effect, or as a query where they only read.
 
-Arguments go to the program as they are; there is no shell to read anything into them. What a program says
-stays in the receipt; of one that fails it lies beside, in a file the error names.
+Arguments reach the program unchanged; no shell interprets them. A program's output goes into the receipt;
+that of a failed program goes into a file that the error names.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from detent.kernel.plain import digest
 from detent.kernel.policy import ONCE
 
 MOST_KEPT = 200_000
-"""Bytes of output kept of a program, and as many of its complaints: the beginning and the end."""
+"""Bytes of standard output kept, and as many of standard error: the beginning and the end."""
 LONGEST = 24 * 3600.0
 SECRET_INPUTS = "DETENT_INPUT_"
-"""Variables that hold secret inputs are not handed on; a step hands on those it means to, in `env`."""
+"""Variables with secret inputs are not passed on; a step passes the ones it means to in `env`."""
 TOLD_AGAIN = 5.0
-"""Seconds for which a failed command is not run again for whoever asks for the very same: an agent's proposal
-that failed is proposed once more by the handler, at once, and the command did run."""
+"""Seconds during which a failed command is not run again for the same request: a failed proposal of an agent
+is proposed again by the handler, at once, although the command did run."""
 
 
 class Shell:
@@ -49,15 +49,15 @@ class Shell:
         check: bool = True,
         watch: bool = False,
     ) -> dict[str, Any]:
-        """Run one program; with `watch`, also say which project files it changed."""
+        """Run one program; with `watch`, also report which project files it changed."""
         key = call.idempotency_key
-        at, failure = self._failed.pop(key, (0.0, None))
-        if failure is not None and time.monotonic() - at <= TOLD_AGAIN:
+        failed_at, failure = self._failed.pop(key, (0.0, None))
+        if failure is not None and time.monotonic() - failed_at <= TOLD_AGAIN:
             raise failure
         log = folder_of(self._sandbox.state / "commands", call.family) / f"{safe(key)}.log"
         guarded = self._sandbox.guarded
-        # What a program will do cannot be read from its arguments; what it did is looked at afterwards.
-        held = await asyncio.to_thread(guarded.digests) if call.by == "agent" else None
+        # What a program will do cannot be read from its arguments, so its effect is checked afterwards.
+        hashes = await asyncio.to_thread(guarded.digests) if call.by == "agent" else None
         try:
             if not watch or self._watch is None:
                 return await self._run(argv, cwd, env, timeout, check, log)
@@ -66,13 +66,13 @@ class Shell:
             return {**answer, "changed_files": await self._watch.changed(call.root, before)}
         except ToolError as error:
             self._failed = {
-                name: one for name, one in self._failed.items() if time.monotonic() - one[0] <= 60
+                name: failed for name, failed in self._failed.items() if time.monotonic() - failed[0] <= 60
             }
             self._failed[key] = (time.monotonic(), error)
             raise
         finally:
-            if held is not None:
-                await asyncio.to_thread(guarded.compare, held, f"'{name_of(argv)}' of run {call.run_id}")
+            if hashes is not None:
+                await asyncio.to_thread(guarded.compare, hashes, f"'{name_of(argv)}' of run {call.run_id}")
 
     async def read(
         self,
@@ -112,7 +112,7 @@ class Shell:
         except TimedOut as error:
             raise ToolError("timeout", str(error)) from None
         if check and ran.code != 0:
-            self._sandbox.keep(log, _said(ran))
+            self._sandbox.keep(log, _output(ran))
             ended = f"exit code {ran.code}" if ran.code >= 0 else f"ended by signal {-ran.code}"
             raise ToolError("failed", f"{quoted(Path(argv[0]).name)}: {ended}. What it said is in {log}.")
         return {
@@ -123,17 +123,17 @@ class Shell:
         }
 
 
-def _said(ran: Ran) -> bytes:
+def _output(ran: Ran) -> bytes:
     return b"--- output\n" + ran.out + b"\n--- errors\n" + ran.err + b"\n"
 
 
 def shell_tools(shell: Shell) -> list[Tool]:
     """The tools for programs."""
     return [
-        # Only the author of a workflow can tell that a program does nothing but read.
+        # Only the author of a workflow knows that a program does nothing but read.
         Tool("shell.read", shell.read, "query", for_agents=False,
              description="Run one program that only reads; its exit code and output."),
-        # Nobody can tell afterwards whether a program has run, so in doubt a person is asked.
+        # Whether a program has run cannot be found out afterwards, so in doubt a person is asked.
         Tool("shell.run", shell.run, wants_call=True, retry=ONCE,
              description="Run one program with the given arguments, no shell. The receipt says exit_code, "
              "stdout, stderr, duration_ms."),

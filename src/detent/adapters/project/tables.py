@@ -1,6 +1,6 @@
 """Tables in files: CSV, TSV, JSON Lines and Parquet as rows with named columns and typed values.
 
-Rows that do not fit the header, or are no rows at all, are not guessed at: they are told with their line.
+Rows that do not fit the header, or are no rows at all, are reported with their line, never guessed at.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Format = Literal["auto", "csv", "tsv", "jsonl", "parquet"]
 
 LARGEST_FILE = 64 * 1024 * 1024
 LARGEST_UNPACKED = 256 * 1024 * 1024
-"""Of a file that packs its values."""
+"""For a file that packs its values."""
 PARQUET_BATCH = 1024
-"""Rows unpacked at once."""
+"""Rows unpacked at a time."""
 MOST_ROWS = 500_000
 MOST_COLUMNS = 2000
 LARGEST_FIELD = 1024 * 1024
@@ -49,19 +49,19 @@ class Tables:
 
     def read(self, path: str, format: Format = "auto") -> dict[str, Any]:
         """The rows of a table: columns, rows (lists of values), lines (of each row), and bad rows."""
-        place = self._sandbox.readable(path)
-        raw = self._sandbox.content(place, LARGEST_FILE, path)
-        kind = _guessed(place, raw) if format == "auto" else format
+        file = self._sandbox.readable(path)
+        raw = self._sandbox.content(file, LARGEST_FILE, path)
+        kind = _format_of(file, raw) if format == "auto" else format
         if kind == "parquet":
             return _parquet(raw, path, self._unpacked)
         text = _text(raw, path)
         return _json_lines(text, path) if kind == "jsonl" else _separated(text, kind, path)
 
 
-def _guessed(place: Path, raw: bytes) -> Format:
-    found = _ENDINGS.get(place.suffix.lower())
-    if found is not None:
-        return found
+def _format_of(file: Path, raw: bytes) -> Format:
+    format = _ENDINGS.get(file.suffix.lower())
+    if format is not None:
+        return format
     if raw.startswith(b"PAR1"):
         return "parquet"
     start = raw[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
@@ -71,8 +71,8 @@ def _guessed(place: Path, raw: bytes) -> Format:
 
 
 def _text(raw: bytes, path: str) -> str:
-    wide = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    encoding = "utf-16" if wide else "utf-8-sig"
+    is_utf16 = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    encoding = "utf-16" if is_utf16 else "utf-8-sig"
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError as error:
@@ -80,9 +80,9 @@ def _text(raw: bytes, path: str) -> str:
 
 
 def _separated(text: str, kind: str, path: str) -> dict[str, Any]:
-    first = text.lstrip("\r\n").split("\n", 1)[0]
+    first_line = text.lstrip("\r\n").split("\n", 1)[0]
     # Where a comma separates decimals, a semicolon separates columns.
-    delimiter = "\t" if kind == "tsv" else ";" if ";" in first and "," not in first else ","
+    delimiter = "\t" if kind == "tsv" else ";" if ";" in first_line and "," not in first_line else ","
     csv.field_size_limit(LARGEST_FIELD)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     columns: list[str] | None = None
@@ -102,73 +102,73 @@ def _separated(text: str, kind: str, path: str) -> dict[str, Any]:
             else:
                 rows.append(list(record))
                 lines.append(line)
-            _bounded(len(rows) + len(bad), path)
+            _check_rows(len(rows) + len(bad), path)
     except csv.Error:
         raise ToolError("malformed", f"{quoted(path)} cannot be read from line {before + 1} on: a quote that "
                         f"is not closed, or a value that is too long.") from None  # fmt: skip
     if columns is None:
         raise ToolError("empty", f"{quoted(path)} holds no header, so it is no table.")
-    for at in range(len(columns)):
-        read = _reading([row[at] for row in rows])
+    for column in range(len(columns)):
+        read = _column_type([row[column] for row in rows])
         for row in rows:
-            row[at] = None if row[at] == "" else read(row[at])
+            row[column] = None if row[column] == "" else read(row[column])
     return {"columns": columns, "rows": rows, "lines": lines, "bad": bad}
 
 
-def _columns(said: Iterable[str], path: str) -> list[str]:
-    columns = [name.strip() or f"column_{at}" for at, name in enumerate(said, 1)]
-    twice = (
+def _columns(names: Iterable[str], path: str) -> list[str]:
+    columns = [name.strip() or f"column_{index}" for index, name in enumerate(names, 1)]
+    duplicates = (
         sorted({name for name in columns if columns.count(name) > 1}) if len(columns) <= MOST_COLUMNS else []
     )
     if len(columns) > MOST_COLUMNS:
         raise ToolError("too_large", f"{quoted(path)} has more than {MOST_COLUMNS} columns.")
-    if twice:
-        raise ToolError("malformed", f"{quoted(path)} has two columns named {quoted(twice[0])}.")
+    if duplicates:
+        raise ToolError("malformed", f"{quoted(path)} has two columns named {quoted(duplicates[0])}.")
     return columns
 
 
-def _reading(values: list[str]) -> Callable[[str], Any]:
-    """How the texts of a column are to be read: as numbers or truth values only where all of them are.
+def _column_type(values: list[str]) -> Callable[[str], Any]:
+    """The type of a column's texts: numbers or truth values only where all of them are.
 
-    Digits that begin with a zero (a postcode, an article) are texts.
+    Digits that begin with a zero (a postcode, an article number) are texts.
     """
-    there = [value for value in values if value != ""]
-    if not there:
+    present = [value for value in values if value != ""]
+    if not present:
         return str
-    if all(_WHOLE.fullmatch(value) for value in there):
+    if all(_WHOLE.fullmatch(value) for value in present):
         return int
-    if all(_BROKEN.fullmatch(value) for value in there):
+    if all(_BROKEN.fullmatch(value) for value in present):
         return float
-    if all(value.lower() in _TRUTH for value in there):
+    if all(value.lower() in _TRUTH for value in present):
         return lambda value: _TRUTH[value.lower()]
     return str
 
 
 def _json_lines(text: str, path: str) -> dict[str, Any]:
     columns: dict[str, int] = {}
-    found: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
     lines: list[int] = []
     bad: list[dict[str, Any]] = []
-    for line, said in enumerate(text.split("\n"), 1):
-        if not said.strip():
+    for line, line_text in enumerate(text.split("\n"), 1):
+        if not line_text.strip():
             continue
         try:
-            value = json.loads(said, parse_constant=_no_number)
+            value = json.loads(line_text, parse_constant=_no_number)
         except (ValueError, RecursionError):
             value = None
         if isinstance(value, dict):
             for name in value:
                 columns.setdefault(name, len(columns))
-            found.append(value)
+            objects.append(value)
             lines.append(line)
         else:
             bad.append({"row": line, "problem": "is no JSON object"})
-        _bounded(len(found) + len(bad), path)
-    if not found and not bad:
+        _check_rows(len(objects) + len(bad), path)
+    if not objects and not bad:
         raise ToolError("empty", f"{quoted(path)} holds no rows.")
     if len(columns) > MOST_COLUMNS:
         raise ToolError("too_large", f"{quoted(path)} has more than {MOST_COLUMNS} columns.")
-    rows = [[row.get(name) for name in columns] for row in found]
+    rows = [[row.get(name) for name in columns] for row in objects]
     return {"columns": list(columns), "rows": rows, "lines": lines, "bad": bad}
 
 
@@ -188,8 +188,8 @@ def _parquet(raw: bytes, path: str, most: int) -> dict[str, Any]:
     values: list[tuple[Any, ...]] = []
     try:
         file = parquet.ParquetFile(pyarrow.BufferReader(raw))
-        # A small file may hold much, so it is counted before it is unpacked, and again while it is.
-        _bounded(file.metadata.num_rows, path)
+        # A small file may hold much, so it is measured before it is unpacked, and again meanwhile.
+        _check_rows(file.metadata.num_rows, path)
         columns, size = _columns(file.schema_arrow.names, path), 0
         for batch in file.iter_batches(PARQUET_BATCH):
             parts = [_readable(column, pyarrow) for column in batch.columns]
@@ -202,9 +202,9 @@ def _parquet(raw: bytes, path: str, most: int) -> dict[str, Any]:
     rows: list[list[Any]] = []
     lines: list[int] = []
     bad: list[dict[str, Any]] = []
-    for line, said in enumerate(values, 1):
-        row = [_plain(value) for value in said]
-        if any(_endless(value) for value in row):
+    for line, row_values in enumerate(values, 1):
+        row = [_plain(value) for value in row_values]
+        if any(_has_infinity(value) for value in row):
             bad.append({"row": line, "problem": "holds a number that is infinite"})
         else:
             rows.append(row)
@@ -213,8 +213,8 @@ def _parquet(raw: bytes, path: str, most: int) -> dict[str, Any]:
 
 
 def _readable(column: Any, pyarrow: Any) -> Any:
-    """A column as it can be counted and taken over: values written out, and times finer than Python can hold
-    as texts, so that nothing of them is lost."""
+    """A column in a form that can be measured and converted: dictionary values written out, and times finer
+    than Python's as texts, so that nothing is lost."""
     if pyarrow.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     fine = pyarrow.types.is_timestamp(column.type) or pyarrow.types.is_time(column.type)
@@ -222,7 +222,7 @@ def _readable(column: Any, pyarrow: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON can hold it, however deep."""
+    """A value as JSON can hold it, at any depth."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -230,21 +230,21 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, date | clock_time):  # a datetime is a date, too
+        return [_plain(item) for item in value]
+    if isinstance(value, date | clock_time):  # a datetime is also a date
         return value.isoformat()
     return str(value)
 
 
-def _endless(value: Any) -> bool:
+def _has_infinity(value: Any) -> bool:
     if isinstance(value, dict | list):
-        return any(_endless(one) for one in (value.values() if isinstance(value, dict) else value))
+        return any(_has_infinity(item) for item in (value.values() if isinstance(value, dict) else value))
     return isinstance(value, float) and math.isinf(value)
 
 
-def _bounded(rows: int, path: str) -> None:
+def _check_rows(rows: int, path: str) -> None:
     if rows > MOST_ROWS:
         raise ToolError("too_large", f"{quoted(path)} has more than {MOST_ROWS:,} rows.")
 
@@ -252,7 +252,7 @@ def _bounded(rows: int, path: str) -> None:
 def table_tools(tables: Tables) -> list[Tool]:
     """The tools for tables."""
     return [
-        # What it reads is kept by the step, in batches; a second copy in the journal would be the same again.
+        # The step keeps the rows in batches; the journal needs no second copy.
         Tool("table.read", tables.read, "query", blocking=True, private=True,
              description="The rows of a CSV, TSV, JSON Lines or Parquet file."),
     ]  # fmt: skip

@@ -1,7 +1,7 @@
 """The effect `write_file`: text files below a project's folder, for functions of any playbook.
 
-Unlike actions of workflows these functions have no undo, so they write what is not there yet, and replace
-only where a step file says so. What they read may come from several folders.
+Unlike the actions of workflows these functions have no undo, so they only create files, and replace one only
+where a step file says so. Files may be read from several folders.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from detent.adapters.project.sandbox import OWN_FOLDER, Sandbox, quoted
 from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
 
 LARGEST = 10 * 1024 * 1024
-"""Bytes of the largest file that is written."""
+"""Bytes of the largest file that may be written."""
 
 ARGUMENTS: Mapping[str, Any] = {
     "type": "object",
@@ -27,19 +27,19 @@ ARGUMENTS: Mapping[str, Any] = {
     "required": ["path", "body"],
     "additionalProperties": False,
 }
-"""The arguments the tool publishes. That a file may be replaced is for step files to say, not for agents."""
+"""The arguments the tool publishes. Only step files may say that a file is replaced, not agents."""
 
 
 class TextFiles:
-    """Finds files in each of `read` in turn and writes below `folder`, but nothing that is `protected`."""
+    """Finds files in each of `read` in turn, and writes below `folder` except to `protected` files."""
 
     def __init__(self, folder: Path, read: Iterable[Path] = (), protected: Iterable[Path] = ()) -> None:
         self._sandbox = _sandbox(folder)
-        self._read = [_sandbox(one) for one in dict.fromkeys([*read, folder])]
-        self._protected = Guarded(lambda: [one.resolve() for one in protected])
+        self._read = [_sandbox(path) for path in dict.fromkeys([*read, folder])]
+        self._protected = Guarded(lambda: [path.resolve() for path in protected])
 
     def find(self, path: str) -> Path:
-        """The file a path means; a `ToolError` when there is none or it lies elsewhere."""
+        """The file a path stands for; a `ToolError` when there is none or it lies elsewhere."""
         errors: list[ToolError] = []
         for sandbox in self._read:
             try:
@@ -54,29 +54,31 @@ class TextFiles:
         raise ToolError("no_file", f"there is no file {quoted(path)} in the project folder.")
 
     def write(self, path: str, body: str, replace: bool = False) -> dict[str, Any]:
-        """Write a text file. The same text again is no change; another text needs `replace`."""
-        place, raw = self._place(path), _bytes(body)
-        there = self._content(place)
-        if there == raw:
+        """Write a text file. Writing the same text again changes nothing; another text needs `replace`."""
+        place, raw = self._writable(path), _bytes(body)
+        current = self._content(place)
+        if current == raw:
             return self._receipt(place, raw, "existing")
-        taken = f"{quoted(path)} is there with another text. Say `replace: true` if it may be replaced."
-        if there is not None and not replace:
-            raise ToolError("exists", taken)
+        exists_message = (
+            f"{quoted(path)} already exists with another text. Set `replace: true` if it may be replaced."
+        )
+        if current is not None and not replace:
+            raise ToolError("exists", exists_message)
         written = self._sandbox.put(place, raw, replace=replace)
         if not written and self._content(place) != raw:  # another process was quicker
-            raise ToolError("exists", taken)
+            raise ToolError("exists", exists_message)
         return self._receipt(place, raw, "written")
 
     def probe(self, path: str, body: str, replace: bool = False) -> Any:
-        """Whether the file is there with this text."""
-        place, raw = self._place(path), _bytes(body)
-        there = self._content(place)
-        if there == raw:
+        """Whether the file has this text."""
+        place, raw = self._writable(path), _bytes(body)
+        current = self._content(place)
+        if current == raw:
             return self._receipt(place, raw, "existing")
-        return UNKNOWN if replace and there is not None else NOT_DONE
+        return UNKNOWN if replace and current is not None else NOT_DONE
 
-    def _place(self, path: str) -> Path:
-        """Where a path leads, for writing; a `ToolError` when nothing may be written there."""
+    def _writable(self, path: str) -> Path:
+        """The resolved path, for writing; a `ToolError` when nothing may be written there."""
         place, root = self._sandbox.inside(path), self._sandbox.root
         if place == root:
             raise ToolError("outside", f"{quoted(path)} is no file below the project folder.")
@@ -93,9 +95,7 @@ class TextFiles:
         try:
             return place.read_bytes() if place.is_file() else None
         except OSError as error:
-            raise ToolError(
-                "not_read", f"the file that is there cannot be read ({error.strerror})."
-            ) from error
+            raise ToolError("not_read", f"the existing file cannot be read ({error.strerror}).") from error
 
     def _receipt(self, place: Path, raw: bytes, status: str) -> dict[str, Any]:
         return {

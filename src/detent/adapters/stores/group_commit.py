@@ -1,9 +1,9 @@
 """A writer thread that lets many small writes share one commit.
 
-Each write is a function of the batch. All writes waiting when the thread is free go into one transaction;
-every caller hears only after that transaction is durable. A write that refuses (by a `StoreError`, before
-touching anything) spoils nothing for the others; if the transaction itself fails, the writes are tried one by
-one. Where not even a transaction can be begun, all are refused at once.
+Each write is a function of the batch. All writes that wait when the thread is free go into one transaction;
+a caller gets its result only after that transaction is durable. A write that refuses (by a `StoreError`,
+before changing anything) does not affect the others; if the transaction itself fails, the writes are tried
+one by one. If not even a transaction can be begun, all are refused at once.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ LARGEST_BATCH = 4096
 
 
 class Transactions(Protocol):
-    """What the writer needs of a database; called in the writer's thread only."""
+    """What the writer needs of a database; called only in the writer's thread."""
 
     def begin(self) -> Any:
-        """Start a transaction; gives what writes are handed."""
+        """Start a transaction; returns the batch that writes are given."""
 
     def commit(self, batch: Any) -> None:
         """Make it durable."""
@@ -38,7 +38,7 @@ class Transactions(Protocol):
         """A database error as one of ours."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
 class _Job:
@@ -66,7 +66,7 @@ class GroupCommit:
         self._thread.start()
 
     def write(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
-        """Have `work(batch, *args)` done in the next transaction; the future is set once that is durable."""
+        """Do `work(batch, *args)` in the next transaction; the future is set once that is durable."""
         if self._closed:
             raise StoreClosed("The store is closed.")
         job = _Job(work, args, asyncio.get_running_loop())
@@ -74,7 +74,7 @@ class GroupCommit:
         return job.future
 
     async def close(self) -> None:
-        """Do what was accepted, then stop."""
+        """Finish the accepted writes, then stop."""
         if not self._closed:
             self._closed = True
             self._queue.put(None)
@@ -108,7 +108,7 @@ class GroupCommit:
         try:
             batch = transactions.begin()
         except Exception as error:
-            # One by one would be no better: each would wait as long for the lock as all did together.
+            # One by one would be no better: each would wait for the lock as long as all did together.
             self._refuse(jobs, error)
             return True
         try:
@@ -125,7 +125,7 @@ class GroupCommit:
         return True
 
     def _refuse(self, jobs: list[_Job], error: Exception) -> None:
-        # A connection too broken even to undo must not take the thread down: others wait for its word.
+        # A connection too broken even to roll back must not end the thread: callers wait for it.
         with contextlib.suppress(Exception):
             self._transactions.rollback()
         for job in jobs:
@@ -133,18 +133,18 @@ class GroupCommit:
 
 
 def _deliver(jobs: list[_Job]) -> None:
-    """Tell the callers, with one wake-up for each event loop."""
+    """Give the callers their results, with one wake-up for each event loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
     for job in jobs:
         by_loop.setdefault(job.loop, []).append(job)
     for loop, theirs in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits any more
             loop.call_soon_threadsafe(_resolve, theirs)
 
 
 def _resolve(jobs: list[_Job]) -> None:
     for job in jobs:
-        if job.future.done():  # its caller gave up waiting
+        if job.future.done():  # its caller was cancelled
             continue
         if job.error is not None:
             job.future.set_exception(job.error)

@@ -1,4 +1,4 @@
-"""A store that forgets everything with the process: for tests, trials and runs not worth keeping."""
+"""A store in memory, lost with the process: for tests, trials and runs not worth keeping."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from detent.kernel.plain import copied, decode, encode
 from detent.kernel.status import Status
 
 UNCOUNTED = 10_000
-"""Moves kept as they are before they are added up."""
+"""Moves collected before they are added up."""
 
 
 class _Run:
@@ -86,7 +86,7 @@ class MemoryStore:
         """Nothing to open."""
 
     async def close(self) -> None:
-        """Nothing to close; what was kept stays until the object goes."""
+        """Nothing to close; the content stays as long as the object."""
 
     # -- driving --------------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class MemoryStore:
         return Lease(run.id, 1, len(run.entries), run)
 
     async def append(self, commit: Commit) -> int:
-        """Check the fence, then keep everything."""
+        """Check the fence, then keep the whole commit."""
         lease = commit.lease
         run: _Run = lease.key
         if run.epoch != lease.epoch or len(run.entries) != commit.after:
@@ -138,7 +138,7 @@ class MemoryStore:
         return len(fold)
 
     def _count(self) -> None:
-        """Add the moves made since the last look to the counts."""
+        """Add the moves collected since the last call to the counts."""
         for edge in self._moves:
             shared.add_edge(self._edges, edge)
         self._moves.clear()
@@ -148,12 +148,12 @@ class MemoryStore:
         run.blobs.add(blob.hash)
 
     async def claim(self, run_id: str, worker: str, dead: Collection[Worker] = ()) -> Lease:
-        """Take a run over if nobody alive has it."""
+        """Claim a run if no live worker has it."""
         run = self._get(run_id)
         owner = run.owner
-        if owner is not None and owner != worker and (known := self._workers.get(owner)) is not None:
-            gone = next((one for one in dead if one.id == owner), None)
-            if gone is None or gone.until != known.until:
+        if owner is not None and owner != worker and (owner_row := self._workers.get(owner)) is not None:
+            dead_row = next((candidate for candidate in dead if candidate.id == owner), None)
+            if dead_row is None or dead_row.until != owner_row.until:
                 raise RunBusy(run_id, owner)
         run.epoch += 1
         run.owner = worker
@@ -171,10 +171,10 @@ class MemoryStore:
         only: Collection[str] | None = None,
         skip: Collection[str] = (),
     ) -> list[Taken]:
-        """Claim what is due, then what is loose."""
+        """Claim due runs, then loose ones."""
         alive = self._alive(dead)
         free = [*(run for run in self._due(now) if run.owner not in alive), *self._loose(dead)]
-        wanted = [
+        candidates = [
             run
             for run in free
             if run.flow in flows
@@ -183,14 +183,14 @@ class MemoryStore:
             and (run.parent is None or run.parent in self._runs)
         ]
         taken: list[Taken] = []
-        for run in wanted[:limit]:
+        for run in candidates[:limit]:
             lease = await self.claim(run.id, worker, dead)
             fold = decode(run.fold) if run.fold is not None else None
             taken.append(Taken(lease, run.flow, fold, run.entries[fold["seq"] if fold else 0 :]))
         return taken
 
     async def changed(self) -> None:
-        """Wait until a run is put down or left for anybody."""
+        """Wait until a run is released or left without a driver."""
         self._waiting.append(waiter := asyncio.get_running_loop().create_future())
         try:
             await waiter
@@ -202,7 +202,7 @@ class MemoryStore:
             waiter.get_loop().call_soon_threadsafe(_wake, waiter)
 
     async def park(self, lease: Lease) -> None:
-        """Let a run go."""
+        """Release a run."""
         run = self._runs.get(lease.run_id)
         if run is not None and run.epoch == lease.epoch:
             run.owner = None
@@ -213,10 +213,10 @@ class MemoryStore:
         """Note that a worker is alive."""
         now = self._ticks()
         self._workers[worker.id] = worker._replace(until=now + seconds)
-        old = [one.id for one in list(self._workers.values()) if one.until < now - FORGOTTEN_AFTER]
-        held = {run.owner for run in list(self._runs.values())} if old else set()
+        old = [known.id for known in list(self._workers.values()) if known.until < now - FORGOTTEN_AFTER]
+        owners = {run.owner for run in list(self._runs.values())} if old else set()
         for worker_id in old:
-            if worker_id not in held and worker_id != worker.id:
+            if worker_id not in owners and worker_id != worker.id:
                 self._workers.pop(worker_id, None)
 
     async def retire(self, worker_id: str) -> None:
@@ -235,11 +235,11 @@ class MemoryStore:
         """Runs a worker holds."""
         return [(run.id, run.epoch) for run in self._runs.values() if run.owner == worker_id]
 
-    async def ask(self, run_id: str, request: Cancellation) -> None:
+    async def ask(self, run_id: str, cancellation: Cancellation) -> None:
         """Leave a request."""
         run = self._get(run_id)
         if run.owner is not None:
-            run.asked = request
+            run.asked = cancellation
 
     async def asked(self, worker_id: str) -> list[tuple[str, Cancellation]]:
         """Requests for a worker's runs."""
@@ -250,15 +250,15 @@ class MemoryStore:
         return [run.id for run in self._due(now)[:limit]]
 
     def _due(self, now: float) -> list[_Run]:
-        found = [
+        due = [
             run
             for run in self._runs.values()
             if run.now.status is Status.WAITING and run.now.wake_at is not None and run.now.wake_at <= now
         ]
-        return sorted(found, key=lambda run: (run.now.wake_at, run.number))
+        return sorted(due, key=lambda run: (run.now.wake_at, run.number))
 
     async def loose(self, dead: Collection[Worker] = (), limit: int = 100) -> list[str]:
-        """Running runs nobody alive drives."""
+        """Running runs without a live worker."""
         return [run.id for run in self._loose(dead)[:limit]]
 
     def _loose(self, dead: Collection[Worker]) -> list[_Run]:
@@ -268,8 +268,10 @@ class MemoryStore:
         ]
 
     def _alive(self, dead: Collection[Worker]) -> set[str]:
-        gone = {worker.id: worker.until for worker in dead}
-        return {worker.id for worker in list(self._workers.values()) if gone.get(worker.id) != worker.until}
+        dead_until = {worker.id: worker.until for worker in dead}
+        return {
+            worker.id for worker in list(self._workers.values()) if dead_until.get(worker.id) != worker.until
+        }
 
     # -- reading --------------------------------------------------------------------------------------------
 
@@ -285,7 +287,7 @@ class MemoryStore:
 
     async def rows(self, query: RunQuery) -> Page:
         """A page of runs, newest first."""
-        found: list[RunRow] = []
+        rows: list[RunRow] = []
         for run in reversed(self._runs.values()):
             if (
                 (query.before is not None and run.number >= query.before)
@@ -298,17 +300,17 @@ class MemoryStore:
                 or (query.roots_only and run.parent is not None)
             ):
                 continue
-            if len(found) == query.limit:
-                return Page(found, found[-1].number if found else None)
-            found.append(run.row())
-        return Page(found, None)
+            if len(rows) == query.limit:
+                return Page(rows, rows[-1].number if rows else None)
+            rows.append(run.row())
+        return Page(rows, None)
 
     async def find(self, prefix: str, limit: int = 10) -> list[str]:
-        """Ids beginning with a text."""
+        """Ids that begin with a prefix."""
         return sorted(run_id for run_id in self._runs if run_id.startswith(prefix))[:limit]
 
     async def entries(self, run_id: str, after: int = 0, limit: int = 1000) -> list[Entry]:
-        """A stretch of a journal."""
+        """A part of a journal."""
         return self._get(run_id).entries[after : after + limit]
 
     async def saved_fold(self, run_id: str) -> dict[str, Any] | None:
@@ -318,15 +320,15 @@ class MemoryStore:
 
     async def definition(self, fingerprint: str) -> dict[str, Any] | None:
         """A definition some run was started under."""
-        there = self._definitions.get(fingerprint)
-        return copied(there) if there is not None else None
+        definition = self._definitions.get(fingerprint)
+        return copied(definition) if definition is not None else None
 
     async def effect(self, run_id: str, key: str) -> LedgerLine | None:
-        """Standing of one effect."""
+        """The ledger line of one effect."""
         return self._get(run_id).ledger.get(key)
 
     async def effects(self, run_id: str) -> list[LedgerLine]:
-        """Standing of all effects."""
+        """The ledger lines of a run."""
         return sorted(self._get(run_id).ledger.values(), key=lambda line: line.seq)
 
     async def edges(self, flow: str, since_day: int | None = None) -> list[EdgeCount]:
@@ -339,7 +341,7 @@ class MemoryStore:
         ]
 
     async def flows(self) -> list[tuple[str, Status, int]]:
-        """Runs per flow and status."""
+        """Number of runs per flow and status."""
         counts: dict[tuple[str, Status], int] = {}
         for run in self._runs.values():
             key = (run.flow, run.now.status)
@@ -347,7 +349,7 @@ class MemoryStore:
         return sorted((flow, status, count) for (flow, status), count in counts.items())
 
     async def facts(self) -> dict[str, Any]:
-        """What people may want to know."""
+        """Facts about the store for people."""
         return {
             "kind": "memory",
             "place": "this process",
@@ -358,17 +360,17 @@ class MemoryStore:
         }
 
     async def integrity(self) -> list[str]:
-        """Nothing can be damaged that is gone with the process."""
+        """Nothing can be damaged in memory."""
         return []
 
     # -- values beside the journal --------------------------------------------------------------------------
 
     async def blob(self, hash: str) -> bytes | None:
-        """A kept value."""
+        """An offloaded value."""
         return self._blobs.get(hash)
 
     async def purge(self, run_id: str | None = None, before: float | None = None) -> int:
-        """Drop blobs nobody else refers to."""
+        """Drop references, then the blobs without any."""
         if run_id is None and before is None:
             raise StoreUnavailable("Say which run's values to purge, or up to what time.")
         if run_id is not None:
@@ -378,33 +380,33 @@ class MemoryStore:
                 before is not None and run.now.updated_at < before and self._is_over(run)
             ):
                 run.blobs.clear()
-        wanted = {hash for run in self._runs.values() for hash in run.blobs}
-        gone = [hash for hash in self._blobs if hash not in wanted]
-        for hash in gone:
+        referenced = {hash for run in self._runs.values() for hash in run.blobs}
+        unreferenced = [hash for hash in self._blobs if hash not in referenced]
+        for hash in unreferenced:
             del self._blobs[hash]
-        return len(gone)
+        return len(unreferenced)
 
     def _is_over(self, run: _Run) -> bool:
-        """Whether it has ended, and every run that it is part of has too."""
+        """Whether it has ended, and every run above it has too."""
         above: _Run | None = run
         while above is not None and above.now.status.is_end:
             above = self._runs.get(above.parent) if above.parent is not None else None
         return above is None
 
     async def mark(self, key: str) -> tuple[Any, int]:
-        """A small durable value."""
+        """A small durable value and its version."""
         text, version = self._marks.get(key, ("null", 0))
         return decode(text), version
 
     async def set_mark(self, key: str, value: Any, expected: int) -> bool:
-        """Set it if nobody else did."""
+        """Set a mark if its version is the expected one."""
         if self._marks.get(key, ("", 0))[1] != expected:
             return False
         self._marks[key] = (encode(value), expected + 1)
         return True
 
     async def marks(self, prefix: str) -> dict[str, Any]:
-        """Marks by prefix."""
+        """Marks whose keys begin with a prefix."""
         return {key: decode(text) for key, (text, _) in sorted(self._marks.items()) if key.startswith(prefix)}
 
 

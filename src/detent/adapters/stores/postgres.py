@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from detent.adapters.stores import rows as shared
 
-# First of all, for it says what to install when the driver is missing.
+# First of all, as it says what to install when the driver is missing.
 from detent.adapters.stores.postgres_link import (
     Connection,
     Link,
@@ -27,6 +27,7 @@ from detent.adapters.stores.postgres_link import (
     repeatable,
 )
 from detent.adapters.stores.postgres_writer import Appending, Creating, Writer
+from detent.adapters.stores.sql_reads import SqlReads
 from detent.engine.ports import (
     FORGOTTEN_AFTER,
     PAGE,
@@ -34,7 +35,6 @@ from detent.engine.ports import (
     Commit,
     EdgeCount,
     Lease,
-    LedgerLine,
     NewRun,
     Page,
     RunQuery,
@@ -44,7 +44,6 @@ from detent.engine.ports import (
 )
 from detent.kernel.entries import Entry
 from detent.kernel.errors import IntegrationMissing, RunBusy, RunNotFound, StoreClosed, StoreUnavailable
-from detent.kernel.status import Status
 
 try:
     import psycopg
@@ -57,9 +56,9 @@ except ImportError as error:
 T = TypeVar("T")
 
 LISTEN_AGAIN = 1.0
-"""Seconds before another try to hear of free runs."""
+"""Seconds before listening for free runs is tried again."""
 
-# `$.` stands for the store's schema.
+# `$.` stands for the store's schema (`_s` puts it in).
 _NUMBER = "SELECT number FROM $.runs WHERE id = %s"
 _LOCK_RUN = "SELECT number, owner, epoch, seq FROM $.runs WHERE id = %s FOR UPDATE"
 _HEARD = "SELECT until FROM $.workers WHERE id = %s"
@@ -70,7 +69,7 @@ r.flow = ANY(%(flows)s) AND r.id <> ALL(%(skip)s) AND (%(only)s::text[] IS NULL 
         OR NOT EXISTS (SELECT 1 FROM $.workers w WHERE w.id = r.owner))
     AND (r.parent IS NULL OR EXISTS (SELECT 1 FROM $.runs above WHERE above.id = r.parent))
 """
-# Rows another worker has locked are passed over: workers neither wait for each other nor get the same runs.
+# Rows locked by another worker are skipped: workers neither wait for each other nor get the same runs.
 _TAKE_SOME = f"""
 WITH gone AS (
     SELECT w.id FROM $.workers w
@@ -97,7 +96,7 @@ JOIN $.entries e ON e.run = w.run AND e.seq > w.after AND e.seq <= w.after + {PA
 ORDER BY e.run, e.seq
 """
 _PARK = "UPDATE $.runs SET owner = NULL, asked = NULL WHERE number = %s AND epoch = %s"
-# Leases are in the server's time: the clocks of workers differ, and jump.
+# Leases are in the server's time, as the clocks of workers differ and jump.
 _BEAT = """
 WITH clock AS (SELECT extract(epoch FROM clock_timestamp())::float8 AS now),
     forgotten AS (
@@ -110,7 +109,7 @@ ON CONFLICT (id)
 DO UPDATE SET host = excluded.host, pid = excluded.pid, born = excluded.born, until = excluded.until
 """
 # In order of runs, as the writers lock them.
-_FREE = """
+_RELEASE = """
 WITH theirs AS (SELECT number FROM $.runs WHERE owner = %s ORDER BY number FOR UPDATE)
 UPDATE $.runs AS r SET owner = NULL FROM theirs WHERE r.number = theirs.number AND r.owner = %s
 """
@@ -119,10 +118,7 @@ _WORKERS = """
 SELECT id, host, pid, born, until, until - extract(epoch FROM clock_timestamp())::float8
 FROM $.workers ORDER BY id
 """
-_OWNED = "SELECT id, epoch FROM $.runs WHERE owner = %s"
 _ASK = "UPDATE $.runs SET asked = CASE WHEN owner IS NULL THEN asked ELSE %s END WHERE id = %s"
-_ASKED = "SELECT id, asked FROM $.runs WHERE owner = %s AND asked IS NOT NULL ORDER BY number"
-_DUE = "SELECT id FROM $.runs WHERE wake_at <= %s AND status = 'waiting' ORDER BY wake_at, number LIMIT %s"
 _LOOSE = """
 SELECT id FROM $.runs WHERE status = 'running' AND (owner IS NULL OR owner = ANY(%s)
     OR owner NOT IN (SELECT id FROM $.workers)) ORDER BY number LIMIT %s
@@ -131,21 +127,15 @@ _RUN = f"""
 SELECT {", ".join(shared.RUN_COLUMNS)}, ARRAY(SELECT tag FROM $.tags WHERE run = number ORDER BY tag)
 FROM $.runs
 """
-_FIND = "SELECT id FROM $.runs WHERE id >= %s AND id < %s ORDER BY id LIMIT %s"
 _ENTRIES = (
     "SELECT seq, at, epoch, kind, body FROM $.entries WHERE run = %s AND seq > %s ORDER BY seq LIMIT %s"
 )
-_FOLD = "SELECT body FROM $.folds WHERE run = %s"
-_DEFINITION = "SELECT body FROM $.definitions WHERE fingerprint = %s"
-_EFFECT = "SELECT key, tool, state, seq FROM $.effects WHERE run = %s AND key = %s"
-_EFFECTS = "SELECT key, tool, state, seq FROM $.effects WHERE run = %s ORDER BY seq, key"
 _EDGES = """
 SELECT flow, day, frm, "to", sum(count)::bigint, sum(seconds), min(fastest), max(slowest),
     sum(tokens)::bigint, sum(cost_usd)
 FROM $.edges WHERE flow = %s AND (%s::bigint IS NULL OR day >= %s::bigint)
 GROUP BY flow, day, frm, "to" ORDER BY day, frm, "to"
 """
-_FLOWS = "SELECT flow, status, count(*) FROM $.runs GROUP BY flow, status ORDER BY flow, status"
 _FACTS = """
 SELECT (SELECT count(*) FROM $.runs), (SELECT count(*) FROM $.workers), current_setting('server_version'),
     current_setting('synchronous_commit'),
@@ -157,7 +147,6 @@ SELECT (SELECT count(*) FROM $.entries e WHERE NOT EXISTS (SELECT 1 FROM $.runs 
     (SELECT count(*) FROM $.blob_refs f WHERE NOT EXISTS (SELECT 1 FROM $.blobs b WHERE b.hash = f.hash)),
     (SELECT count(*) FROM $.blobs WHERE encode(sha256(body), 'hex') <> hash)
 """
-_BLOB = "SELECT body FROM $.blobs WHERE hash = %s"
 _LOCK_BLOBS = "SELECT pg_advisory_xact_lock(%s, 1)"
 _UNREFER_RUN = "DELETE FROM $.blob_refs WHERE run = %s"
 # Runs that have not ended, and all below them, keep what they refer to.
@@ -170,7 +159,6 @@ DELETE FROM $.blob_refs WHERE run IN (SELECT r.number FROM $.runs r WHERE r.upda
     AND r.id NOT IN (SELECT id FROM needed))
 """
 _SWEEP = "DELETE FROM $.blobs b WHERE NOT EXISTS (SELECT 1 FROM $.blob_refs r WHERE r.hash = b.hash)"
-_MARK = "SELECT value, version FROM $.marks WHERE key = %s"
 _MARK_SETTER = "SELECT version, setter FROM $.marks WHERE key = %s FOR UPDATE"
 _FIRST_MARK = """
 INSERT INTO $.marks (key, value, version, setter) VALUES (%s, %s, 1, %s) ON CONFLICT DO NOTHING
@@ -178,10 +166,9 @@ INSERT INTO $.marks (key, value, version, setter) VALUES (%s, %s, 1, %s) ON CONF
 _NEXT_MARK = """
 UPDATE $.marks SET value = %s, version = version + 1, setter = %s WHERE key = %s AND version = %s
 """
-_MARKS = "SELECT key, value FROM $.marks WHERE key >= %s AND key < %s ORDER BY key"
 
 
-class PostgresStore:
+class PostgresStore(SqlReads):
     """Journals in one schema of a PostgreSQL database."""
 
     def __init__(
@@ -193,7 +180,7 @@ class PostgresStore:
         self._pool: psycopg_pool.AsyncConnectionPool[Connection] | None = None
         self._writer: Writer | None = None
         self._line: Connection | None = None
-        """The connection over which the worker's lease is kept."""
+        """The connection that keeps the worker's lease."""
         self._line_lock = asyncio.Lock()
         self._version = 0
         self._defined: set[str] = set()
@@ -240,14 +227,15 @@ class PostgresStore:
     # -- plumbing -------------------------------------------------------------------------------------------
 
     def _s(self, text: str) -> bytes:
-        """A statement with our schema in it."""
-        found = self._sql.get(text)
-        if found is None:
-            found = self._sql[text] = text.replace("$.", f'"{self._link.schema}".').encode()
-        return found
+        """A statement with our schema and psycopg's placeholders in it."""
+        statement = self._sql.get(text)
+        if statement is None:
+            text_here = text.replace("?", "%s").replace("$.", f'"{self._link.schema}".')
+            statement = self._sql[text] = text_here.encode()
+        return statement
 
     async def _do(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Do something repeatable over the pool; after a lost connection, again."""
+        """Do something repeatable over the pool, again after a lost connection."""
         until = time.monotonic() + self._patience
         attempts = 0
         while True:
@@ -270,7 +258,7 @@ class PostgresStore:
                 if not again or time.monotonic() >= until:
                     raise self._link.explain(error) from error
                 if lost(connection, error):
-                    # The others in the pool are likely to be gone as well.
+                    # The other connections in the pool are probably lost as well.
                     with contextlib.suppress(Exception):
                         await pool.check()
                 if attempts:
@@ -280,12 +268,6 @@ class PostgresStore:
     async def _all(self, statement: str, *values: Any) -> list[Any]:
         async def work(db: Connection) -> list[Any]:
             return await (await db.execute(self._s(statement), values)).fetchall()
-
-        return await self._do(work)
-
-    async def _one(self, statement: str, *values: Any) -> Any:
-        async def work(db: Connection) -> Any:
-            return await (await db.execute(self._s(statement), values)).fetchone()
 
         return await self._do(work)
 
@@ -299,10 +281,10 @@ class PostgresStore:
         return await self._do(work)
 
     async def _number(self, db: Connection, run_id: str) -> int:
-        found = await (await db.execute(self._s(_NUMBER), (run_id,))).fetchone()
-        if found is None:
+        row = await (await db.execute(self._s(_NUMBER), (run_id,))).fetchone()
+        if row is None:
             raise RunNotFound(run_id)
-        return int(found[0])
+        return int(row[0])
 
     # -- driving --------------------------------------------------------------------------------------------
 
@@ -315,7 +297,7 @@ class PostgresStore:
         return lease
 
     async def append(self, commit: Commit) -> int:
-        """Advance the run behind the fence and write everything that goes with it."""
+        """Advance the run behind the fence and write everything that belongs to the commit."""
         size: int = await self._writing().write(Appending(commit))
         return size
 
@@ -325,20 +307,20 @@ class PostgresStore:
         return self._writer
 
     async def claim(self, run_id: str, worker: str, dead: Collection[Worker] = ()) -> Lease:
-        """Raise the epoch if nobody alive has the run."""
-        gone = {one.id: one.until for one in dead}
+        """Raise the epoch if no live worker has the run."""
+        dead_until = {gone.id: gone.until for gone in dead}
         before: list[str] = []
-        """Whom an earlier try took it from, should the answer to that try have been lost."""
+        """The worker from which an earlier attempt took the run, in case its answer was lost."""
 
         async def work(db: Connection) -> Lease:
             async with db.transaction():
-                found = await (await db.execute(self._s(_LOCK_RUN), (run_id,))).fetchone()
-                if found is None:
+                row = await (await db.execute(self._s(_LOCK_RUN), (run_id,))).fetchone()
+                if row is None:
                     raise RunNotFound(run_id)
-                number, owner, epoch, seq = found
+                number, owner, epoch, seq = row
                 if owner is not None and owner != worker:
-                    heard = await (await db.execute(self._s(_HEARD), (owner,))).fetchone()
-                    if heard is not None and gone.get(owner) != heard[0]:
+                    lease_row = await (await db.execute(self._s(_HEARD), (owner,))).fetchone()
+                    if lease_row is not None and dead_until.get(owner) != lease_row[0]:
                         raise RunBusy(run_id, owner)
                     before[:] = [owner]
                 await db.execute(self._s(_TAKE), (epoch + 1, worker, number))
@@ -357,31 +339,31 @@ class PostgresStore:
         only: Collection[str] | None = None,
         skip: Collection[str] = (),
     ) -> list[Taken]:
-        """Raise the epochs of runs nobody alive has, and read their journals."""
+        """Raise the epochs of runs that no live worker has, and read their journals."""
         values = {
             "worker": worker, "limit": limit, "now": now, "flows": [*flows], "skip": [*skip],
             "only": None if only is None else [*only],
-            "dead": [one.id for one in dead], "until": [float(one.until) for one in dead],
+            "dead": [gone.id for gone in dead], "until": [float(gone.until) for gone in dead],
         }  # fmt: skip
 
         async def work(db: Connection) -> list[Taken]:
-            found = await (await db.execute(self._s(_TAKE_SOME), values)).fetchall()
-            if not found:
+            runs = await (await db.execute(self._s(_TAKE_SOME), values)).fetchall()
+            if not runs:
                 return []
-            lines: dict[int, list[Any]] = {number: [] for number, *_ in found}
-            after = [shared.seq_of(fold) for *_, fold in found]
+            lines: dict[int, list[Any]] = {number: [] for number, *_ in runs}
+            after = [shared.seq_of(fold) for *_, fold in runs]
             journals = await db.execute(self._s(_JOURNALS), (list(lines), after))
             for number, *line in await journals.fetchall():
                 lines[number].append(line)
             return [
                 shared.taken(Lease(run_id, epoch, seq, number, owner), flow, fold, lines[number])
-                for number, run_id, flow, epoch, seq, owner, fold in found
+                for number, run_id, flow, epoch, seq, owner, fold in runs
             ]
 
         return await self._do(work)
 
     async def changed(self) -> None:
-        """Wait for word from the server that a run has come free."""
+        """Wait until the server announces a free run."""
         if self._pool is None:
             raise StoreClosed("The store is not open.")
         if self._listener is None:
@@ -390,21 +372,21 @@ class PostgresStore:
         self._news.clear()
 
     async def _listen(self) -> None:
-        """Hear of free runs; while the server is away, workers look now and then by themselves."""
+        """Listen for free runs; while the server is away, workers poll by themselves."""
         while True:
             connection: Connection | None = None
             with contextlib.suppress(psycopg.Error):
                 connection = await self._link.connect()
                 await connection.execute("LISTEN detent")
-                self._news.set()  # of what happened before, nobody was told
-                async for word in connection.notifies():
-                    if word.payload == self._link.schema:
+                self._news.set()  # runs may have come free before we listened
+                async for notice in connection.notifies():
+                    if notice.payload == self._link.schema:
                         self._news.set()
             await let_go(connection)
             await asyncio.sleep(LISTEN_AGAIN)
 
     async def park(self, lease: Lease) -> None:
-        """Let the run go if it is still ours."""
+        """Release the run if it is still ours."""
         await self._change(_PARK, lease.key, lease.epoch)
 
     async def _change(self, statement: str, *values: Any) -> int:
@@ -422,11 +404,11 @@ class PostgresStore:
         await self._over_own_line(lambda db: db.execute(self._s(_BEAT), values))
 
     async def retire(self, worker_id: str) -> None:
-        """Forget a worker and free its runs."""
+        """Forget a worker and release its runs."""
 
         async def work(db: Connection) -> None:
             async with db.transaction():
-                await db.execute(self._s(_FREE), (worker_id, worker_id))
+                await db.execute(self._s(_RELEASE), (worker_id, worker_id))
                 await db.execute(self._s(_RETIRE), (worker_id,))
 
         try:
@@ -464,79 +446,40 @@ class PostgresStore:
         """All workers that did not retire."""
         return [Worker(*row) for row in await self._all(_WORKERS)]
 
-    async def owned(self, worker_id: str) -> list[tuple[str, int]]:
-        """Runs a worker holds."""
-        return await self._all(_OWNED, worker_id)
-
-    async def ask(self, run_id: str, request: Cancellation) -> None:
+    async def ask(self, run_id: str, cancellation: Cancellation) -> None:
         """Leave a request for the driver, if there is one."""
-        if await self._change(_ASK, shared.written(list(request)), run_id) == 0:
+        if await self._change(_ASK, shared.written(list(cancellation)), run_id) == 0:
             raise RunNotFound(run_id)
-
-    async def asked(self, worker_id: str) -> list[tuple[str, Cancellation]]:
-        """Requests for this worker's runs."""
-        return [(run_id, shared.request(text)) for run_id, text in await self._all(_ASKED, worker_id)]
-
-    async def due(self, now: float, limit: int = 100) -> list[str]:
-        """Waiting runs whose time has come."""
-        return [row[0] for row in await self._all(_DUE, now, limit)]
 
     async def loose(self, dead: Collection[Worker] = (), limit: int = 100) -> list[str]:
         """Running runs without a live worker."""
-        return [row[0] for row in await self._all(_LOOSE, [worker.id for worker in dead], limit)]
+        return await self._ids(_LOOSE, [worker.id for worker in dead], limit)
 
     # -- reading --------------------------------------------------------------------------------------------
 
     async def row(self, run_id: str) -> RunRow:
         """One run's listing line."""
-        found = await self._one(f"{_RUN} WHERE id = %s", run_id)
-        if found is None:
+        row = await self._one(f"{_RUN} WHERE id = %s", run_id)
+        if row is None:
             raise RunNotFound(run_id)
-        return shared.run_row(found, found[-1])
+        return shared.run_row(row, row[-1])
 
     async def rows(self, query: RunQuery) -> Page:
         """A page of runs, newest first."""
-        where, values = shared.conditions(query, "%s", "$.tags")
-        found = await self._all(f"{_RUN} {where} ORDER BY number DESC LIMIT %s", *values, query.limit + 1)
-        return shared.page_of(query, found, lambda values: shared.run_row(values, values[-1]))
-
-    async def find(self, prefix: str, limit: int = 10) -> list[str]:
-        """Ids beginning with a text."""
-        return [row[0] for row in await self._all(_FIND, prefix, shared.after_prefix(prefix), limit)]
+        where, values = shared.conditions(query)
+        rows = await self._all(f"{_RUN} {where} ORDER BY number DESC LIMIT %s", *values, query.limit + 1)
+        return shared.page_of(query, rows, lambda values: shared.run_row(values, values[-1]))
 
     async def entries(self, run_id: str, after: int = 0, limit: int = 1000) -> list[Entry]:
-        """A stretch of a journal."""
+        """A part of a journal."""
         return shared.entries(run_id, await self._of_run(run_id, _ENTRIES, after, limit))
-
-    async def saved_fold(self, run_id: str) -> dict[str, Any] | None:
-        """The latest saved fold."""
-        found = await self._of_run(run_id, _FOLD)
-        return shared.kept(f"The saved fold of run {run_id}", found[0][0]) if found else None
-
-    async def definition(self, fingerprint: str) -> dict[str, Any] | None:
-        """A definition some run was started under."""
-        found = await self._one(_DEFINITION, fingerprint)
-        return shared.kept(f"The definition {fingerprint}", found[0]) if found is not None else None
-
-    async def effect(self, run_id: str, key: str) -> LedgerLine | None:
-        """Standing of one effect."""
-        found = await self._of_run(run_id, _EFFECT, key)
-        return LedgerLine(*found[0]) if found else None
-
-    async def effects(self, run_id: str) -> list[LedgerLine]:
-        """Standing of all effects of a run."""
-        return [LedgerLine(*row) for row in await self._of_run(run_id, _EFFECTS)]
 
     async def edges(self, flow: str, since_day: int | None = None) -> list[EdgeCount]:
         """Moves of a flow by day, the shards added up."""
         return [EdgeCount(*row) for row in await self._all(_EDGES, flow, since_day, since_day)]
 
-    async def flows(self) -> list[tuple[str, Status, int]]:
-        """Runs per flow and status."""
-        return shared.counted(await self._all(_FLOWS))
-
     async def facts(self) -> dict[str, Any]:
-        """What people may want to know."""
+        """Facts about the store for people."""
         runs, workers, server, synchronous, size = await self._one(_FACTS, self._link.schema)
         return {
             "kind": "postgres",
@@ -550,24 +493,19 @@ class PostgresStore:
         }
 
     async def integrity(self) -> list[str]:
-        """What belongs to nothing; the pages themselves are the server's to check."""
+        """Rows that belong to nothing; the pages themselves are for the server to check."""
         entries, refs, blobs = await self._one(_INTEGRITY)
-        found = {
+        counts = {
             "journal entries belong to no run": entries,
             "values kept beside journals are missing": refs,
             "values kept beside journals are not the ones that were kept": blobs,
         }
-        return [f"{number:,} {what}." for what, number in found.items() if number]
+        return [f"{number:,} {problem}." for problem, number in counts.items() if number]
 
-    # -- values beside the journal --------------------------------------------------------------------------
-
-    async def blob(self, hash: str) -> bytes | None:
-        """A kept value."""
-        found = await self._one(_BLOB, hash)
-        return bytes(found[0]) if found is not None else None
+    # -- offloaded values and marks -------------------------------------------------------------------------
 
     async def purge(self, run_id: str | None = None, before: float | None = None) -> int:
-        """Drop references, then the blobs nobody refers to any more."""
+        """Drop references, then the blobs without any."""
         if run_id is None and before is None:
             raise StoreUnavailable("Say which run's values to purge, or up to what time.")
 
@@ -582,13 +520,8 @@ class PostgresStore:
 
         return await self._do(work)
 
-    async def mark(self, key: str) -> tuple[Any, int]:
-        """A small durable value."""
-        found = await self._one(_MARK, key)
-        return (shared.kept(f"The mark '{key}'", found[0]), found[1]) if found is not None else (None, 0)
-
     async def set_mark(self, key: str, value: Any, expected: int) -> bool:
-        """Set it if nobody else did; after a lost answer, look whether this very call did."""
+        """Set a mark if its version is the expected one; after a lost answer, check whether this call did."""
         text, setter = shared.written(value), secrets.token_hex(8)
         tries = 0
 
@@ -602,18 +535,13 @@ class PostgresStore:
             if changed.rowcount == 1:
                 return True
             if tries > 1:
-                found = await (await db.execute(self._s(_MARK_SETTER), (key,))).fetchone()
-                if found is not None and found[0] > expected + 1:
+                row = await (await db.execute(self._s(_MARK_SETTER), (key,))).fetchone()
+                if row is not None and row[0] > expected + 1:
                     raise StoreUnavailable(
                         f"The connection was lost while the mark '{key}' was being set, and it was set again "
                         "since; whether it was set is not known."
                     )
-                return found is not None and bool(found[1] == setter)
+                return row is not None and bool(row[1] == setter)
             return False
 
         return await self._do(work)
-
-    async def marks(self, prefix: str) -> dict[str, Any]:
-        """Marks by prefix."""
-        found = await self._all(_MARKS, prefix, shared.after_prefix(prefix))
-        return {key: shared.kept(f"The mark '{key}'", text) for key, text in found}

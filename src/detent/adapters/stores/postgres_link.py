@@ -1,6 +1,6 @@
-"""The way to a PostgreSQL server: connecting, migrating, and what a failure means in one sentence.
+"""Connections to a PostgreSQL server: connecting, migrating, and the meaning of a failure in one sentence.
 
-No message made here contains a password: messages are our own words and names taken from the address, never
+No message from here contains a password: messages are our own words and names taken from the address, never
 the address itself.
 """
 
@@ -31,8 +31,8 @@ except ImportError as error:
 
 Connection = psycopg.AsyncConnection[Any]
 
-# A server that vanished without a word is noticed within a third of the usual lease, so that what hangs on
-# it is given up, and tried again, while the lease is still good.
+# A server that vanished silently is noticed within a third of the usual lease, so that whatever waits for it
+# is given up and tried again while the lease is still valid.
 NOTICED_WITHIN = int(USUAL_LEASE / 3)
 DEFAULTS: dict[str, Any] = {
     "connect_timeout": NOTICED_WITHIN,
@@ -46,7 +46,7 @@ DEFAULTS: dict[str, Any] = {
 
 _SCHEMA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
-# A server may be set to answer before the disk has it. Where it is set to something stricter, that stays.
+# A server may be configured to answer before the data is on disk. A stricter setting is kept.
 _SYNCHRONOUS = """
 SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
 """
@@ -57,7 +57,7 @@ _HAS_TABLES = (
 _HAS_VERSION = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'detent_schema'"
 _LOCK = "SELECT pg_advisory_xact_lock(%s, 0)"
 
-# What the client library says when there is no session yet; it gives no error code for these.
+# Messages of the client library before there is a session; they have no error code.
 _NO_SESSION = (
     (r"password|authentication|pg_hba\.conf|role .* does not exist", "refused the login of user {user}"),
     (r"database .* does not exist", "has no database {dbname}"),
@@ -65,7 +65,7 @@ _NO_SESSION = (
     (r"starting up|shutting down|recovery mode", "is starting up or shutting down"),
     (r"SSL|certificate", "could not agree on an encrypted connection"),
 )
-# What the server says by code, once there is a session.
+# Error codes of the server, once there is a session.
 _BY_CODE = (
     ("42501", "does not let user {user} do this: permission denied"),
     ("25006", "is read-only"),
@@ -84,7 +84,7 @@ _BY_CODE = (
 
 
 class Link:
-    """Where the server is, which schema is ours, and how to speak of both."""
+    """The server's address, our schema in it, and their names in messages."""
 
     def __init__(self, dsn: str, schema: str) -> None:
         if not _SCHEMA_NAME.fullmatch(schema):
@@ -92,28 +92,28 @@ class Link:
                 f"'{schema}' cannot be the name of a schema. Use letters, digits and underscores, at most 63."
             )
         try:
-            given = conninfo.conninfo_to_dict(dsn)
+            settings = conninfo.conninfo_to_dict(dsn)
         except psycopg.Error:
-            # Neither shown nor chained: what the library says about it quotes the address, password and all.
+            # Neither shown nor chained: the library's message quotes the address, password and all.
             raise ConfigurationError(
                 "The address of the PostgreSQL store cannot be read. "
                 "It looks like postgresql://user@host:5432/database."
             ) from None
         self.schema = schema
-        self.conninfo = conninfo.make_conninfo("", **{**DEFAULTS, **given})
-        self.user = str(given.get("user") or "of this process")
-        self.dbname = str(given.get("dbname") or given.get("user") or "")
-        host = str(given.get("host") or given.get("hostaddr") or "localhost")
-        port = given.get("port")
+        self.conninfo = conninfo.make_conninfo("", **{**DEFAULTS, **settings})
+        self.user = str(settings.get("user") or "of this process")
+        self.dbname = str(settings.get("dbname") or settings.get("user") or "")
+        host = str(settings.get("host") or settings.get("hostaddr") or "localhost")
+        port = settings.get("port")
         self.server = f"{host}:{port}" if port and not host.startswith("/") else host
 
     @property
     def place(self) -> str:
-        """Server, database and schema, for people."""
+        """Server, database and schema, for messages."""
         return f"{self.server}/{self.dbname} schema {self.schema}"
 
     async def connect(self) -> Connection:
-        """A new connection, every statement its own transaction unless one is begun."""
+        """A new connection in autocommit mode."""
         connection: Connection = await psycopg.AsyncConnection.connect(self.conninfo, autocommit=True)
         try:
             await configure(connection)
@@ -127,7 +127,7 @@ class Link:
         if isinstance(error, StoreError) or not isinstance(error, psycopg.Error):
             return error
         if isinstance(error, psycopg.DataError):
-            return StoreError(f"The store {self.place} cannot hold this value: {self._said(error)}.")
+            return StoreError(f"The store {self.place} cannot hold this value: {self._sentence(error)}.")
         return StoreUnavailable(f"The PostgreSQL server at {self.server} {self._why(error)}.")
 
     def _why(self, error: psycopg.Error) -> str:
@@ -136,7 +136,7 @@ class Link:
             for code, why in _BY_CODE:
                 if error.sqlstate.startswith(code):
                     return why.format(**names)
-            return f"refused: {self._said(error)} ({error.sqlstate})"
+            return f"refused: {self._sentence(error)} ({error.sqlstate})"
         text = str(error)
         for pattern, why in _NO_SESSION:
             if re.search(pattern, text, re.IGNORECASE):
@@ -144,13 +144,13 @@ class Link:
         return "cannot be reached"
 
     @staticmethod
-    def _said(error: psycopg.Error) -> str:
-        """The server's main sentence, or the library's, without details that could quote a value."""
+    def _sentence(error: psycopg.Error) -> str:
+        """The main sentence of the server or the library, without details that could quote a value."""
         text = error.diag.message_primary or str(error).partition("\n")[0]
         return text.strip().rstrip(".")
 
     async def migrate(self, connection: Connection) -> int:
-        """Bring the schema to this version; another process may be doing the same. Gives the version."""
+        """Bring the schema to this version, even while another process does the same; returns the version."""
         steps = migrations()
         version = await self._version(connection)
         if version == len(steps):
@@ -164,7 +164,7 @@ class Link:
                     f"{len(steps)}). Upgrade Detent, or use another store."
                 )
             if version == 0:
-                await self._found(connection)
+                await self._create_schema(connection)
             await connection.execute(f'SET LOCAL search_path = "{self.schema}"')
             for step in steps[version:]:
                 await connection.execute(step.encode())
@@ -174,13 +174,13 @@ class Link:
     async def _version(self, connection: Connection) -> int:
         if await (await connection.execute(_HAS_VERSION, (self.schema,))).fetchone() is None:
             return 0
-        found = await connection.execute(f'SELECT version FROM "{self.schema}".detent_schema'.encode())
-        row = await found.fetchone()
+        cursor = await connection.execute(f'SELECT version FROM "{self.schema}".detent_schema'.encode())
+        row = await cursor.fetchone()
         return int(row[0]) if row is not None else 0
 
-    async def _found(self, connection: Connection) -> None:
-        """Make the schema ours, unless somebody else lives there."""
-        # Looked for first: IF NOT EXISTS alone wants rights that a schema made beforehand makes unnecessary.
+    async def _create_schema(self, connection: Connection) -> None:
+        """Create the schema, unless it has tables of another program."""
+        # Checked first: IF NOT EXISTS alone needs rights that an existing schema makes unnecessary.
         if await (await connection.execute(_HAS_SCHEMA, (self.schema,))).fetchone() is None:
             await connection.execute(f'CREATE SCHEMA "{self.schema}"'.encode())
         elif await (await connection.execute(_HAS_TABLES, (self.schema,))).fetchone() is not None:
@@ -195,12 +195,12 @@ class Link:
 
 
 async def configure(connection: Connection) -> None:
-    """What every connection of a store needs."""
+    """Set up a connection of a store."""
     await connection.execute(_SYNCHRONOUS)
 
 
 def lost(connection: Connection | None, error: BaseException) -> bool:
-    """True when the connection is gone, so that what it was doing may or may not have happened."""
+    """Whether the connection is gone, so that what it was doing may or may not have happened."""
     if connection is not None and connection.closed:
         return True
     return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)) and (
@@ -209,7 +209,7 @@ def lost(connection: Connection | None, error: BaseException) -> bool:
 
 
 def repeatable(error: BaseException) -> bool:
-    """True when the server undid the transaction only because of others, and asks to try again."""
+    """Whether the server undid the transaction only because of others, and asks to try again."""
     return isinstance(error, (errors.DeadlockDetected, errors.SerializationFailure))
 
 
@@ -219,7 +219,7 @@ def lock_key(schema: str) -> int:
 
 
 async def let_go(connection: Connection | None) -> None:
-    """Close a connection that may be broken already."""
+    """Close a connection that may already be broken."""
     if connection is not None:
         with contextlib.suppress(Exception):
             await connection.close()

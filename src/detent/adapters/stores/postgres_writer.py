@@ -1,14 +1,14 @@
 """A writer that lets many runs share one PostgreSQL transaction, and never guesses whether it was committed.
 
-All new runs and appends waiting when the writer is free go into one transaction: first the fences of all of
-them, then, for those that passed, everything they bring along. A refused one writes nothing and spoils
-nothing for the others; if the transaction itself fails, each is tried alone. Appends that bring only entries
-and counts, which is most, take a single statement. (psycopg's pipeline mode was tried instead: slower on a
-near server, and a large pipeline could wait forever for the answer to what it had not finished sending.)
+All new runs and appends that wait when the writer is free go into one transaction: first the fences of all of
+them, then everything else of those that passed. A refused one writes nothing and does not affect the others;
+if the transaction itself fails, each is tried alone. Appends of entries and counts only, which is most, take
+a single statement. (psycopg's pipeline mode was tried instead: slower on a near server, and a large pipeline
+could wait forever for the answer to what it had not finished sending.)
 
-When the connection is lost while a commit is under way, its outcome is unknown. The writer then tries again,
-and where the fence now refuses, looks whether the journal already has exactly these lines: if so they had
-landed. The row lock of the transaction in doubt makes the second attempt wait until that one is decided.
+When the connection is lost during a commit, its outcome is unknown. The writer then tries again, and where
+the fence now refuses, checks whether the journal already has exactly these lines: if so, the commit had
+succeeded. The row lock of the transaction in doubt makes the second attempt wait until that one is decided.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LARGEST_BYTES = 16 << 20
 SHARDS = 64
 """Processes that can add to the same edge at once without waiting for each other."""
 MOST_ATTEMPTS = 10
-"""How often a single write is repeated because the server preferred another."""
+"""How often a single write is repeated because the server preferred another one."""
 
 _STATE_TYPES = {
     "updated_at": "float8", "wake_at": "float8", "steps": "bigint", "tokens": "bigint", "cost_usd": "float8",
@@ -61,25 +61,26 @@ ON CONFLICT (flow, day, frm, "to", shard) DO UPDATE SET count = e.count + exclud
 """
 
 
-def _given(columns: dict[str, str]) -> str:
+def _rows(columns: dict[str, str]) -> str:
     """A table made of one array for each column: any number of rows in one statement."""
-    arrays = ", ".join(f"%s::{kind}[]" for kind in columns.values())
+    arrays = ", ".join(f"%s::{type_}[]" for type_ in columns.values())
     return f"unnest({arrays}) AS w ({', '.join(columns)})"
 
 
 def _arrays(columns: dict[str, str], values: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """The values for `_given`, from rows. An array's items must be of one exact type."""
+    """The values for `_given`, from rows. The items of an array must have exactly the same type."""
     if not values:
         return [[] for _ in columns]
     return [
-        _exact(kind, column) for kind, column in zip(columns.values(), zip(*values, strict=True), strict=True)
+        _exact(type_, column)
+        for type_, column in zip(columns.values(), zip(*values, strict=True), strict=True)
     ]
 
 
-def _exact(kind: str, column: Iterable[Any]) -> list[Any]:
-    if kind == "float8":
+def _exact(type_: str, column: Iterable[Any]) -> list[Any]:
+    if type_ == "float8":
         return [None if value is None else float(value) for value in column]
-    if kind == "text":
+    if type_ == "text":
         return [value if value is None or type(value) is str else str.__str__(value) for value in column]
     return list(column)
 
@@ -92,66 +93,66 @@ class Statements:
             return text.replace("$.", f'"{schema}".').encode()
 
         state = ", ".join(shared.STATE_COLUMNS)
-        # Rows are inserted in the order given, so numbers follow the order of arrival.
+        # Rows are inserted in the order given, so that numbers follow the order of arrival.
         self.insert_runs = sql(f"""
             INSERT INTO $.runs (id, flow, machine, parent, created_at, seq, epoch, owner, {state})
-            SELECT id, flow, machine, parent, created_at, seq, 1, owner, {state} FROM {_given(_NEW)}
+            SELECT id, flow, machine, parent, created_at, seq, 1, owner, {state} FROM {_rows(_NEW)}
             ON CONFLICT (id) DO NOTHING RETURNING id, number""")
         # The fence: nothing is changed unless epoch and sequence are what the driver believes them to be.
         self.advance = sql(f"""
             UPDATE $.runs AS r SET seq = w.seq, owner = CASE WHEN w.park THEN NULL ELSE r.owner END,
                 asked = CASE WHEN w.park THEN NULL ELSE r.asked END,
                 {", ".join(f"{column} = w.{column}" for column in shared.STATE_COLUMNS)}
-            FROM {_given(_MOVE)} WHERE r.number = w.number AND r.epoch = w.held AND r.seq = w.after
+            FROM {_rows(_MOVE)} WHERE r.number = w.number AND r.epoch = w.held AND r.seq = w.after
             RETURNING r.number""")
         advance = self.advance.decode()
-        # All of a plain append. Counts are taken only of those that passed; sorted, as everywhere.
+        # All of a plain append. Only appends that passed are counted; sorted, as everywhere.
         self.advance_plainly = sql(f"""
             WITH passed AS ({advance}), written AS (
                 INSERT INTO $.entries ({", ".join(_ENTRY)})
                 SELECT {", ".join(f"w.{column}" for column in _ENTRY)}
-                FROM {_given(_ENTRY)} JOIN passed ON passed.number = w.run
+                FROM {_rows(_ENTRY)} JOIN passed ON passed.number = w.run
             ), counted AS (
                 INSERT INTO $.edges AS e (shard, {", ".join(_EDGE)})
                 SELECT %s, flow, day, frm, "to", sum(count), sum(seconds), min(fastest), max(slowest),
                     sum(tokens), sum(cost_usd)
-                FROM {_given({"run": "bigint", **_EDGE})} JOIN passed ON passed.number = w.run
+                FROM {_rows({"run": "bigint", **_EDGE})} JOIN passed ON passed.number = w.run
                 GROUP BY flow, day, frm, "to"
                 ORDER BY flow COLLATE "C", day, frm COLLATE "C", "to" COLLATE "C"
                 {_ADD_UP}
             )
             SELECT number FROM passed""")
         self.insert_entries = sql(
-            f"INSERT INTO $.entries ({', '.join(_ENTRY)}) SELECT {', '.join(_ENTRY)} FROM {_given(_ENTRY)}"
+            f"INSERT INTO $.entries ({', '.join(_ENTRY)}) SELECT {', '.join(_ENTRY)} FROM {_rows(_ENTRY)}"
         )
         self.upsert_effects = sql(f"""
-            INSERT INTO $.effects ({", ".join(_EFFECT)}) SELECT {", ".join(_EFFECT)} FROM {_given(_EFFECT)}
+            INSERT INTO $.effects ({", ".join(_EFFECT)}) SELECT {", ".join(_EFFECT)} FROM {_rows(_EFFECT)}
             ON CONFLICT (run, key)
             DO UPDATE SET tool = excluded.tool, state = excluded.state, seq = excluded.seq""")
-        # Rows come sorted: two processes that share a shard lock them in the same order.
+        # Rows are sorted: two processes with the same shard lock them in the same order.
         self.upsert_edges = sql(f"""
             INSERT INTO $.edges AS e (shard, {", ".join(_EDGE)})
-            SELECT %s, {", ".join(_EDGE)} FROM {_given(_EDGE)}
+            SELECT %s, {", ".join(_EDGE)} FROM {_rows(_EDGE)}
             {_ADD_UP}""")
         self.put_tags = sql(f"""
-            INSERT INTO $.tags (tag, run) SELECT tag, run FROM {_given({"tag": "text", "run": "bigint"})}
+            INSERT INTO $.tags (tag, run) SELECT tag, run FROM {_rows({"tag": "text", "run": "bigint"})}
             ON CONFLICT DO NOTHING""")
         self.take_tags = sql(f"""
-            DELETE FROM $.tags AS t USING {_given({"tag": "text", "run": "bigint"})}
+            DELETE FROM $.tags AS t USING {_rows({"tag": "text", "run": "bigint"})}
             WHERE t.tag = w.tag AND t.run = w.run""")
         self.save_folds = sql(f"""
-            INSERT INTO $.folds (run, body) SELECT run, body FROM {_given({"run": "bigint", "body": "text"})}
+            INSERT INTO $.folds (run, body) SELECT run, body FROM {_rows({"run": "bigint", "body": "text"})}
             ON CONFLICT (run) DO UPDATE SET body = excluded.body""")
         self.define = sql(f"""
             INSERT INTO $.definitions (fingerprint, body)
-            SELECT fingerprint, body FROM {_given({"fingerprint": "text", "body": "text"})}
+            SELECT fingerprint, body FROM {_rows({"fingerprint": "text", "body": "text"})}
             ON CONFLICT DO NOTHING""")
-        # A purge takes this lock alone: it cannot drop a blob while a reference to it is on its way.
+        # A purge takes this lock exclusively: it cannot drop a blob while a reference to it is being written.
         self.lock_blobs = b"SELECT pg_advisory_xact_lock_shared(%s, 1)"
         self.keep_blob = sql("INSERT INTO $.blobs (hash, body) VALUES (%s, %s) ON CONFLICT DO NOTHING")
         self.refer = sql(f"""
             INSERT INTO $.blob_refs (run, hash)
-            SELECT run, hash FROM {_given({"run": "bigint", "hash": "text"})}
+            SELECT run, hash FROM {_rows({"run": "bigint", "hash": "text"})}
             ON CONFLICT DO NOTHING""")
         self.refer_as = sql("""
             INSERT INTO $.blob_refs (run, hash)
@@ -164,17 +165,17 @@ class Statements:
 
 
 class Job:
-    """A write on its way, and whether an earlier try may have landed."""
+    """A write under way, and whether an earlier attempt may have succeeded."""
 
     __slots__ = ("entries", "error", "future", "in_doubt", "key", "result", "size")
 
     def __init__(self, key: Any, entries: list[tuple[Any, ...]], size: int) -> None:
         self.key = key
-        """No two jobs of one key share a transaction."""
+        """Jobs with the same key never share a transaction."""
         self.entries = entries
         """Values of the journal lines, without the run."""
         self.size = size + sum(len(values[4]) for values in entries)
-        """Characters of the large things it carries."""
+        """Characters of its large values."""
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.in_doubt = False
         self.result: Any = None
@@ -213,13 +214,13 @@ class Appending(Job):
 
     @property
     def is_plain(self) -> bool:
-        """True when it brings nothing but entries and counted moves."""
+        """Whether it has nothing but entries and counted moves."""
         commit = self.commit
         return not (commit.ledger or commit.tags or commit.blobs or self.fold or self.definition)
 
 
 class Writer:
-    """Owns the connection all journals of this process are written through."""
+    """Owns the connection through which this process writes all journals."""
 
     def __init__(self, link: Link, patience: float) -> None:
         self._link = link
@@ -237,7 +238,7 @@ class Writer:
         self._task = asyncio.create_task(self._work(), name="detent-writer postgres")
 
     def write(self, job: Job) -> asyncio.Future[Any]:
-        """Have a job done in the next transaction; the future is set once that is durable."""
+        """Do a job in the next transaction; the future is set once that is durable."""
         if self._closing:
             raise StoreClosed("The store is closed.")
         self._waiting.append(job)
@@ -245,7 +246,7 @@ class Writer:
         return job.future
 
     async def close(self) -> None:
-        """Do what was accepted, then stop."""
+        """Finish the accepted jobs, then stop."""
         self._closing = True
         self._news.set()
         await self._task
@@ -270,21 +271,21 @@ class Writer:
     def _gather(self) -> list[Job]:
         jobs: list[Job] = []
         later: list[Job] = []
-        taken: set[Any] = set()
+        keys: set[Any] = set()
         size = 0
         while self._waiting and len(jobs) < LARGEST_BATCH and size < LARGEST_BYTES:
             job = self._waiting.popleft()
-            if job.key in taken:
+            if job.key in keys:
                 later.append(job)
             else:
-                taken.add(job.key)
+                keys.add(job.key)
                 jobs.append(job)
                 size += job.size
         self._waiting.extendleft(reversed(later))
         return jobs
 
     async def _perform(self, jobs: list[Job]) -> None:
-        """Have the jobs' results or errors known, whatever it takes within the time there is."""
+        """Give every job a result or an error, retrying within the time there is."""
         attempts = 0
         while True:
             self._committing = False
@@ -297,7 +298,7 @@ class Writer:
                     for job in jobs:
                         job.in_doubt = True
                 if lost(self._connection, error):
-                    if await self._wait(attempts):
+                    if await self._pause(attempts):
                         attempts += 1
                         continue
                     self._refuse(jobs, error)
@@ -315,18 +316,18 @@ class Writer:
             self._down_since = None
             return
 
-    async def _wait(self, attempts: int) -> bool:
-        """Before another try over a new connection; False when the time is used up."""
+    async def _pause(self, attempts: int) -> bool:
+        """Pause before another attempt over a new connection; False when the time is used up."""
         await let_go(self._connection)
         self._connection = None
         now = time.monotonic()
         if self._down_since is None:
             self._down_since = now
-        left = self._patience - (now - self._down_since)
-        if left <= 0:
+        remaining = self._patience - (now - self._down_since)
+        if remaining <= 0:
             return False
         if attempts:
-            await asyncio.sleep(min(left, 0.05 * 2 ** min(attempts, 5)))
+            await asyncio.sleep(min(remaining, 0.05 * 2 ** min(attempts, 5)))
         return True
 
     def _refuse(self, jobs: list[Job], error: Exception) -> None:
@@ -355,7 +356,7 @@ class Writer:
             db = self._connection = await self._link.connect()
         sql = self._sql
         creating = [job for job in jobs if isinstance(job, Creating)]
-        # In order of runs: two processes that want the same ones lock them in the same order.
+        # In order of runs: two processes that write to the same runs lock them in the same order.
         appending = sorted((job for job in jobs if isinstance(job, Appending)), key=lambda job: job.key)
         if not creating and all(job.is_plain for job in appending):
             await self._advance_plainly(db, appending)
@@ -366,13 +367,17 @@ class Writer:
         await db.execute(b"BEGIN")
         if blobs:
             await db.execute(sql.lock_blobs, (lock_key(self._link.schema),))
-        made = moved = None
+        created_rows = advanced_rows = None
         if creating:
-            made = await db.execute(sql.insert_runs, _arrays(_NEW, [_new_values(job) for job in creating]))
+            created_rows = await db.execute(
+                sql.insert_runs, _arrays(_NEW, [_new_values(job) for job in creating])
+            )
         if appending:
-            moved = await db.execute(sql.advance, _arrays(_MOVE, [_move_values(job) for job in appending]))
-        numbers = dict(await made.fetchall()) if made is not None else {}
-        passed = {row[0] for row in await moved.fetchall()} if moved is not None else set()
+            advanced_rows = await db.execute(
+                sql.advance, _arrays(_MOVE, [_move_values(job) for job in appending])
+            )
+        numbers = dict(await created_rows.fetchall()) if created_rows is not None else {}
+        passed = {row[0] for row in await advanced_rows.fetchall()} if advanced_rows is not None else set()
         created = [(numbers[job.key], job) for job in creating if job.key in numbers]
         advanced = [job for job in appending if job.key in passed]
         for new in creating:
@@ -385,23 +390,23 @@ class Writer:
             if job.key not in passed:
                 await self._settle_appending(db, job)
         if created or advanced:
-            await self._bring_along(db, created, advanced)
+            await self._write_rest(db, created, advanced)
         self._committing = True
-        done = await db.execute(b"COMMIT")
-        if done.statusmessage != "COMMIT":
+        commit = await db.execute(b"COMMIT")
+        if commit.statusmessage != "COMMIT":
             raise StoreUnavailable("The server undid a transaction instead of committing it.")
         self.transactions += 1
 
     async def _advance_plainly(self, db: Connection, jobs: Sequence[Appending]) -> None:
-        """The same for appends that bring little, in one statement and so in one round trip."""
+        """The same for plain appends, in one statement and so in one round trip."""
         entries = [(job.key, *values) for job in jobs for values in job.entries]
         edges = [(job.key, *edge) for job in jobs for edge in job.commit.edges]
         values = [*_arrays(_MOVE, [_move_values(job) for job in jobs]), *_arrays(_ENTRY, entries)]
         self._committing = True
-        moved = await db.execute(
+        advanced_rows = await db.execute(
             self._sql.advance_plainly, [*values, self._shard, *_arrays({"run": "bigint", **_EDGE}, edges)]
         )
-        passed = {row[0] for row in await moved.fetchall()}
+        passed = {row[0] for row in await advanced_rows.fetchall()}
         self.transactions += 1
         for job in jobs:
             job.result = 0
@@ -409,29 +414,29 @@ class Writer:
                 await self._settle_appending(db, job)
 
     async def _settle_creating(self, db: Connection, job: Creating) -> None:
-        """The id is taken: by an earlier try of this very job, or by another."""
+        """The id is taken: by an earlier attempt at this very job, or by another."""
         if job.in_doubt:
-            found = await (await db.execute(self._sql.stands_at, (job.key,))).fetchone()
-            if found is not None:
-                number, owner, epoch = found
-                ours = epoch > 1 or owner == job.new.worker
-                if ours and await self._has(db, number, 0, job.entries):
+            row = await (await db.execute(self._sql.stands_at, (job.key,))).fetchone()
+            if row is not None:
+                number, owner, epoch = row
+                maybe_ours = epoch > 1 or owner == job.new.worker
+                if maybe_ours and await self._has(db, number, 0, job.entries):
                     job.result = Lease(job.key, 1, len(job.entries), number)
                     return
         job.error = RunExists(job.key)
 
     async def _settle_appending(self, db: Connection, job: Appending) -> None:
-        """The fence refused: because an earlier try of this very job landed, or because the run moved on."""
+        """The fence refused: an earlier attempt at this very job succeeded, or the run moved on."""
         commit = job.commit
         if job.in_doubt and job.entries and await self._has(db, job.key, commit.after, job.entries):
             return
         job.error = Fenced(commit.lease.run_id, commit.lease.epoch, commit.after)
 
     async def _has(self, db: Connection, number: int, after: int, entries: list[tuple[Any, ...]]) -> bool:
-        found = await db.execute(self._sql.lines, (number, after, after + len(entries)))
-        return await found.fetchall() == entries
+        rows = await db.execute(self._sql.lines, (number, after, after + len(entries)))
+        return await rows.fetchall() == entries
 
-    async def _bring_along(
+    async def _write_rest(
         self, db: Connection, created: Sequence[tuple[int, Creating]], advanced: Sequence[Appending]
     ) -> None:
         """Write everything of the jobs that passed, table by table."""
@@ -467,16 +472,16 @@ class Writer:
                 folds.append((number, job.fold))
             if job.definition is not None:
                 definitions[commit.now.fingerprint] = job.definition
-        # What belongs to one run is safe behind that run's row. What runs share is written in order of its
-        # keys, table after table in the same order everywhere: processes may wait for each other, but not in
-        # a circle.
+        # Rows of one run are safe behind that run's row lock. Shared rows are written in order of their
+        # keys, and tables in the same order everywhere: processes may wait for each other, but not in a
+        # circle.
         if entries:
             await db.execute(sql.insert_entries, _arrays(_ENTRY, entries))
         if effects:
             lines = [(number, *line) for (number, _), line in effects.items()]
             await db.execute(sql.upsert_effects, _arrays(_EFFECT, lines))
-        for statement, wanted in ((sql.put_tags, True), (sql.take_tags, False)):
-            chosen = [key for key, on in tags.items() if on is wanted]
+        for statement, added in ((sql.put_tags, True), (sql.take_tags, False)):
+            chosen = [key for key, on in tags.items() if on is added]
             if chosen:
                 await db.execute(statement, _pairs(chosen))
         if folds:
@@ -516,7 +521,7 @@ def _pairs(values: Sequence[tuple[Any, Any]]) -> list[list[Any]]:
 
 
 def _deliver(job: Job) -> None:
-    if job.future.done():  # its caller gave up waiting
+    if job.future.done():  # its caller was cancelled
         return
     with contextlib.suppress(asyncio.InvalidStateError):
         if job.error is not None:

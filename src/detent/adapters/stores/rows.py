@@ -1,4 +1,4 @@
-"""What the SQL stores share: how rows become values and back. Knows no database."""
+"""What the SQL stores share: how rows become values and back. Independent of any database."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def written(value: Any) -> str:
 
 
 def body_of(entry: Entry) -> str:
-    """The written form of what a journal line says."""
+    """The JSON text of a journal line's body."""
     return written(body_to_plain(entry.body))
 
 
 def shown(text: str | None) -> str | None:
-    """A text for listings, with a mark in place of what databases cannot hold; the journal has it in full."""
+    """A text for listings, with replacements for characters databases cannot hold; the journal has all."""
     if text is None:
         return None
     if "\0" in text:
@@ -105,25 +105,25 @@ def request(text: str) -> Cancellation:
     return Cancellation(*kept("A request to cancel a run", text))
 
 
-def page_of(query: RunQuery, found: Sequence[Any], read: Callable[[Any], RunRow]) -> Page:
-    """A page of a listing from rows that begin with RUN_COLUMNS, one more than asked for where there is."""
+def page_of(query: RunQuery, fetched: Sequence[Any], read: Callable[[Any], RunRow]) -> Page:
+    """A page of a listing from rows that begin with RUN_COLUMNS, one more than asked for if there is one."""
     rows: list[RunRow] = []
     damaged: list[RunDamaged] = []
-    for values in found[: query.limit]:
+    for values in fetched[: query.limit]:
         try:
             rows.append(read(values))
         except RunDamaged as error:
             if not query.tolerant:
                 raise
             damaged.append(error)
-    more = query.limit > 0 and len(found) > query.limit
-    return Page(rows, found[query.limit - 1][1] if more else None, damaged)
+    more = query.limit > 0 and len(fetched) > query.limit
+    return Page(rows, fetched[query.limit - 1][1] if more else None, damaged)
 
 
-def entries(run_id: str, found: Iterable[Sequence[Any]]) -> list[Entry]:
+def entries(run_id: str, rows: Iterable[Sequence[Any]]) -> list[Entry]:
     """Journal lines from their columns: seq, at, epoch, kind, body."""
     lines: list[Entry] = []
-    for seq, at, epoch, kind, body in found:
+    for seq, at, epoch, kind, body in rows:
         try:
             if not isinstance(at, int | float) or not isinstance(epoch, int):
                 raise TypeError("its time or epoch is no number")
@@ -135,7 +135,7 @@ def entries(run_id: str, found: Iterable[Sequence[Any]]) -> list[Entry]:
 
 
 def seq_of(fold: str | None) -> int:
-    """The entry a saved fold stands at; 0 where there is none, or a damaged one."""
+    """The entry of a saved fold; 0 when there is none, or a damaged one."""
     try:
         return int(decode(fold)["seq"]) if fold is not None else 0
     except (KeyError, TypeError, ValueError):
@@ -143,7 +143,7 @@ def seq_of(fold: str | None) -> int:
 
 
 def taken(lease: Lease, flow: str, fold: str | None, lines: Iterable[Sequence[Any]]) -> Taken:
-    """A run claimed in a batch; the engine reads a damaged fold or journal again, and says what is wrong."""
+    """A run claimed in a batch; the engine reads a damaged fold or journal again, and reports the damage."""
     try:
         saved = decode(fold) if fold is not None else None
         return Taken(lease, flow, saved, entries(lease.run_id, lines))
@@ -152,7 +152,7 @@ def taken(lease: Lease, flow: str, fold: str | None, lines: Iterable[Sequence[An
 
 
 def kept(what: str, text: Any) -> Any:
-    """A kept value from its text; `StoreError` names what is damaged."""
+    """A value from its JSON text; `StoreError` names what is damaged."""
     try:
         return decode(text)
     except (TypeError, ValueError):
@@ -161,28 +161,28 @@ def kept(what: str, text: Any) -> Any:
         ) from None
 
 
-def counted(found: Iterable[Sequence[Any]]) -> list[tuple[str, Status, int]]:
-    """Runs per flow and status; `StoreError` where a status does not exist."""
-    known = {status.value: status for status in Status}
+def counted(rows: Iterable[Sequence[Any]]) -> list[tuple[str, Status, int]]:
+    """Number of runs per flow and status; `StoreError` for an unknown status."""
+    statuses = {status.value: status for status in Status}
     counts: list[tuple[str, Status, int]] = []
-    for flow, status, number in found:
-        if status not in known:
+    for flow, status, number in rows:
+        if status not in statuses:
             raise StoreError(
                 f"Runs of '{flow}' have a status in the store that does not exist ({number:,}); "
                 f"`detent store check` names them."
             )
-        counts.append((flow, known[status], number))
+        counts.append((flow, statuses[status], number))
     return counts
 
 
-def conditions(query: RunQuery, mark: str, tags: str = "tags") -> tuple[str, list[Any]]:
-    """The WHERE clause of a listing and its values; `mark` is the placeholder, `tags` the table of tags."""
+def conditions(query: RunQuery) -> tuple[str, list[Any]]:
+    """The WHERE clause of a listing, before it is put into a store's dialect, and its values."""
     parts: list[str] = []
     values: list[Any] = []
 
-    def add(text: str, *given: Any) -> None:
-        parts.append(text.replace("?", mark))
-        values.extend(given)
+    def add(text: str, *filtered_by: Any) -> None:
+        parts.append(text)
+        values.extend(filtered_by)
 
     if query.flow is not None:
         add("flow = ?", query.flow)
@@ -190,7 +190,7 @@ def conditions(query: RunQuery, mark: str, tags: str = "tags") -> tuple[str, lis
         statuses = [status.value for status in query.status]
         add(f"status IN ({', '.join('?' * len(statuses))})", *statuses)
     if query.tag is not None:
-        add(f"number IN (SELECT run FROM {tags} WHERE tag = ?)", query.tag)
+        add("number IN (SELECT run FROM $.tags WHERE tag = ?)", query.tag)
     if query.since is not None:
         add("created_at >= ?", query.since)
     if query.until is not None:
@@ -205,17 +205,17 @@ def conditions(query: RunQuery, mark: str, tags: str = "tags") -> tuple[str, lis
 
 
 def after_prefix(prefix: str) -> str:
-    """The text that bounds from above, byte by byte, all texts that begin with `prefix`."""
+    """The upper bound, byte by byte, of all texts that begin with `prefix`."""
     return prefix + "\U0010ffff"
 
 
 def add_edge(edges: dict[EdgeKey, EdgeCount], edge: EdgeCount) -> None:
-    """Add one move to those already counted."""
+    """Add one move to the counts."""
     key = edge[:4]
-    there = edges.get(key)
-    if there is not None:
+    old = edges.get(key)
+    if old is not None:
         edge = EdgeCount(
-            *key, there.count + edge.count, there.seconds + edge.seconds, min(there.fastest, edge.fastest),
-            max(there.slowest, edge.slowest), there.tokens + edge.tokens, there.cost_usd + edge.cost_usd,
+            *key, old.count + edge.count, old.seconds + edge.seconds, min(old.fastest, edge.fastest),
+            max(old.slowest, edge.slowest), old.tokens + edge.tokens, old.cost_usd + edge.cost_usd,
         )  # fmt: skip
     edges[key] = edge

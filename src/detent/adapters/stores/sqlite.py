@@ -20,12 +20,14 @@ from typing import Any, Literal, TypeVar
 
 from detent.adapters.stores import rows as shared
 from detent.adapters.stores.group_commit import GroupCommit
+from detent.adapters.stores.sql_reads import SqlReads
 from detent.adapters.stores.sqlite_backup import copy_to
 from detent.adapters.stores.sqlite_file import SQLiteFile
 from detent.adapters.stores.sqlite_integrity import damage_in
 from detent.adapters.stores.sqlite_queries import (
     ADVANCE,
     ADVANCE_AND_PARK,
+    EDGES,
     FORGET,
     FREE_AND_DUE,
     FREE_AND_LOOSE,
@@ -49,7 +51,6 @@ from detent.engine.ports import (
     Commit,
     EdgeCount,
     Lease,
-    LedgerLine,
     NewRun,
     Page,
     RunQuery,
@@ -68,16 +69,15 @@ from detent.kernel.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from detent.kernel.status import Status
 
 T = TypeVar("T")
 
 SLOW, LEFT_TO_THE_WRITER = 0.03, 2.0
-"""A direct commit that took longer than the first leaves commits to the writer for the second, in seconds."""
+"""After a direct commit longer than the first, the writer takes over commits for the second, in seconds."""
 
 
 class Batch:
-    """One transaction under way."""
+    """A transaction under way."""
 
     __slots__ = ("connection", "edges")
 
@@ -87,7 +87,7 @@ class Batch:
 
 
 class _Writing:
-    """The writer's side of the file; lives in the writer's thread."""
+    """The writer's side of the file; used in the writer's thread only."""
 
     def __init__(self, file: SQLiteFile, busy_timeout: float | None = None) -> None:
         self._file = file
@@ -124,7 +124,7 @@ class _Writing:
             self._connection.close()
 
 
-class SQLiteStore:
+class SQLiteStore(SqlReads):
     """Journals in one SQLite file."""
 
     def __init__(
@@ -185,7 +185,7 @@ class SQLiteStore:
         return self._writer.write(work, *args)
 
     async def _write_alone(self, work: Callable[..., T], *args: Any) -> T:
-        """Write at once in this thread: where nobody else is under way, handing over costs more than waiting.
+        """Write at once in this thread: while nothing else is under way, a hand-over costs more than waiting.
 
         Falls back to the writer thread while the file is locked, and for a while after the disk was slow.
         """
@@ -210,9 +210,9 @@ class SQLiteStore:
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._readers is None:
             raise StoreClosed("The store is not open.")
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._reading, work)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read_in_thread, work)
 
-    def _reading(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _read_in_thread(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
             connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
             if connection is None:
@@ -225,6 +225,14 @@ class SQLiteStore:
             return work(connection)
         except sqlite3.Error as error:
             raise self._file.translate(error) from error
+
+    async def _all(self, statement: str, *values: Any) -> list[Any]:
+        return await self._read(lambda db: db.execute(_sql(statement), values).fetchall())
+
+    async def _of_run(self, run_id: str, statement: str, *values: Any) -> list[Any]:
+        return await self._read(
+            lambda db: db.execute(_sql(statement), (_number(db, run_id), *values)).fetchall()
+        )
 
     # -- driving --------------------------------------------------------------------------------------------
 
@@ -275,7 +283,7 @@ class SQLiteStore:
 
     @staticmethod
     def _keep(db: sqlite3.Connection, number: int, blob: Blob) -> None:
-        """Write a blob, and that a run refers to it."""
+        """Write a blob and a run's reference to it."""
         db.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", blob)
         db.execute("INSERT OR IGNORE INTO blob_refs VALUES (?, ?)", (number, blob.hash))
 
@@ -297,7 +305,7 @@ class SQLiteStore:
             )
 
     async def append(self, commit: Commit) -> int:
-        """Advance the run behind the fence and write everything that goes with it."""
+        """Advance the run behind the fence and write everything that belongs to the commit."""
         lease, entries = commit.lease, commit.entries
         bodies = [shared.body_of(entry) for entry in entries]
         fold = shared.written(commit.fold) if commit.fold is not None else None
@@ -338,20 +346,18 @@ class SQLiteStore:
         return len(fold)
 
     async def claim(self, run_id: str, worker: str, dead: Collection[Worker] = ()) -> Lease:
-        """Raise the epoch if nobody alive has the run."""
-        gone = {one.id: one.until for one in dead}
+        """Raise the epoch if no live worker has the run."""
+        dead_until = {gone.id: gone.until for gone in dead}
 
         def work(batch: Batch) -> Lease:
             db = batch.connection
-            found = db.execute(
-                "SELECT number, owner, epoch, seq FROM runs WHERE id = ?", (run_id,)
-            ).fetchone()
-            if found is None:
+            row = db.execute("SELECT number, owner, epoch, seq FROM runs WHERE id = ?", (run_id,)).fetchone()
+            if row is None:
                 raise RunNotFound(run_id)
-            number, owner, epoch, seq = found
+            number, owner, epoch, seq = row
             if owner is not None and owner != worker:
-                heard = db.execute(HEARD, (owner,)).fetchone()
-                if heard is not None and gone.get(owner) != heard[0]:
+                lease_row = db.execute(HEARD, (owner,)).fetchone()
+                if lease_row is not None and dead_until.get(owner) != lease_row[0]:
                     raise RunBusy(run_id, owner)
             db.execute(TAKE, (epoch + 1, worker, number))
             return Lease(run_id, epoch + 1, seq, number, owner if owner not in (None, worker) else None)
@@ -369,44 +375,44 @@ class SQLiteStore:
         only: Collection[str] | None = None,
         skip: Collection[str] = (),
     ) -> list[Taken]:
-        """Raise the epochs of runs nobody alive has, and read their journals."""
-        gone = {one.id: one.until for one in dead}
+        """Raise the epochs of runs that no live worker has, and read their journals."""
+        dead_until = {gone.id: gone.until for gone in dead}
         values: dict[str, Any] = {
             "now": now, "limit": limit, "flows": json.dumps([*flows]), "skip": json.dumps([*skip]),
             "only": None if only is None else json.dumps([*only]),
         }  # fmt: skip
 
         def free(db: sqlite3.Connection) -> list[Any]:
-            heard = db.execute("SELECT id, until FROM workers").fetchall()
-            alive = json.dumps([name for name, until in heard if gone.get(name) != until])
-            found = db.execute(FREE_AND_DUE, {**values, "alive": alive}).fetchall()
-            return (found + db.execute(FREE_AND_LOOSE, {**values, "alive": alive}).fetchall())[:limit]
+            lease_rows = db.execute("SELECT id, until FROM workers").fetchall()
+            alive = json.dumps([name for name, until in lease_rows if dead_until.get(name) != until])
+            runs = db.execute(FREE_AND_DUE, {**values, "alive": alive}).fetchall()
+            return (runs + db.execute(FREE_AND_LOOSE, {**values, "alive": alive}).fetchall())[:limit]
 
         def work(batch: Batch) -> list[tuple[Lease, str]]:
-            found = free(batch.connection)
+            runs = free(batch.connection)
             batch.connection.executemany(
-                TAKE, [(epoch + 1, worker, number) for number, _, _, _, epoch, _ in found]
+                TAKE, [(epoch + 1, worker, number) for number, _, _, _, epoch, _ in runs]
             )
             return [
                 (Lease(run_id, epoch + 1, seq, number, owner if owner != worker else None), flow)
-                for number, run_id, flow, owner, epoch, seq in found
+                for number, run_id, flow, owner, epoch, seq in runs
             ]
 
         def journal(db: sqlite3.Connection, lease: Lease, flow: str) -> Taken:
             (fold,) = db.execute("SELECT body FROM folds WHERE run = ?", (lease.key,)).fetchone() or (None,)
             return shared.taken(lease, flow, fold, _entries(db, lease.key, shared.seq_of(fold), PAGE))
 
-        if not await self._read(free):  # as is usual: nothing is written to find that out
+        if not await self._read(free):  # the usual case, found without a write
             return []
         leases = await self._write(work)
         return await self._read(lambda db: [journal(db, lease, flow) for lease, flow in leases])
 
     async def changed(self) -> None:
-        """What other processes write to the file is found by looking."""
+        """Never returns: what other processes write to the file is found by polling."""
         await asyncio.Event().wait()
 
     async def park(self, lease: Lease) -> None:
-        """Let the run go if it is still ours."""
+        """Release the run if it is still ours."""
 
         def work(batch: Batch) -> None:
             batch.connection.execute(
@@ -427,7 +433,7 @@ class SQLiteStore:
         await self._write(work)
 
     async def retire(self, worker_id: str) -> None:
-        """Forget a worker and free its runs."""
+        """Forget a worker and release its runs."""
 
         def work(batch: Batch) -> None:
             batch.connection.execute("UPDATE runs SET owner = NULL WHERE owner = ?", (worker_id,))
@@ -436,7 +442,7 @@ class SQLiteStore:
         if self._writer is not None:
             await self._write(work)
             return
-        # Closed: what a worker still had running in a thread when it stopped is over now.
+        # Closed: the last thread of the worker has ended only now.
         try:
             with contextlib.closing(self._file.connect()) as connection:
                 connection.execute("BEGIN IMMEDIATE")
@@ -447,65 +453,39 @@ class SQLiteStore:
 
     async def workers(self) -> list[Worker]:
         """All workers that did not retire."""
-        found = await self._read(
-            lambda db: db.execute("SELECT id, host, pid, born, until FROM workers ORDER BY id").fetchall()
-        )
+        rows = await self._all("SELECT id, host, pid, born, until FROM workers ORDER BY id")
         now = self._ticks()
-        for row in found:
+        for row in rows:
             if not isinstance(row[4], int | float):
                 raise StoreError(f"The lease of worker {row[0]} is damaged in the store: it has no end.")
-        return [Worker(*row)._replace(left=self._left(row[1], row[4] - now)) for row in found]
+        return [Worker(*row)._replace(left=self._left(row[1], row[4] - now)) for row in rows]
 
     @staticmethod
     def _left(host: str, left: float) -> float:
-        """What is left of a lease; nothing of one from before the machine was started."""
+        """The rest of a lease; none of a lease from before the machine was started."""
         return left if boot_of(host) == boot_of(this_host()) and left <= FORGOTTEN_AFTER else -FORGOTTEN_AFTER
 
-    async def owned(self, worker_id: str) -> list[tuple[str, int]]:
-        """Runs a worker holds."""
-        return await self._read(
-            lambda db: db.execute("SELECT id, epoch FROM runs WHERE owner = ?", (worker_id,)).fetchall()
-        )
-
-    async def ask(self, run_id: str, request: Cancellation) -> None:
+    async def ask(self, run_id: str, cancellation: Cancellation) -> None:
         """Leave a request for the driver, if there is one."""
 
         def work(batch: Batch) -> None:
             db = batch.connection
             if db.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchone() is None:
                 raise RunNotFound(run_id)
-            text = shared.written(list(request))
+            text = shared.written(list(cancellation))
             db.execute("UPDATE runs SET asked = ? WHERE id = ? AND owner IS NOT NULL", (text, run_id))
 
         await self._write(work)
 
-    async def asked(self, worker_id: str) -> list[tuple[str, Cancellation]]:
-        """Requests for this worker's runs."""
-        found = await self._read(
-            lambda db: db.execute(
-                "SELECT id, asked FROM runs WHERE owner = ? AND asked IS NOT NULL", (worker_id,)
-            ).fetchall()
-        )
-        return [(run_id, shared.request(text)) for run_id, text in found]
-
-    async def due(self, now: float, limit: int = 100) -> list[str]:
-        """Waiting runs whose time has come."""
-        return await self._ids(
-            "SELECT id FROM runs WHERE wake_at <= ? AND status = 'waiting' ORDER BY wake_at, number LIMIT ?",
-            (now, limit),
-        )
-
     async def loose(self, dead: Collection[Worker] = (), limit: int = 100) -> list[str]:
         """Running runs without a live worker."""
-        gone = ", ".join("?" * len(dead))
+        placeholders = ", ".join("?" * len(dead))
         return await self._ids(
-            f"SELECT id FROM runs WHERE status = 'running' AND (owner IS NULL OR owner IN ({gone}) "
+            f"SELECT id FROM runs WHERE status = 'running' AND (owner IS NULL OR owner IN ({placeholders}) "
             "OR owner NOT IN (SELECT id FROM workers)) ORDER BY number LIMIT ?",
-            (*(worker.id for worker in dead), limit),
+            *(worker.id for worker in dead),
+            limit,
         )
-
-    async def _ids(self, sql: str, values: tuple[Any, ...]) -> list[str]:
-        return await self._read(lambda db: [row[0] for row in db.execute(sql, values)])
 
     # -- reading --------------------------------------------------------------------------------------------
 
@@ -513,10 +493,10 @@ class SQLiteStore:
         """One run's listing line."""
 
         def work(db: sqlite3.Connection) -> RunRow:
-            found = db.execute(f"{RUN} WHERE id = ?", (run_id,)).fetchone()
-            if found is None:
+            row = db.execute(f"{RUN} WHERE id = ?", (run_id,)).fetchone()
+            if row is None:
                 raise RunNotFound(run_id)
-            return self._run_row(db, found)
+            return self._run_row(db, row)
 
         return await self._read(work)
 
@@ -527,131 +507,59 @@ class SQLiteStore:
 
     async def rows(self, query: RunQuery) -> Page:
         """A page of runs, newest first."""
-        where, values = shared.conditions(query, "?")
-        sql = f"{RUN} {where} ORDER BY number DESC LIMIT ?"
+        where, values = shared.conditions(query)
+        sql = _sql(f"{RUN} {where} ORDER BY number DESC LIMIT ?")
 
         def work(db: sqlite3.Connection) -> Page:
-            found = db.execute(sql, (*values, query.limit + 1)).fetchall()
-            return shared.page_of(query, found, lambda values: self._run_row(db, values))
+            rows = db.execute(sql, (*values, query.limit + 1)).fetchall()
+            return shared.page_of(query, rows, lambda values: self._run_row(db, values))
 
         return await self._read(work)
 
-    async def find(self, prefix: str, limit: int = 10) -> list[str]:
-        """Ids beginning with a text."""
-        return await self._ids(
-            "SELECT id FROM runs WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
-            (prefix, shared.after_prefix(prefix), limit),
-        )
-
     async def entries(self, run_id: str, after: int = 0, limit: int = 1000) -> list[Entry]:
-        """A stretch of a journal."""
+        """A part of a journal."""
 
         def work(db: sqlite3.Connection) -> list[Any]:
             return _entries(db, _number(db, run_id), after, limit)
 
         return shared.entries(run_id, await self._read(work))
 
-    async def saved_fold(self, run_id: str) -> dict[str, Any] | None:
-        """The latest saved fold."""
-
-        def work(db: sqlite3.Connection) -> Any:
-            return db.execute("SELECT body FROM folds WHERE run = ?", (_number(db, run_id),)).fetchone()
-
-        found = await self._read(work)
-        return shared.kept(f"The saved fold of run {run_id}", found[0]) if found is not None else None
-
-    async def definition(self, fingerprint: str) -> dict[str, Any] | None:
-        """A definition some run was started under."""
-        found = await self._read(
-            lambda db: db.execute(
-                "SELECT body FROM definitions WHERE fingerprint = ?", (fingerprint,)
-            ).fetchone()
-        )
-        return shared.kept(f"The definition {fingerprint}", found[0]) if found is not None else None
-
-    async def effect(self, run_id: str, key: str) -> LedgerLine | None:
-        """Standing of one effect."""
-
-        def work(db: sqlite3.Connection) -> LedgerLine | None:
-            found = db.execute(
-                "SELECT key, tool, state, seq FROM effects WHERE run = ? AND key = ?",
-                (_number(db, run_id), key),
-            ).fetchone()
-            return LedgerLine(*found) if found is not None else None
-
-        return await self._read(work)
-
-    async def effects(self, run_id: str) -> list[LedgerLine]:
-        """Standing of all effects of a run."""
-
-        def work(db: sqlite3.Connection) -> list[LedgerLine]:
-            found = db.execute(
-                "SELECT key, tool, state, seq FROM effects WHERE run = ? ORDER BY seq", (_number(db, run_id),)
-            )
-            return [LedgerLine(*row) for row in found]
-
-        return await self._read(work)
-
     async def edges(self, flow: str, since_day: int | None = None) -> list[EdgeCount]:
         """Moves of a flow by day."""
-        return await self._read(
-            lambda db: [
-                EdgeCount(*row)
-                for row in db.execute(
-                    'SELECT flow, day, frm, "to", count, seconds, fastest, slowest, tokens, cost_usd '
-                    'FROM edges WHERE flow = ? AND day >= ? ORDER BY day, frm, "to"',
-                    (flow, since_day if since_day is not None else -(1 << 40)),
-                )
-            ]
-        )
-
-    async def flows(self) -> list[tuple[str, Status, int]]:
-        """Runs per flow and status."""
-        found = await self._read(
-            lambda db: db.execute(
-                "SELECT flow, status, count(*) FROM runs GROUP BY flow, status ORDER BY flow, status"
-            ).fetchall()
-        )
-        return shared.counted(found)
+        rows = await self._all(EDGES, flow, since_day if since_day is not None else -(1 << 40))
+        return [EdgeCount(*row) for row in rows]
 
     async def facts(self) -> dict[str, Any]:
-        """What people may want to know."""
+        """Facts about the store for people."""
 
         def work(db: sqlite3.Connection) -> dict[str, Any]:
-            def one(sql: str) -> Any:
+            def value(sql: str) -> Any:
                 return db.execute(sql).fetchone()[0]
 
             return {
                 "kind": "sqlite",
                 "place": str(self.path),
-                "schema": one("PRAGMA user_version"),
-                "synchronous": {0: "off", 1: "normal", 2: "full", 3: "extra"}[one("PRAGMA synchronous")],
-                "runs": one("SELECT count(*) FROM runs"),
-                "bytes": one("PRAGMA page_count") * one("PRAGMA page_size"),
-                "workers": one("SELECT count(*) FROM workers"),
+                "schema": value("PRAGMA user_version"),
+                "synchronous": {0: "off", 1: "normal", 2: "full", 3: "extra"}[value("PRAGMA synchronous")],
+                "runs": value("SELECT count(*) FROM runs"),
+                "bytes": value("PRAGMA page_count") * value("PRAGMA page_size"),
+                "workers": value("SELECT count(*) FROM workers"),
             }
 
         return await self._read(work)
 
     async def integrity(self) -> list[str]:
-        """Damaged pages, and values that are missing or are not the ones that were kept."""
+        """Damaged pages, and offloaded values that are missing or changed."""
         return await self._read(damage_in)
 
     async def backup(self, target: Path) -> None:
-        """Write everything as it is this moment to a new file, while others go on writing."""
+        """Write the present content to a new file, while others go on writing."""
         await self._read(lambda db: copy_to(db, target))
 
-    # -- values beside the journal --------------------------------------------------------------------------
-
-    async def blob(self, hash: str) -> bytes | None:
-        """A kept value."""
-        found = await self._read(
-            lambda db: db.execute("SELECT body FROM blobs WHERE hash = ?", (hash,)).fetchone()
-        )
-        return bytes(found[0]) if found is not None else None
+    # -- offloaded values and marks -------------------------------------------------------------------------
 
     async def purge(self, run_id: str | None = None, before: float | None = None) -> int:
-        """Drop references, then the blobs nobody refers to any more."""
+        """Drop references, then the blobs without any."""
         if run_id is None and before is None:
             raise StoreUnavailable("Say which run's values to purge, or up to what time.")
 
@@ -665,15 +573,8 @@ class SQLiteStore:
 
         return await self._write(work)
 
-    async def mark(self, key: str) -> tuple[Any, int]:
-        """A small durable value."""
-        found = await self._read(
-            lambda db: db.execute("SELECT value, version FROM marks WHERE key = ?", (key,)).fetchone()
-        )
-        return (shared.kept(f"The mark '{key}'", found[0]), found[1]) if found is not None else (None, 0)
-
     async def set_mark(self, key: str, value: Any, expected: int) -> bool:
-        """Set it if nobody else did."""
+        """Set a mark if its version is the expected one."""
         text = shared.written(value)
 
         def work(batch: Batch) -> bool:
@@ -689,22 +590,17 @@ class SQLiteStore:
 
         return await self._write(work)
 
-    async def marks(self, prefix: str) -> dict[str, Any]:
-        """Marks by prefix."""
-        found = await self._read(
-            lambda db: db.execute(
-                "SELECT key, value FROM marks WHERE key >= ? AND key < ? ORDER BY key",
-                (prefix, shared.after_prefix(prefix)),
-            ).fetchall()
-        )
-        return {key: shared.kept(f"The mark '{key}'", text) for key, text in found}
+
+def _sql(statement: str) -> str:
+    """A statement without the schema mark: here the file is the schema."""
+    return statement.replace("$.", "")
 
 
 def _number(db: sqlite3.Connection, run_id: str) -> int:
-    found = db.execute("SELECT number FROM runs WHERE id = ?", (run_id,)).fetchone()
-    if found is None:
+    row = db.execute("SELECT number FROM runs WHERE id = ?", (run_id,)).fetchone()
+    if row is None:
         raise RunNotFound(run_id)
-    return int(found[0])
+    return int(row[0])
 
 
 def _entries(db: sqlite3.Connection, number: int, after: int, limit: int) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Copies of a SQLite store: made while others write, and put in its place again."""
+"""Copies of a SQLite store: made while others write, and restored."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from detent.kernel.errors import ConfigurationError, StoreUnavailable
 
 
 def copy_to(source: sqlite3.Connection, target: Path) -> None:
-    """Write what a connection sees this moment to a new file, whole or not at all; private to this user.
+    """Write the present content of a connection to a new file, atomically and private to this user.
 
-    Raises: ConfigurationError where the file is there already, StoreUnavailable where it cannot be written.
+    Raises:
+        ConfigurationError: the file exists already.
+        StoreUnavailable: it cannot be written.
     """
     if target.exists():
-        raise ConfigurationError(f"{target} is there already; a backup does not replace anything.")
+        raise ConfigurationError(f"{target} already exists; a backup does not replace anything.")
     spare = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         os.close(os.open(spare, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with contextlib.closing(sqlite3.connect(spare, isolation_level=None)) as copy:
             source.backup(copy)
-            copy.execute("PRAGMA journal_mode = DELETE")  # one file, whatever becomes of it
+            copy.execute("PRAGMA journal_mode = DELETE")  # a single file
         _sync(spare)
         spare.replace(target)
         _sync(target.parent)
@@ -37,37 +39,38 @@ def copy_to(source: sqlite3.Connection, target: Path) -> None:
     except sqlite3.Error as error:
         raise StoreUnavailable(f"The backup {target} was not made: {error}.") from error
     finally:
-        for left in (spare, log_of(spare), index_of(spare)):
-            left.unlink(missing_ok=True)
+        for leftover in (spare, log_of(spare), index_of(spare)):
+            leftover.unlink(missing_ok=True)
 
 
 class Restored(NamedTuple):
-    """Where files lie after a backup was put in a store's place."""
+    """Where files are after a backup was restored."""
 
     aside: Path | None
-    """The store that was there, if there was one."""
+    """The store that was there before, if any."""
     backup: Path
-    """The backup; one that was rescued beside the store has another name, for it is in use again."""
+    """The backup; one that was rescued beside the store is renamed, as it is in use again."""
 
 
 def restore(backup: Path, path: Path, *, force: bool = False) -> Restored:
     """Put a copy of a backup in a store's place.
 
-    Raises: ConfigurationError where there is a store and no `force`, or where the backup is none, or is
-    damaged.
+    Raises:
+        ConfigurationError: there is a store and no `force`, or the backup is no store or damaged.
+        StoreUnavailable: the files cannot be written.
     """
     if not backup.is_file():
         raise ConfigurationError(f"There is no file {backup}.")
     if path.exists() and not force:
         raise ConfigurationError(
-            f"There is a store at {path}. With --force it is put aside, under a name that is told, and the "
+            f"There is a store at {path}. With --force it is moved aside, to a name that is shown, and the "
             f"backup takes its place. End the processes that use it first."
         )
     spare = path.with_name(f"{path.name}.restoring-{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        place = reading_uri(backup) if cannot_be_written(backup) else str(backup)
-        with contextlib.closing(sqlite3.connect(place, uri=place != str(backup))) as source:
+        address = reading_uri(backup) if cannot_be_written(backup) else str(backup)
+        with contextlib.closing(sqlite3.connect(address, uri=address != str(backup))) as source:
             (application,) = source.execute("PRAGMA application_id").fetchone()
             if application != APPLICATION_ID:
                 raise ConfigurationError(f"{backup} is no store of Detent's.")
@@ -104,7 +107,7 @@ def _put_aside(path: Path) -> Path | None:
 
 
 def _rename(path: Path, aside: Path) -> None:
-    """Rename a store file with its log and the log's index, as far as they are there."""
+    """Rename a store file with its log and the log's index, if they exist."""
     for old, new in ((log_of(path), log_of(aside)), (index_of(path), index_of(aside)), (path, aside)):
         with contextlib.suppress(FileNotFoundError):
             old.replace(new)

@@ -1,4 +1,4 @@
-"""The file behind the SQLite store: making it, knowing it as ours, migrating it, saying what is wrong."""
+"""The file behind the SQLite store: creating, recognising and migrating it, and explaining its errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOT_KEPT = """\
 !workflows/
 !workflows/**
 """
-"""What git keeps of the folder that a store makes for itself; not this file."""
+"""The .gitignore of a folder that a store creates for itself."""
 
 _WHY = {
     sqlite3.SQLITE_BUSY: "is locked by another process for more than {seconds:g} seconds",
@@ -43,11 +43,11 @@ _WHY = {
     sqlite3.SQLITE_CANTOPEN: "cannot be opened (is the folder there, and may it be written to?)",
     sqlite3.SQLITE_IOERR: "cannot be read or written: disk error",
 }
-"""What SQLite's error codes mean for people."""
+"""The meaning of SQLite's error codes."""
 
 
 class Moved(sqlite3.OperationalError):
-    """The file was taken away or replaced; a connection made before still holds what it held."""
+    """The file was deleted or replaced; an earlier connection still sees its content."""
 
 
 class SQLiteFile:
@@ -59,15 +59,15 @@ class SQLiteFile:
         self.path = path
         self.sync = sync
         self.create = create
-        """False refuses to make a file where there is none."""
+        """False refuses to create a missing file."""
         self.busy_timeout = busy_timeout
         self.read_only = False
-        """True where the file, or the folder it needs for its log, cannot be written."""
+        """Whether the file, or the folder for its log, cannot be written."""
         self.guard: SQLiteGuard | None = None
         self._copy: ReadableCopy | None = None
 
     def prepare(self) -> None:
-        """Make sure that the file is there, is ours, and has this version's schema."""
+        """Make sure that the file exists, is ours, and has this version's schema."""
         self.read_only = cannot_be_written(self.path)
         if self.read_only:
             self._prepare_to_read()
@@ -76,7 +76,7 @@ class SQLiteFile:
             self.guard = SQLiteGuard(self.path)
 
     def _prepare_to_read(self) -> None:
-        """Find a way to read a file that cannot be written, in a folder that cannot be written."""
+        """Find a way to read a file that cannot be written, or whose folder cannot."""
         try:
             with contextlib.closing(self._reach(self.busy_timeout)) as connection:
                 current = self._check_ours(connection) == len(migrations())
@@ -88,7 +88,7 @@ class SQLiteFile:
             current = False
         if current:
             return
-        # Its log cannot be read where it lies, or its schema is an old one: both can be mended in a copy.
+        # Its log cannot be read in place, or its schema is old: both can be mended in a copy.
         self._copy = ReadableCopy(self.path)
         try:
             with contextlib.closing(self._reach(self.busy_timeout)) as connection:
@@ -101,7 +101,7 @@ class SQLiteFile:
             raise
 
     def close(self) -> None:
-        """Take a copy away that was made for reading."""
+        """Delete a copy that was made for reading."""
         if self._copy is not None:
             self._copy.remove()
             self._copy = None
@@ -131,12 +131,12 @@ class SQLiteFile:
             )
         try:
             with contextlib.closing(self._reach(self.busy_timeout)) as connection:
-                # Looked at before anything is changed, for it may be another program's file; and in one
-                # transaction, for another process may be making it this very moment.
+                # Checked before anything is changed, as it may be another program's file; and in one
+                # transaction, as another process may be creating it at this moment.
                 connection.execute("BEGIN")
                 self._check_ours(connection)
                 connection.execute("COMMIT")
-                self._settle(connection, self.busy_timeout)
+                self._configure(connection, self.busy_timeout)
                 self._migrate(connection)
                 self._check_tables(connection)
                 keep_private(*self.files, *([folder] if folder.name == ".detent" else []))
@@ -153,25 +153,25 @@ class SQLiteFile:
             file.write(NOT_KEPT)
 
     def _make_private(self) -> None:
-        """Make the file before SQLite does, which would let everybody read it."""
-        # Where it cannot be made, SQLite says why.
+        """Create the file before SQLite does, which would let everybody read it."""
+        # If it cannot be created, SQLite says why.
         with contextlib.suppress(OSError):
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE))
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The file and those SQLite keeps beside it."""
+        """The file and those SQLite keeps next to it."""
         return (self.path, *(self.path.with_name(self.path.name + end) for end in ("-wal", "-shm")))
 
     def connect(self, busy_timeout: float | None = None) -> sqlite3.Connection:
-        """A connection ready for use; `busy_timeout` says how long it waits for a lock."""
+        """A connection ready for use; `busy_timeout` is how long it waits for a lock."""
         patience = self.busy_timeout if busy_timeout is None else busy_timeout
         if self.guard is not None and not self.guard.in_place():
             raise Moved
         connection = self._reach(patience)
         try:
             if not self.read_only:
-                self._settle(connection, patience)
+                self._configure(connection, patience)
         except BaseException:
             connection.close()
             raise
@@ -188,15 +188,15 @@ class SQLiteFile:
             cached_statements=256,
         )
 
-    def _settle(self, connection: sqlite3.Connection, patience: float) -> None:
-        """Set what a connection needs. The first one turns the file to WAL, for good."""
+    def _configure(self, connection: sqlite3.Connection, patience: float) -> None:
+        """Configure a connection. The first one switches the file to WAL, for good."""
         until = time.monotonic() + patience
         while True:
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
                 break
             except sqlite3.OperationalError as error:
-                # Two processes turning a new file at once: SQLite tells one of them so without waiting.
+                # When two processes switch a new file at once, SQLite refuses one of them without waiting.
                 if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                     raise
                 time.sleep(0.01)
@@ -205,7 +205,7 @@ class SQLiteFile:
         connection.execute(f"PRAGMA synchronous = {'FULL' if self.sync == 'full' else 'NORMAL'}")
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
-        """Bring the file to this version's schema; another process may be doing the same."""
+        """Bring the file to this version's schema, even while another process does the same."""
         steps = migrations()
         if _version(connection) == len(steps):
             return
@@ -225,7 +225,7 @@ class SQLiteFile:
             raise
 
     def _check_ours(self, connection: sqlite3.Connection) -> int:
-        """The schema version of a file that is ours, 0 for one that is nobody's yet; refuses any other."""
+        """The schema version of a file that is ours, 0 for an empty one; refuses any other."""
         version = _version(connection)
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         used = version > 0 or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
@@ -239,18 +239,18 @@ class SQLiteFile:
         return version
 
     def _check_tables(self, connection: sqlite3.Connection) -> None:
-        """Raise `StoreUnavailable` unless every table of the schema is there."""
-        there = {
+        """Raise `StoreUnavailable` unless the file has every table of the schema."""
+        tables = {
             name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         }
-        if lacking := [name for name in TABLES if name not in there]:
+        if missing := [name for name in TABLES if name not in tables]:
             raise StoreUnavailable(
-                f"The store {self.path} is damaged: it lacks the table {', '.join(lacking)}. Restore a "
+                f"The store {self.path} is damaged: it lacks the table {', '.join(missing)}. Restore a "
                 f"backup (detent store restore FILE); docs/stores.md says more."
             )
 
     def translate(self, error: Exception) -> Exception:
-        """A database error in one sentence."""
+        """A database error as one of ours, in one sentence."""
         if isinstance(error, StoreError) or not isinstance(error, sqlite3.Error):
             return error
         if isinstance(error, Moved):
@@ -262,7 +262,7 @@ class SQLiteFile:
 
 
 def _code(error: sqlite3.Error) -> int:
-    """SQLite's main error code; 0 where the error is the library's own."""
+    """SQLite's primary error code; 0 for an error of the library itself."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 

@@ -1,7 +1,7 @@
-"""Notices when the files of an open SQLite store are deleted or replaced, and saves what they held.
+"""Notices when the files of an open SQLite store are deleted or replaced, and saves their content.
 
-An open file outlives its name: commits to a deleted store succeed, and are gone with the process. So after
-each commit and before each read, the names are compared with the files that are open: a microsecond each.
+An open file outlives its name: commits to a deleted store succeed, and are lost with the process. So after
+each commit and before each read the names are compared with the open files, which takes a microsecond.
 """
 
 from __future__ import annotations
@@ -32,48 +32,48 @@ class SQLiteGuard:
         self._lost: StoreLost | None = None
 
     def check(self, connection: sqlite3.Connection, committed: bool = False) -> None:
-        """Raise `StoreLost` once the store lies no longer where it was; what it held is saved first.
+        """Raise `StoreLost` once the store is no longer where it was; its content is saved first.
 
-        `committed` after a commit by this connection: then there is a log.
+        `committed` means that this connection has just committed, so there must be a log.
         """
         if self._lost is None:
-            whole = self.in_place()
-            if whole and committed:
+            intact = self.in_place()
+            if intact and committed:
                 log = _identity(self._log_path)
                 if self._log is None:
                     self._log = log
-                whole = log == self._log
-            if whole:
+                intact = log == self._log
+            if intact:
                 return
         raise self._notice(connection)
 
     def in_place(self) -> bool:
-        """Whether the file lies where it was."""
+        """Whether the file is where it was."""
         return _identity(self._path) == self._file
 
     def refuse(self) -> None:
-        """Raise `StoreLost` if that was noticed before."""
+        """Raise `StoreLost` if the loss was noticed before."""
         if self._lost is not None:
             raise self._lost
 
     def _notice(self, connection: sqlite3.Connection) -> StoreLost:
         with self._lock:
             if self._lost is None:
-                there = _identity(self._path)
-                what = (
+                current = _identity(self._path)
+                event = (
                     "was deleted"
-                    if there is None
+                    if current is None
                     else "was replaced by another file"
-                    if there != self._file
+                    if current != self._file
                     else "lost its log file"
                 )
                 self._lost = StoreLost(
-                    f"The store {self._path} {what} while it was in use. {self._rescue(connection)}"
+                    f"The store {self._path} {event} while it was in use. {self._rescue(connection)}"
                 )
             return self._lost
 
     def _rescue(self, connection: sqlite3.Connection) -> str:
-        """Save what the open files hold beside where they were; says what came of it."""
+        """Save the content of the open files next to where they were; returns a sentence about the result."""
         name = f"{self._path}.rescued-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
         try:
             Path(name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ class SQLiteGuard:
 
 def _identity(path: str) -> Identity | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

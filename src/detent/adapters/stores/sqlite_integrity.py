@@ -1,4 +1,4 @@
-"""What is wrong with the files of a SQLite store: damaged pages, a log cut short, values that changed."""
+"""Damage in the files of a SQLite store: damaged pages, a log cut short, values that changed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from detent.adapters.stores.sqlite_reading import index_of, log_of
 
 MOST_TOLD = 20
-"""Findings of one kind that are told."""
+"""Findings of one kind that are reported."""
 LARGEST_LOG = 64 << 20
-"""Bytes of a log up to which its checksums are computed."""
+"""Bytes of the largest log whose checksums are computed."""
 HEADER, FRAME = 32, 24
 TRIES, PAUSE = 4, 0.05
 
@@ -22,37 +22,37 @@ _LOST_BLOBS = "SELECT count(*) FROM blob_refs WHERE hash NOT IN (SELECT hash FRO
 
 
 def damage_in(connection: sqlite3.Connection) -> list[str]:
-    """What is wrong with the pages, and with what they hold; one sentence each."""
-    found: list[str] = []
+    """The damage in the pages and their content, one sentence each."""
+    findings: list[str] = []
     try:
         rows = connection.execute(f"PRAGMA integrity_check({MOST_TOLD})").fetchall()
-        found += [f"Damaged pages: {row[0]}." for row in rows if row[0] != "ok"]
+        findings += [f"Damaged pages: {row[0]}." for row in rows if row[0] != "ok"]
         (entries,) = connection.execute(_LOST_ENTRIES).fetchone()
         if entries:
-            found.append(f"{entries:,} journal entries belong to no run.")
+            findings.append(f"{entries:,} journal entries belong to no run.")
         (blobs,) = connection.execute(_LOST_BLOBS).fetchone()
         if blobs:
-            found.append(f"{blobs:,} values kept beside journals are missing.")
+            findings.append(f"{blobs:,} values kept beside journals are missing.")
         for name, body in connection.execute("SELECT hash, body FROM blobs"):
             if hashlib.sha256(body).hexdigest() != name:
-                found.append(f"The value {name[:12]}… kept beside a journal is not the one that was kept.")
+                findings.append(f"The value {name[:12]}… kept beside a journal is not the one that was kept.")
     except sqlite3.DatabaseError as error:
-        found.append(f"Damaged pages: {error}.")
-    return found[: MOST_TOLD + 1]
+        findings.append(f"Damaged pages: {error}.")
+    return findings[: MOST_TOLD + 1]
 
 
 def damage_of_log(path: Path) -> list[str]:
-    """What is wrong with a store's log; look before the store is opened, for opening it mends or drops it.
+    """The damage in a store's log; check before the store is opened, as opening repairs or drops the log.
 
-    Other processes may be writing: only what stays so for a moment is told.
+    Other processes may be writing: only damage that persists for a moment is reported.
     """
-    found: list[str] = []
+    findings: list[str] = []
     for _ in range(TRIES):
-        found = _damage_of_log(path)
-        if not found:
+        findings = _damage_of_log(path)
+        if not findings:
             break
         time.sleep(PAUSE)
-    return found
+    return findings
 
 
 def _damage_of_log(path: Path) -> list[str]:
@@ -73,27 +73,27 @@ def _damage_of_log(path: Path) -> list[str]:
     sums = _checksum(order, raw[:24], (0, 0))
     if sums != struct.unpack(">II", raw[24:32]):
         return [f"The header of the log {name} is damaged; what was in it is lost."]
-    size, whole, at = FRAME + page, 0, HEADER
+    size, complete, at = FRAME + page, 0, HEADER
     while at + size <= len(raw) and raw[at + 8 : at + 16] == salts:
         sums = _checksum(order, raw[at : at + 8], sums)
         sums = _checksum(order, raw[at + FRAME : at + size], sums)
         if sums != struct.unpack(">II", raw[at + 16 : at + FRAME]):
             break
-        whole, at = whole + 1, at + size
+        complete, at = complete + 1, at + size
     written = _written(path, salts)
-    if written is not None and written > whole:
+    if written is not None and written > complete:
         return [
-            f"The log {name} holds {whole:,} of the {written:,} pages that were written to it: the last "
+            f"The log {name} holds {complete:,} of the {written:,} pages that were written to it: the last "
             f"commits are lost."
         ]
     if at < len(raw) and raw[at + 8 : at + 16] == salts:
-        what = "is damaged" if at + size <= len(raw) else "ends in the middle of a page"
-        return [f"The log {name} {what} after {whole:,} pages; what follows cannot be read."]
+        problem = "is damaged" if at + size <= len(raw) else "ends in the middle of a page"
+        return [f"The log {name} {problem} after {complete:,} pages; what follows cannot be read."]
     return []
 
 
 def _written(path: Path, salts: bytes) -> int | None:
-    """How many pages of the log the index knows that the file does not have yet; None where nobody knows."""
+    """Pages written to the log by its index, if some are not in the database yet; None if not known."""
     try:
         index = index_of(path).read_bytes()[:136]
     except OSError:
@@ -106,9 +106,9 @@ def _written(path: Path, salts: bytes) -> int | None:
 
 
 def _checksum(order: str, raw: bytes, sums: tuple[int, int]) -> tuple[int, int]:
-    one, two = sums
+    first, second = sums
     words = struct.unpack(f"{order}{len(raw) // 4}I", raw)
     for index in range(0, len(words), 2):
-        one = (one + words[index] + two) & 0xFFFFFFFF
-        two = (two + words[index + 1] + one) & 0xFFFFFFFF
-    return one, two
+        first = (first + words[index] + second) & 0xFFFFFFFF
+        second = (second + words[index + 1] + first) & 0xFFFFFFFF
+    return first, second

@@ -34,6 +34,10 @@ ON CONFLICT DO UPDATE SET count = count + excluded.count, seconds = seconds + ex
     fastest = min(fastest, excluded.fastest), slowest = max(slowest, excluded.slowest),
     tokens = tokens + excluded.tokens, cost_usd = cost_usd + excluded.cost_usd
 """
+EDGES = """
+SELECT flow, day, frm, "to", count, seconds, fastest, slowest, tokens, cost_usd
+FROM edges WHERE flow = ? AND day >= ? ORDER BY day, frm, "to"
+"""
 UPSERT_EFFECT = """
 INSERT INTO effects (run, key, tool, state, seq) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET tool = excluded.tool, state = excluded.state, seq = excluded.seq

@@ -1,4 +1,4 @@
-"""Reading a SQLite store that cannot be written: read-only media, a folder of somebody else's, a backup."""
+"""Reading a SQLite store that cannot be written: on read-only media, in another user's folder, a backup."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ def log_of(path: Path) -> Path:
 
 
 def index_of(path: Path) -> Path:
-    """The index of the log, by which processes that share the store find their way in it."""
+    """The index of the log, shared by the processes that use the store."""
     return path.with_name(f"{path.name}-shm")
 
 
 def cannot_be_written(path: Path) -> bool:
-    """Whether a store file that is there can only be read by this process."""
+    """Whether this process can only read an existing store file."""
     if not path.is_file():
         return False
     if not os.access(path, os.W_OK):
         return True
     if os.access(path.parent, os.W_OK):
         return False
-    # Nothing can be made in the folder: what SQLite needs must be there already.
+    # Nothing can be created in the folder, so the files SQLite needs must exist already.
     return not all(os.access(beside, os.W_OK) for beside in (log_of(path), index_of(path)))
 
 
 def reading_uri(path: Path) -> str:
-    """How SQLite opens a file that it cannot write; not for one whose log lies there without its index."""
-    place = f"file:{quote(str(path.absolute()))}?mode=ro"
-    # Somebody may be writing where there is an index; where there is none and no log, nobody is.
-    return place if index_of(path).exists() or _size(log_of(path)) else f"{place}&immutable=1"
+    """The URI by which SQLite opens a file it cannot write; not for one with a log but without its index."""
+    uri = f"file:{quote(str(path.absolute()))}?mode=ro"
+    # With an index, another process may be writing; without an index or a log, none is.
+    return uri if index_of(path).exists() or _size(log_of(path)) else f"{uri}&immutable=1"
 
 
 class ReadableCopy:
@@ -57,7 +57,7 @@ class ReadableCopy:
             ) from error
 
     def remove(self) -> None:
-        """Take it away."""
+        """Delete it."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

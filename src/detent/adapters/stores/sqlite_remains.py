@@ -1,8 +1,8 @@
-"""What is left of a SQLite store whose file is gone, and the ways out.
+"""The remains of a SQLite store whose file is gone, and the ways out.
 
-A process that holds a store open while its file is deleted saves what it held under another name
-(`sqlite_guard`); a process that was killed leaves a log. In neither place may a new store be made unasked: it
-would know nothing of the runs there were, and would do again what they have done.
+A process that has a store open while its file is deleted saves the content under another name
+(`sqlite_guard`); a process that was killed leaves a log. In both cases no new store may be created unasked:
+it would know nothing of the earlier runs, and would repeat what they have done.
 """
 
 from __future__ import annotations
@@ -16,53 +16,55 @@ from detent.kernel.errors import StoreLost
 
 
 class Remains(NamedTuple):
-    """What lies beside the place of a store that is gone."""
+    """The files next to the place of a store that is gone."""
 
     path: Path
     """Where the store was."""
     rescued: tuple[Path, ...]
-    """What processes saved of it, the file written last first."""
+    """Copies that processes saved, the latest first."""
     logs: tuple[Path, ...]
     """Its log and the log's index."""
 
     @property
     def sentence(self) -> str:
-        """What happened, for people."""
+        """What happened, in a sentence."""
         if not self.rescued:
-            left = f"{' and '.join(map(str, self.logs))} {'is' if len(self.logs) == 1 else 'are'} left of it"
-            return f"The store {self.path} is gone, and {left}."
+            logs_text = (
+                f"{' and '.join(map(str, self.logs))} {'is' if len(self.logs) == 1 else 'are'} left of it"
+            )
+            return f"The store {self.path} is gone, and {logs_text}."
         more = f" ({len(self.rescued) - 1} more beside it)" if len(self.rescued) > 1 else ""
         return f"The store {self.path} is gone, and what it held was saved to {self.rescued[0]}{more}."
 
     def error(self) -> StoreLost:
-        """The refusal to make a new store, with both ways out."""
+        """The refusal to create a new store, with both ways out."""
         restore = restore_commands(self.path, self.rescued[0] if self.rescued else None)
         files = [*self.rescued, *self.logs]
         aside = self.path.with_name(f"{self.path.name}.lost")
-        words = " ".join(shlex.quote(str(file)) for file in (*files, aside))
-        how = "To go on with it" + ("" if self.rescued else ", put the file back or restore a backup")
+        arguments = " ".join(shlex.quote(str(file)) for file in (*files, aside))
+        heading = "To go on with it" + ("" if self.rescued else ", put the file back or restore a backup")
         return StoreLost(
             f"{self.sentence} No new store is made in its place.\n"
-            f"{how}:\n  {restore[0]}\n  {restore[1]}\n"
+            f"{heading}:\n  {restore[0]}\n  {restore[1]}\n"
             f"To begin a new one, move away what is left:\n"
-            f"  mkdir -p {shlex.quote(str(aside))} && mv {words}"
+            f"  mkdir -p {shlex.quote(str(aside))} && mv {arguments}"
         )
 
 
 def remains_of(path: Path) -> Remains | None:
-    """What is left of a store that was here; None where there is one, or never was."""
+    """The remains of a store at a path; None if the store exists, or never did."""
     if path.exists():
         return None
     rescued = rescued_beside(path)
     logs = tuple(file.absolute() for file in (log_of(path), index_of(path)) if file.exists())
-    # Looked at once more: another process may just be making a store, whose log comes after its file.
+    # Checked again: another process may be creating a store, whose log comes after its file.
     if path.exists() or not (rescued or logs):
         return None
     return Remains(path.absolute(), rescued, logs)
 
 
 def rescued_beside(path: Path) -> tuple[Path, ...]:
-    """Files that hold what was saved of a deleted store here, the one written last first."""
+    """Copies saved of a deleted store at this path, the latest first."""
     beginning = f"{path.name}.rescued-"
     try:
         files = [
@@ -76,7 +78,7 @@ def rescued_beside(path: Path) -> tuple[Path, ...]:
 
 
 def restore_commands(path: Path, backup: Path | None) -> tuple[str, str]:
-    """What to type to go on from a backup, or from one that is yet to be named."""
-    place = shlex.quote(str(path))
+    """The commands that continue from a backup, or from one still to be named."""
+    store = shlex.quote(str(path))
     source = "BACKUP" if backup is None else shlex.quote(str(backup))
-    return f"detent store restore {source} --store {place}", f"detent resume --all --store {place}"
+    return f"detent store restore {source} --store {store}", f"detent resume --all --store {store}"

@@ -1,10 +1,10 @@
-"""Runs as OpenTelemetry traces: one trace for a run and all it starts, a span for each visit of a state.
+"""Runs as OpenTelemetry traces: one trace for a run and its child runs, a span for each visit of a state.
 
-Trace and span ids are derived from run ids and entry numbers, so what several processes tell about one run
-fits together without their knowing of each other. Spans are made when what they describe is over, from the
-times in the journal: nothing stays open, and a run that is put down leaves nothing behind in memory.
+Trace and span ids are derived from run ids and entry numbers, so the spans that several processes send about
+the same run fit together. A span is made when what it describes is over, from the times in the journal:
+nothing stays open, and a run that is put down leaves nothing in memory.
 
-Spans carry names, counts and ids. Data, answers, receipts, messages and questions never get here.
+Spans carry names, counts and ids. They never carry data, answers, receipts, messages or questions.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ except ImportError as error:
     ) from error
 
 MOST_RUNS = 20_000
-"""Runs remembered at once. One that is forgotten is gone on with as if another process had begun it."""
+"""Runs remembered at once. A forgotten one is continued as if another process had started it."""
 
 
 def trace_id(root_run: str) -> str:
-    """The trace that a run is told in with everything below it: 32 hex digits. A child is in its root's."""
+    """The trace of a run and everything below it: 32 hex digits. A child run is in the trace of its root."""
     return trace.format_trace_id(_trace_number(root_run))
 
 
 class OpenTelemetryObserver:
-    """Tells every committed entry as spans. Give it to an engine: `Engine(store, observers=[…])`.
+    """Reports every committed entry as spans. Give it to an engine: `Engine(store, observers=[…])`.
 
     Without a `tracer_provider`, the program's global one is used as soon as there is one. Reasons are free
-    text that steps and models write, and may quote the data; with `reasons` they are told all the same.
+    text written by steps and models, and may quote data; they are reported only with `reasons`.
     """
 
     def __init__(self, tracer_provider: trace.TracerProvider | None = None, *, reasons: bool = False) -> None:
@@ -79,14 +79,14 @@ class OpenTelemetryObserver:
         self._runs: OrderedDict[str, RunUnderWay] = OrderedDict()
 
     def on_run_entry(self, run: Run, entry: Entry) -> None:
-        """Take in one committed entry, and tell what is over with it."""
+        """Process one committed entry, and report what it completes."""
         under_way = self._runs.get(run.id)
         if under_way is None:
             if isinstance(entry.body, _ASIDE):
                 return
-            under_way = self._take_up(run, entry)
+            under_way = self._remember(run, entry)
         elif entry.seq != under_way.seq + 1:
-            # Others have written since: where the visit stands is not known here.
+            # Other processes have written since: the state of the visit is not known here.
             under_way.visit, under_way.whole = None, False
         under_way.seq = entry.seq
         self._runs.move_to_end(run.id)
@@ -94,15 +94,15 @@ class OpenTelemetryObserver:
         if handler is not None:
             handler(self, under_way, entry, entry.body)
 
-    def _take_up(self, run: Run, entry: Entry) -> RunUnderWay:
-        """Begin to remember a run, whether it begins here or was begun elsewhere."""
+    def _remember(self, run: Run, entry: Entry) -> RunUnderWay:
+        """Start to remember a run, whether it started here or elsewhere."""
         under_way = RunUnderWay(run.id, run.flow, run.parent, _root(run), estimated_start(entry))
         self._runs[run.id] = under_way
         if len(self._runs) > MOST_RUNS:
             self._runs.popitem(last=False)
         return under_way
 
-    # -- what happened --------------------------------------------------------------------------------------
+    # -- entries --------------------------------------------------------------------------------------------
 
     def _started(self, run: RunUnderWay, entry: Entry, body: Started) -> None:
         run.whole = True
@@ -111,39 +111,39 @@ class OpenTelemetryObserver:
     def _moved(self, run: RunUnderWay, entry: Entry, body: Moved) -> None:
         visit = run.visiting(entry)
         visit.state = body.frm
-        visit.spend = body.spend  # of the whole visit, whoever began it
-        said: Attributes = {"detent.next": body.to}
+        visit.spend = body.spend  # of the whole visit, whichever process began it
+        facts: Attributes = {"detent.next": body.to}
         if body.event is not None:
-            said["detent.event"] = body.event
-        self._tell_visit(run, visit, entry, "moved", said, body, body.status)
+            facts["detent.event"] = body.event
+        self._send_visit(run, visit, entry, "moved", facts, body, body.status)
         run.steps += 1
         run.visit = Visit(entry.seq, entry.at, body.to)
         if body.status is not None:
-            self._tell_run(run, entry, body.status, body.to, body.detail.get("error"))
+            self._send_run(run, entry, body.status, body.to, body.detail.get("error"))
 
     def _ended(self, run: RunUnderWay, entry: Entry, body: Ended) -> None:
         visit = run.visit
         if visit is not None:
             visit.spend += body.spend
-            self._tell_visit(run, visit, entry, "ended", {}, body, body.status)
-        self._tell_run(run, entry, body.status, visit.state if visit is not None else None, body.error)
+            self._send_visit(run, visit, entry, "ended", {}, body, body.status)
+        self._send_run(run, entry, body.status, visit.state if visit is not None else None, body.error)
 
     def _held(self, run: RunUnderWay, entry: Entry, body: Held) -> None:
-        """The run is put down: tell the visit so far, and forget. Its rest is told once it goes on."""
+        """The run is put down: report the visit so far, and forget it. The rest is reported later."""
         visit = run.visiting(entry)
         visit.happened("run.held", entry.at, {"detent.hold": body.name, "detent.why": body.why})
-        self._tell_visit(run, visit, entry, "held", {"detent.hold": body.name})
+        self._send_visit(run, visit, entry, "held", {"detent.hold": body.name})
         self._runs.pop(run.id, None)
 
     def _released(self, run: RunUnderWay, entry: Entry, body: Released) -> None:
-        said: Attributes = {"detent.hold": body.name, "detent.by": body.by}
-        run.visiting(entry, begins=True).happened("run.released", entry.at, said)
+        facts: Attributes = {"detent.hold": body.name, "detent.by": body.by}
+        run.visiting(entry, begins=True).happened("run.released", entry.at, facts)
 
     def _claimed(self, run: RunUnderWay, entry: Entry, body: Claimed) -> None:
-        said: Attributes = {"detent.worker": body.worker}
+        facts: Attributes = {"detent.worker": body.worker}
         if body.lost is not None:
-            said["detent.lost_worker"] = body.lost
-        run.visiting(entry, begins=True).happened("run.taken_over", entry.at, said)
+            facts["detent.lost_worker"] = body.lost
+        run.visiting(entry, begins=True).happened("run.taken_over", entry.at, facts)
 
     def _migrated(self, run: RunUnderWay, entry: Entry, body: Migrated) -> None:
         visit = run.visiting(entry, begins=True)
@@ -154,7 +154,7 @@ class OpenTelemetryObserver:
         run.visiting(entry).happened("run.called_off", entry.at, {"detent.by": body.by})
 
     def _reopened(self, run: RunUnderWay, entry: Entry, body: Reopened) -> None:
-        """The span of the run's first life is told already: this one gets its own, below it."""
+        """The span of the run's first life was sent already: this life gets its own, below it."""
         run.parent, run.label = run.id, f"run {run.id} {entry.seq}"
         run.began, run.whole = entry.at, True
         run.visit = Visit(entry.seq, entry.at, body.state)
@@ -164,13 +164,13 @@ class OpenTelemetryObserver:
         visit = run.visiting(entry)
         visit.state = visit.state or body.step
         visit.spend += body.spend
-        said: Attributes = {
+        facts: Attributes = {
             "detent.attempt": body.attempt,
             "error.type": body.error,
             "detent.transient": body.transient,
             "detent.will_retry": body.retry_at is not None,
         }
-        visit.happened("attempt.failed", entry.at, said)
+        visit.happened("attempt.failed", entry.at, facts)
 
     def _proposed(self, run: RunUnderWay, entry: Entry, body: Proposed) -> None:
         visit = run.visiting(entry)
@@ -181,90 +181,91 @@ class OpenTelemetryObserver:
         run.visiting(entry).spend += body.spend
 
     def _child_ended(self, run: RunUnderWay, entry: Entry, body: ChildEnded) -> None:
-        said: Attributes = {"detent.child": body.run, "detent.status": body.status.value}
-        run.visiting(entry).happened("child.ended", entry.at, said)
+        facts: Attributes = {"detent.child": body.run, "detent.status": body.status.value}
+        run.visiting(entry).happened("child.ended", entry.at, facts)
 
     def _effect_begun(self, run: RunUnderWay, entry: Entry, body: EffectBegun) -> None:
         visit = run.visiting(entry)
         visit.begun = (body.key, body.tool, entry.at)
-        visit.happened("effect.begun", entry.at, _named(body.key, body.tool))
+        visit.happened("effect.begun", entry.at, _effect_facts(body.key, body.tool))
 
     def _effect_done(self, run: RunUnderWay, entry: Entry, body: EffectDone) -> None:
         visit = run.visiting(entry)
-        said = {**_named(body.key, body.tool), "detent.how": body.how}
-        visit.happened("effect.done", entry.at, said)
-        if body.how != "reused":  # nothing was performed for that one
+        facts = {**_effect_facts(body.key, body.tool), "detent.how": body.how}
+        visit.happened("effect.done", entry.at, facts)
+        if body.how != "reused":  # nothing was performed
             began = visit.settled(body.key, entry.at - body.duration)
-            self._tell_effect(run, visit, entry, body.tool, began, said)
+            self._send_effect(run, visit, entry, body.tool, began, facts)
 
     def _effect_failed(self, run: RunUnderWay, entry: Entry, body: EffectFailed) -> None:
         visit = run.visiting(entry)
-        said = {
-            **_named(body.key, body.tool),
+        facts = {
+            **_effect_facts(body.key, body.tool),
             "error.type": body.code,
             "detent.attempt": body.attempts,
             "detent.will_retry": body.retry_at is not None,
         }
-        visit.happened("effect.failed", entry.at, said)
-        self._tell_effect(
-            run, visit, entry, body.tool, visit.settled(body.key, entry.at), said, _bad(body.code)
-        )
+        visit.happened("effect.failed", entry.at, facts)
+        began = visit.settled(body.key, entry.at)
+        self._send_effect(run, visit, entry, body.tool, began, facts, _failed(body.code))
 
     def _effect_skipped(self, run: RunUnderWay, entry: Entry, body: EffectSkipped) -> None:
         visit = run.visiting(entry)
         visit.settled(body.key, entry.at)
-        visit.happened("effect.skipped", entry.at, {**_named(body.key, body.tool), "detent.by": body.by})
+        visit.happened(
+            "effect.skipped", entry.at, {**_effect_facts(body.key, body.tool), "detent.by": body.by}
+        )
 
     # -- spans ----------------------------------------------------------------------------------------------
 
-    def _tell_run(
+    def _send_run(
         self, run: RunUnderWay, entry: Entry, status: Status, state: str | None, error: Any
     ) -> None:
-        """The run is over: tell it, and forget it."""
+        """The run is over: report and forget it."""
         self._runs.pop(run.id, None)
-        said: Attributes = {
+        facts: Attributes = {
             "detent.run": run.id,
             "detent.flow": run.flow,
             "detent.status": status.value,
             "detent.steps": run.steps,
         }
         if state is not None:
-            said["detent.state"] = state
+            facts["detent.state"] = state
         if run.parent is not None and run.parent != run.id:
-            said["detent.parent"] = run.parent
-        if (
-            not run.whole
-        ):  # where it began, and the steps before, were seen by another process or before a wait
-            said["detent.partial"] = True
-        kind = _error_type(error)
-        if kind is not None:
-            said["error.type"] = kind
-        above = f"run {run.parent}" if run.parent is not None else None
-        self._tell(run, f"run {run.flow}", run.label, above, (run.began, entry.at), said, _verdict(status))
+            facts["detent.parent"] = run.parent
+        if not run.whole:  # another process, or this one before a wait, saw the beginning
+            facts["detent.partial"] = True
+        error_type = _error_type(error)
+        if error_type is not None:
+            facts["error.type"] = error_type
+        parent_label = f"run {run.parent}" if run.parent is not None else None
+        self._send_span(
+            run, f"run {run.flow}", run.label, parent_label, (run.began, entry.at), facts, _end_status(status)
+        )
 
-    def _tell_visit(
+    def _send_visit(
         self,
         run: RunUnderWay,
         visit: Visit,
         entry: Entry,
         outcome: str,
-        said: Attributes,
+        facts: Attributes,
         body: Moved | Ended | None = None,
         status: Status | None = None,
     ) -> None:
-        if visit.begun is not None:  # and never settled
+        if visit.begun is not None:  # an effect that was never settled
             key, tool, began = visit.begun
-            in_doubt = {**_named(key, tool), "detent.how": "in_doubt"}
-            self._tell_effect(run, visit, entry, tool, began, in_doubt, _bad("in doubt"))
-        said |= {"detent.run": run.id, "detent.flow": run.flow, "detent.outcome": outcome}
+            in_doubt = {**_effect_facts(key, tool), "detent.how": "in_doubt"}
+            self._send_effect(run, visit, entry, tool, began, in_doubt, _failed("in doubt"))
+        facts |= {"detent.run": run.id, "detent.flow": run.flow, "detent.outcome": outcome}
         if visit.state is not None:
-            said["detent.state"] = visit.state
+            facts["detent.state"] = visit.state
         if visit.partial:
-            said["detent.partial"] = True
+            facts["detent.partial"] = True
         if visit.dropped:
-            said["detent.events_dropped"] = visit.dropped
+            facts["detent.events_dropped"] = visit.dropped
         if body is not None:
-            said |= {
+            facts |= {
                 "detent.by": body.by,
                 "detent.attempt": body.attempt,
                 "detent.work_seconds": body.duration,
@@ -272,61 +273,63 @@ class OpenTelemetryObserver:
                 "gen_ai.usage.output_tokens": visit.spend.output_tokens,
                 "detent.cost_usd": visit.spend.cost_usd,
             }
-            # The engine's own reasons hold nothing but names.
+            # The engine's own reasons contain only names.
             if body.reason is not None and (self._reasons or body.by == "engine"):
-                said["detent.reason"] = body.reason
+                facts["detent.reason"] = body.reason
         name = f"step {visit.state}" if visit.state is not None else "step"
-        self._tell(
+        self._send_span(
             run,
             name,
             visit.label(run),
             run.label,
             (visit.began, entry.at),
-            said,
-            _bad(status.value) if status in _BAD else None,
+            facts,
+            _failed(status.value) if status in _BAD else None,
             visit.events,
         )
 
-    def _tell_effect(
+    def _send_effect(
         self,
         run: RunUnderWay,
         visit: Visit,
         entry: Entry,
         tool: str,
         began: float,
-        said: Attributes,
+        facts: Attributes,
         status: trace.Status | None = None,
     ) -> None:
-        said = {**said, "detent.run": run.id, "detent.flow": run.flow}
+        facts = {**facts, "detent.run": run.id, "detent.flow": run.flow}
         label = f"effect {run.id} {entry.seq}"
-        self._tell(run, f"effect {tool}", label, visit.label(run), (began, entry.at), said, status)
+        self._send_span(run, f"effect {tool}", label, visit.label(run), (began, entry.at), facts, status)
 
-    def _tell(
+    def _send_span(
         self,
         run: RunUnderWay,
         name: str,
         label: str,
-        above: str | None,
+        parent: str | None,
         times: tuple[float, float],
-        said: Attributes,
+        attributes: Attributes,
         status: trace.Status | None,
         events: deque[Event] | tuple[()] = (),
     ) -> None:
-        """Make a span that is over. Whatever goes wrong with it stays here."""
+        """Send a span that is over. Any failure stays here."""
         try:
             tracer = self._tracer or self._find_tracer()
             if tracer is None:
                 return
-            number, own = _trace_number(run.root), _span_number(label)
+            trace_number, span_number = _trace_number(run.root), _span_number(label)
             ids = getattr(tracer, "id_generator", None)
             if not isinstance(ids, _Ids):
-                ids, above = None, above or label  # its own ids cannot be set: at least the trace is the same
-            context = Context() if above is None else _below(tracer, number, _span_number(above))
-            began, over = _nanoseconds(times[0]), _nanoseconds(times[1])
+                ids, parent = None, parent or label  # its ids cannot be set, but the trace is the same
+            context = (
+                Context() if parent is None else _parent_context(tracer, trace_number, _span_number(parent))
+            )
+            began, ended = _nanoseconds(times[0]), _nanoseconds(times[1])
             if ids is not None:
-                ids.trace, ids.span = number, own
+                ids.trace, ids.span = trace_number, span_number
             try:
-                span = tracer.start_span(name, context, attributes=said, start_time=min(began, over))
+                span = tracer.start_span(name, context, attributes=attributes, start_time=min(began, ended))
             finally:
                 if ids is not None:
                     ids.trace = ids.span = None
@@ -334,37 +337,37 @@ class OpenTelemetryObserver:
                 span.add_event(event, facts, _nanoseconds(at))
             if status is not None:
                 span.set_status(status)
-            span.end(over)
+            span.end(ended)
         except Exception as error:
             logger.warning("telemetry.failed", run_id=run.id, span=name, error=type(error).__name__)
 
     def _find_tracer(self) -> trace.Tracer | None:
-        """The tracer, prepared to give spans the ids they are to have; None while nobody listens."""
+        """The tracer, prepared to use our ids for spans; None while the program has no provider."""
         provider = self._provider or trace.get_tracer_provider()
         if isinstance(provider, trace.ProxyTracerProvider):
-            return None  # the program has not set its provider, or not yet
+            return None  # the program has not set its provider yet
         tracer = provider.get_tracer("detent")
         ids = getattr(tracer, "id_generator", None)
-        if ids is not None and not isinstance(ids, _Ids):  # providers hand the same tracer out again
+        if ids is not None and not isinstance(ids, _Ids):  # providers return the same tracer again
             tracer.id_generator = _Ids(ids)  # type: ignore[attr-defined]
         self._tracer = tracer
         return tracer
 
 
 class _Ids(threading.local):
-    """Gives a span the ids it is to have, and everybody else the ids they would have had."""
+    """Gives our ids to our spans, and the usual ids to all others."""
 
     trace: int | None = None
     span: int | None = None
 
-    def __init__(self, others: Any) -> None:
-        self._others = others
+    def __init__(self, usual: Any) -> None:
+        self._usual = usual
 
     def generate_trace_id(self) -> int:
-        return self.trace if self.trace is not None else int(self._others.generate_trace_id())
+        return self.trace if self.trace is not None else int(self._usual.generate_trace_id())
 
     def generate_span_id(self) -> int:
-        return self.span if self.span is not None else int(self._others.generate_span_id())
+        return self.span if self.span is not None else int(self._usual.generate_span_id())
 
     def is_trace_id_random(self) -> bool:
         return False
@@ -385,26 +388,26 @@ def _span_number(label: str) -> int:
     return int.from_bytes(sha256(f"detent {label}".encode()).digest()[:8], "big") or 1
 
 
-def _below(tracer: trace.Tracer, number: int, span: int) -> Context:
-    """The context of a span that may have been, or will be, told by anybody."""
+def _parent_context(tracer: trace.Tracer, trace_number: int, span: int) -> Context:
+    """The context of a parent span that any process may send, before or after this one."""
     sampler = getattr(tracer, "sampler", None)
-    # Asked as for the root, whose trace id every process knows: either the whole trace is kept or none of it.
-    kept = sampler is None or sampler.should_sample(Context(), number, "run").decision.is_sampled()
-    flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if kept else trace.TraceFlags.DEFAULT)
-    above = trace.SpanContext(number, span, is_remote=True, trace_flags=flags)
-    return trace.set_span_in_context(trace.NonRecordingSpan(above), Context())
+    # Sampled like the root, whose trace id every process knows: a trace is kept completely or not at all.
+    sampled = sampler is None or sampler.should_sample(Context(), trace_number, "run").decision.is_sampled()
+    flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if sampled else trace.TraceFlags.DEFAULT)
+    parent = trace.SpanContext(trace_number, span, is_remote=True, trace_flags=flags)
+    return trace.set_span_in_context(trace.NonRecordingSpan(parent), Context())
 
 
 def _nanoseconds(seconds: float) -> int:
     return round(seconds * 1e9)
 
 
-def _named(key: str, tool: str) -> Attributes:
+def _effect_facts(key: str, tool: str) -> Attributes:
     return {"detent.tool": tool, "detent.effect": key}
 
 
 def _error_type(error: Any) -> str | None:
-    """The type in `Type: message`; the message may quote anything."""
+    """The type in `Type: message`; the message may contain anything."""
     kind = str(error or "").partition(":")[0]
     return kind if kind.isidentifier() else None
 
@@ -412,19 +415,19 @@ def _error_type(error: Any) -> str | None:
 _BAD = frozenset({Status.FAILED, Status.BUDGET_EXHAUSTED})
 
 
-def _bad(why: str) -> trace.Status:
+def _failed(why: str) -> trace.Status:
     return trace.Status(trace.StatusCode.ERROR, why)
 
 
-def _verdict(status: Status) -> trace.Status | None:
-    """How the run's end counts; a cancelled one neither succeeded nor failed."""
+def _end_status(status: Status) -> trace.Status | None:
+    """The span status for the end of a run; a cancelled run neither succeeded nor failed."""
     if status in _BAD:
-        return _bad(status.value)
+        return _failed(status.value)
     return None if status is Status.CANCELLED else trace.Status(trace.StatusCode.OK)
 
 
 _ASIDE = (ChildEnded, Forked, Noted, Tagged)
-"""What may be written to a run that nobody drives, and so is no reason to remember one."""
+"""Entries that may be written to a run without a driver, and so are no reason to remember it."""
 
 _HANDLERS: Mapping[type, Callable[[OpenTelemetryObserver, RunUnderWay, Entry, Any], None]] = {
     Started: OpenTelemetryObserver._started,
@@ -447,11 +450,11 @@ _HANDLERS: Mapping[type, Callable[[OpenTelemetryObserver, RunUnderWay, Entry, An
 }
 
 
-# -- a program that has set nothing up ----------------------------------------------------------------------
+# -- programs without a provider ----------------------------------------------------------------------------
 
 
 def from_environment(*, reasons: bool = False) -> OpenTelemetryObserver:
-    """An observer on the program's provider; where it has none, on one made as the OTEL_ variables say."""
+    """An observer on the program's provider; without one, on a new one configured by the OTEL_ variables."""
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return OpenTelemetryObserver(_provider(), reasons=reasons)
     return OpenTelemetryObserver(reasons=reasons)
@@ -459,7 +462,7 @@ def from_environment(*, reasons: bool = False) -> OpenTelemetryObserver:
 
 @cache
 def _provider() -> trace.TracerProvider:
-    """A provider of our own, once per process. It sends what is left when the process ends."""
+    """A provider of our own, once per process. It sends its remaining spans when the process ends."""
     try:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -479,23 +482,23 @@ _OTLP = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 
 
 def _exporter(name: str) -> Any:
-    """An exporter by the name it is registered under; `otlp` is whichever protocol is set, or else there."""
-    there = {found.name: found for found in entry_points(group="opentelemetry_traces_exporter")}
+    """An exporter by its registered name; `otlp` stands for the configured protocol, or an installed one."""
+    exporters = {point.name: point for point in entry_points(group="opentelemetry_traces_exporter")}
     names = [name]
     if name == "otlp":
-        said = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get(
+        protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get(
             "OTEL_EXPORTER_OTLP_PROTOCOL"
         )
-        names = [_OTLP[said]] if said in _OTLP else [*_OTLP.values(), name]
+        names = [_OTLP[protocol]] if protocol in _OTLP else [*_OTLP.values(), name]
     for candidate in names:
-        if candidate in there:
-            return there[candidate].load()()
+        if candidate in exporters:
+            return exporters[candidate].load()()
     if name.startswith("otlp"):
         raise IntegrationMissing(
             "No OTLP exporter for spans is installed. Get one with: "
             "pip install opentelemetry-exporter-otlp-proto-http (or set OTEL_TRACES_EXPORTER=console)"
         )
     raise ConfigurationError(
-        f"OTEL_TRACES_EXPORTER: there is no exporter '{name}'.{nearest(name, there)} "
-        f"Known here: {', '.join(sorted(there))}, none."
+        f"OTEL_TRACES_EXPORTER: there is no exporter '{name}'.{nearest(name, exporters)} "
+        f"Known here: {', '.join(sorted(exporters))}, none."
     )

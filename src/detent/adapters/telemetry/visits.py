@@ -1,4 +1,4 @@
-"""What is remembered of runs while they are under way: little, and nothing of what they work on."""
+"""What the observer remembers of runs under way: little, and none of their data."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Entry
 
 MOST_EVENTS = 128
-"""Events kept for one span, the newest; the span says how many were dropped."""
+"""Events kept for a span, the newest; the span has the number of those dropped."""
 
 Attributes = dict[str, str | int | float | bool]
 Event = tuple[str, Attributes, float]
 
 
 class Visit:
-    """What is known of a visit of a state, or of the part of it that is told next."""
+    """What is known of a visit of a state, or of the part of it that is reported next."""
 
     __slots__ = ("began", "begun", "dropped", "events", "partial", "seq", "spend", "state")
 
@@ -25,7 +25,7 @@ class Visit:
         self.began = began
         self.state = state
         self.partial = partial
-        """True when it did not begin with entering the state, as far as is known here."""
+        """Whether it began before or without entering the state, as far as is known here."""
         self.events: deque[Event] = deque(maxlen=MOST_EVENTS)
         self.dropped = 0
         self.begun: tuple[str, str, float] | None = None
@@ -33,7 +33,7 @@ class Visit:
         self.spend: Spend = NOTHING
 
     def label(self, run: RunUnderWay) -> str:
-        """What its span's id is made of."""
+        """The text its span's id is derived from."""
         return f"step {run.id} {self.seq}"
 
     def happened(self, event: str, at: float, facts: Attributes) -> None:
@@ -42,7 +42,7 @@ class Visit:
         self.events.append((event, facts, at))
 
     def settled(self, key: str, otherwise: float) -> float:
-        """When the effect was begun; it is over now."""
+        """End the effect under way; returns when it began."""
         begun, self.begun = self.begun, None
         return begun[2] if begun is not None and begun[0] == key else otherwise
 
@@ -57,19 +57,19 @@ class RunUnderWay:
         self.flow = flow
         self.parent = parent
         self.root = root
-        """The run at the top, after which the trace is named."""
+        """The run at the top, which names the trace."""
         self.label = f"run {run_id}"
         self.began = began
         self.whole = False
-        """True when all of it was seen here."""
+        """Whether all of it was seen here."""
         self.seq = 0
         self.steps = 0
         self.visit: Visit | None = None
 
     def visiting(self, entry: Entry, *, begins: bool = False) -> Visit:
-        """The visit an entry belongs to; one that was begun elsewhere goes on from here.
+        """The visit an entry belongs to; a visit that was begun elsewhere continues from here.
 
-        `begins` says that the entry itself is where this part of the visit begins.
+        With `begins`, this part of the visit begins at the entry itself.
         """
         if self.visit is None:
             seq, began = (entry.seq, entry.at) if begins else (entry.seq - 1, estimated_start(entry))
@@ -78,5 +78,5 @@ class RunUnderWay:
 
 
 def estimated_start(entry: Entry) -> float:
-    """When the work an entry tells of began, as far as the entry says."""
+    """When the work an entry reports began, as far as the entry says."""
     return entry.at - float(getattr(entry.body, "duration", 0.0))

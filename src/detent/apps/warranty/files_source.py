@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from detent.adapters.mail.folders import file_time, read_bounded
+from detent.adapters.mail.folders import loaded
 from detent.adapters.mail.source import Arrival, MailGone
 from detent.kernel.errors import ConfigurationError
 
@@ -37,12 +37,11 @@ class NamedFiles:
 
     async def fetch(self, ref: str) -> Arrival:
         try:
-            facts, raw = await asyncio.to_thread(read_bounded, Path(ref), self._max_size)
+            return await asyncio.to_thread(loaded, ref, Path(ref), self._max_size)
         except FileNotFoundError:
             raise MailGone(ref, self.describe()) from None
         except OSError as error:
             raise ConfigurationError(f"{ref} cannot be read: {error.strerror}.") from None
-        return Arrival(ref, facts.st_size if raw is None else len(raw), raw, file_time=file_time(facts))
 
     async def mark_processed(self, ref: str) -> bool:
         return True

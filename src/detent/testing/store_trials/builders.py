@@ -1,4 +1,4 @@
-"""What the trials are made of: runs, commits and rows written by hand, and the way a trial is run."""
+"""Building blocks of the trials: handwritten runs, commits and rows, and the decorator that runs a trial."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from detent.kernel.plain import digest
 from detent.kernel.status import Status
 
 T0 = 1_700_000_000.0
-"""When trials happen."""
+"""The time of the trials."""
 WITHDRAWN = Cancellation("customer withdrew: 'no', he said \0\n", "ada@example.com", True)
 """A request to cancel."""
 LONGEST_TRIAL = 120.0
@@ -37,10 +37,10 @@ Suite = TypeVar("Suite", bound="Trials")
 
 
 class Trials:
-    """What a trial may ask of the suite it stands in."""
+    """The part of a suite that its trials use."""
 
     async def open_store(self) -> Store:
-        """A store over a new, empty database, opened."""
+        """A new store over an empty database, opened."""
         raise NotImplementedError("Give the suite `open_store`: a fresh, opened store.")
 
 
@@ -58,7 +58,7 @@ def trial(test: Callable[[Suite, Store], Awaitable[None]]) -> Callable[[Suite], 
     def run(suite: Suite) -> None:
         asyncio.run(with_store(suite))
 
-    del run.__dict__["__wrapped__"]  # else a runner looks through and sees a coroutine with a parameter
+    del run.__dict__["__wrapped__"]  # else a runner sees the coroutine function and its parameter
     return run
 
 
@@ -88,7 +88,7 @@ def now(
 
 
 def new(run_id: str, *, flow: str = "flow", worker: str | None = "w1", at: float = T0, **rest: Any) -> NewRun:
-    """A run about to be made."""
+    """A run about to be created."""
     body = Started(flow=flow, state="a", machine="m", version=1, fingerprint="f1", data=rest.pop("data", {}))
     values: dict[str, Any] = {
         "run_id": run_id, "flow": flow, "machine": "m", "parent": None, "entries": (Entry(1, at, 1, body),),
@@ -98,19 +98,19 @@ def new(run_id: str, *, flow: str = "flow", worker: str | None = "w1", at: float
 
 
 def move(seq: int, *, epoch: int = 1, at: float = T0, frm: str = "a", to: str = "b", **rest: Any) -> Entry:
-    """A line that says the run moved."""
+    """An entry for a move."""
     return Entry(seq, at, epoch, Moved(frm, to, **rest))
 
 
 def note(seq: int, value: Any, *, epoch: int = 1) -> Entry:
-    """A line that holds any plain value."""
+    """An entry that holds any plain value."""
     return Entry(seq, T0, epoch, Noted("note", {"value": value}))
 
 
 def commit(
     lease: Lease, after: int, *bodies: Entry | Body, state: RowState | None = None, **rest: Any
 ) -> Commit:
-    """What a driver would append after entry `after`: the given lines, or one move."""
+    """A commit after entry `after`: the given entries, or one move."""
     entries: Sequence[Entry] = tuple(
         body if isinstance(body, Entry) else Entry(after + 1 + index, T0, lease.epoch, body)
         for index, body in enumerate(bodies)
@@ -121,7 +121,7 @@ def commit(
 def edge(
     count: int = 1, *, flow: str = "flow", day: int = 19_000, frm: str = "a", to: str = "b"
 ) -> EdgeCount:
-    """Moves counted, with exact sums whatever the order of adding."""
+    """Counted moves, with exact sums in any order of adding."""
     return EdgeCount(flow, day, frm, to, count, 0.5 * count, 0.5, 0.5 * count, 10 * count, 0.25 * count)
 
 
@@ -131,7 +131,7 @@ def line(key: str, state: str = "begun", seq: int = 2) -> LedgerLine:
 
 
 def blob(body: bytes) -> Blob:
-    """A blob under a name made from its content."""
+    """A blob named after its content."""
     return Blob(digest(body.hex()), body)
 
 
@@ -146,19 +146,19 @@ async def known(store: Store, *names: str) -> list[Worker]:
 
 
 def sums(edges: Iterable[EdgeCount]) -> dict[tuple[str, str], tuple[int, float, float, float, int, float]]:
-    """Counts by move, days added up: a store may keep days apart or not."""
-    found: dict[tuple[str, str], tuple[int, float, float, float, int, float]] = {}
+    """Counts by move, with days added up: a store may keep days apart or not."""
+    totals: dict[tuple[str, str], tuple[int, float, float, float, int, float]] = {}
     for item in edges:
-        count, seconds, fastest, slowest, tokens, cost = found.get(item[2:4], (0, 0.0, 1e9, 0.0, 0, 0.0))
-        found[item[2:4]] = (
+        count, seconds, fastest, slowest, tokens, cost = totals.get(item[2:4], (0, 0.0, 1e9, 0.0, 0, 0.0))
+        totals[item[2:4]] = (
             count + item.count, seconds + item.seconds, min(fastest, item.fastest),
             max(slowest, item.slowest), tokens + item.tokens, cost + item.cost_usd,
         )  # fmt: skip
-    return found
+    return totals
 
 
 async def everything(store: Store, run_id: str, flow: str = "flow") -> dict[str, Any]:
-    """All a store says about a run, to see that nothing changed."""
+    """Everything a store says about a run, to check that nothing changed."""
     return {
         "row": await store.row(run_id),
         "entries": await store.entries(run_id),
@@ -172,15 +172,15 @@ async def everything(store: Store, run_id: str, flow: str = "flow") -> dict[str,
 async def pages(
     store: Store, query: dict[str, Any], meanwhile: Callable[[], Awaitable[Any]] | None = None
 ) -> list[RunRow]:
-    """All rows of a listing, page by page, with something done between the pages."""
-    found: list[RunRow] = []
+    """All rows of a listing, page by page, with `meanwhile` called between the pages."""
+    rows: list[RunRow] = []
     before: int | None = None
     while True:
         page = await store.rows(RunQuery(**query, before=before))
         assert len(page.rows) <= query.get("limit", 50)
-        found.extend(page.rows)
+        rows.extend(page.rows)
         if page.next is None:
-            return found
+            return rows
         assert page.rows, "a page that is not the last must have rows"
         before = page.next
         if meanwhile is not None:

@@ -1,4 +1,4 @@
-"""Trials of who may drive: claims, parking, beats, requests, and finding what nobody drives."""
+"""Trials of driving: claims, parking, heartbeats, requests, and finding runs without a driver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from detent.testing.store_trials.builders import (
 
 
 class ClaimTrials(Trials):
-    """Taking runs, giving them up, and finding the loose ones."""
+    """Claiming and releasing runs, and finding the loose ones."""
 
     @trial
     async def test_a_run_of_a_live_worker_is_busy(self, store: Store) -> None:
@@ -39,9 +39,9 @@ class ClaimTrials(Trials):
     async def test_what_is_left_of_a_lease_is_told_by_the_stores_clock(self, store: Store) -> None:
         await store.beat(worker("long"), 1000)
         await store.beat(worker("over"), -5)
-        left = {one.id: one.left for one in await store.workers()}
-        assert 900 < left["long"] <= 1000
-        assert left["over"] <= -5
+        remaining = {known_worker.id: known_worker.left for known_worker in await store.workers()}
+        assert 900 < remaining["long"] <= 1000
+        assert remaining["over"] <= -5
 
     @trial
     async def test_a_worker_known_to_be_dead_loses_its_run_at_once(self, store: Store) -> None:
@@ -129,20 +129,23 @@ class ClaimTrials(Trials):
         await store.beat(worker("idle"), -FORGOTTEN_AFTER - 60)
         await store.beat(worker("late"), 60 - FORGOTTEN_AFTER)
         await store.beat(worker("w2"), 60)
-        assert {one.id for one in await store.workers()} == {"holder", "late", "w2"}
+        assert {known_worker.id for known_worker in await store.workers()} == {"holder", "late", "w2"}
         await store.park(lease)
         await store.beat(worker("w2"), 60)
-        assert {one.id for one in await store.workers()} == {"late", "w2"}
+        assert {known_worker.id for known_worker in await store.workers()} == {"late", "w2"}
 
     @trial
     async def test_workers_are_those_that_beat_and_did_not_retire(self, store: Store) -> None:
         assert await store.workers() == []
         for name in ("w1", "w2", "w1"):
             await store.beat(worker(name), 60)
-        assert sorted(one[:4] for one in await store.workers()) == [worker("w1")[:4], worker("w2")[:4]]
+        assert sorted(known_worker[:4] for known_worker in await store.workers()) == [
+            worker("w1")[:4],
+            worker("w2")[:4],
+        ]
         await store.retire("w1")
         await store.retire("never there")
-        assert [one.id for one in await store.workers()] == ["w2"]
+        assert [known_worker.id for known_worker in await store.workers()] == ["w2"]
 
     @trial
     async def test_a_worker_is_told_which_runs_it_holds(self, store: Store) -> None:
@@ -241,10 +244,10 @@ class ClaimTrials(Trials):
             await store.create(new(name, now=now(Status.WAITING, wake_at=T0 + wake), worker=None))
         await store.create(new("ended", now=now(Status.FAILED, wake_at=T0), worker=None))
         first = await take(store, "w1", 3)
-        assert [(one.lease.run_id, one.lease.epoch, one.lease.lost) for one in first] == [
+        assert [(claim.lease.run_id, claim.lease.epoch, claim.lease.lost) for claim in first] == [
             ("soon", 2, None), ("late", 2, None), ("old", 2, None),
         ]  # fmt: skip
-        assert [one.lease.run_id for one in await take(store, "w1", 3)] == ["new"]
+        assert [claim.lease.run_id for claim in await take(store, "w1", 3)] == ["new"]
         assert await take(store, "w1", 3) == []
         assert sorted(run_id for run_id, _ in await store.owned("w1")) == ["late", "new", "old", "soon"]
 
@@ -273,9 +276,12 @@ class ClaimTrials(Trials):
         await store.create(new("e", worker=None, parent="a"))
         await store.create(new("f", worker=None, parent="nobody"))
         assert await take(store, "w1", 9, flows=[]) == []
-        assert [one.lease.run_id for one in await take(store, "w1", 9, only=["b", "d"])] == ["b"]
-        assert [one.lease.run_id for one in await take(store, "w1", 9, skip=["c"])] == ["a", "e"]
-        assert [one.lease.run_id for one in await take(store, "w1", 9, flows=["flow", "other"])] == ["c", "d"]
+        assert [claim.lease.run_id for claim in await take(store, "w1", 9, only=["b", "d"])] == ["b"]
+        assert [claim.lease.run_id for claim in await take(store, "w1", 9, skip=["c"])] == ["a", "e"]
+        assert [claim.lease.run_id for claim in await take(store, "w1", 9, flows=["flow", "other"])] == [
+            "c",
+            "d",
+        ]
 
     @trial
     async def test_runs_of_the_dead_are_taken_and_those_of_the_living_are_not(self, store: Store) -> None:
@@ -287,9 +293,9 @@ class ClaimTrials(Trials):
         for name, owner in (("wa", "alive"), ("wg", "gone")):
             await store.create(new(name, worker=owner, now=waiting))
         dead = await known(store, "gone", "back")
-        await store.beat(worker("back"), 90)  # heard of since
+        await store.beat(worker("back"), 90)  # a heartbeat since
         taken = await take(store, "w1", 9, dead=dead)
-        assert [(one.lease.run_id, one.lease.lost) for one in taken] == [
+        assert [(claim.lease.run_id, claim.lease.lost) for claim in taken] == [
             ("wg", "gone"), ("g", "gone"), ("s", "stranger"),
         ]  # fmt: skip
 
@@ -302,11 +308,11 @@ class ClaimTrials(Trials):
             waits = now(Status.WAITING, wake_at=T0) if index % 2 else now()
             await store.create(new(f"r{index}", worker=None, now=waits))
         taken = await asyncio.gather(*(take(store, name, 4) for name in names for _ in range(3)))
-        runs = [one.lease.run_id for batch in taken for one in batch]
+        runs = [claim.lease.run_id for batch in taken for claim in batch]
         assert len(runs) == len(set(runs))
         assert all(len(batch) <= 4 for batch in taken)
         while more := await take(store, "w1", 4):
-            runs += [one.lease.run_id for one in more]
+            runs += [claim.lease.run_id for claim in more]
         assert sorted(runs) == sorted(f"r{index}" for index in range(40))
 
 

@@ -1,4 +1,4 @@
-"""Trials with many runs at once: writes may share transactions, but never each other's fate."""
+"""Trials with many runs at once: writes may share transactions, but a failure of one affects no other."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class CrowdTrials(Trials):
 
 
 class ClosingTrials(Trials):
-    """What a store that was closed says."""
+    """A closed store."""
 
     @trial
     async def test_a_closed_store_refuses_in_one_sentence(self, store: Store) -> None:

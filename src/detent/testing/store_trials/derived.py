@@ -1,4 +1,4 @@
-"""Trials of what is kept beside the journal: the ledger, counted moves, tags, blobs, marks."""
+"""Trials of derived rows and offloaded values: the ledger, counted moves, tags, blobs, marks."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class BesideTrials(Trials):
         assert await store.row("r1") == row
         assert await store.effects("r1") == [line("k")]
         assert await store.saved_fold("r1") == {"seq": 2}
-        await store.append(commit(lease, 2, blobs=(blob(b"x"),)))  # kept anew by whoever needs it anew
+        await store.append(commit(lease, 2, blobs=(blob(b"x"),)))  # it can be written again
         assert await store.blob(blob(b"x").hash) == b"x"
 
     @trial

@@ -30,7 +30,7 @@ from detent.testing.store_trials.builders import (
 
 
 class LastingTrials(Trials):
-    """What a durable store adds to the promises of every store."""
+    """The promises a durable store adds."""
 
     async def open_again(self, store: Store) -> Store:
         """A second store object over the same database, opened; `store` may be closed by then."""
@@ -62,12 +62,12 @@ class LastingTrials(Trials):
         async with self._again(store) as again:
             assert await everything(again, "r1") == before
             assert await again.blob(kept.hash) == b"kept"
-            assert [one[:4] for one in await again.workers()] == [worker("w1")[:4]]
+            assert [known_worker[:4] for known_worker in await again.workers()] == [worker("w1")[:4]]
             assert await again.asked("w1") == [("r1", WITHDRAWN)]
             assert await again.mark("m") == ({"v": 1}, 1)
             assert await again.definition("f1") == {"name": "m"}
             assert await again.due(T0 + 5) == ["r1"]
-            await again.append(commit(lease, 2))  # the right to write outlives the object it came from
+            await again.append(commit(lease, 2))  # a lease outlives the store object it came from
             assert (await again.row("r1")).seq == 3
 
     @trial

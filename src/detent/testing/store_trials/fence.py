@@ -29,7 +29,7 @@ from detent.testing.store_trials.builders import (
 
 
 class FenceTrials(Trials):
-    """Making runs and appending to them."""
+    """Creating runs and appending to them."""
 
     @trial
     async def test_a_new_run_can_be_read_back(self, store: Store) -> None:
@@ -107,7 +107,7 @@ class FenceTrials(Trials):
         assert await store.append(commit(lease, 1)) == 0
 
     async def _refused_whole(self, store: Store, run_id: str, after: int, epoch: int) -> None:
-        """Append with this fence and everything an append can bring; nothing of it may be there then."""
+        """Append with this fence and everything an append can have; nothing of it may be there afterwards."""
         before = await everything(store, run_id)
         lease = (await store.claim(run_id, "w1"))._replace(epoch=epoch)
         before["row"] = before["row"]._replace(epoch=before["row"].epoch + 1, owner="w1")

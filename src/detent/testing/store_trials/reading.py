@@ -25,11 +25,11 @@ ODD_TEXTS = (
     "quote ' \" \\ ; -- /* $1 %s ? :x {}",
     "zero \x00 inside", "half a pair \ud83d", "\u202eright to left", "e\u0301 is not é",
 )  # fmt: skip
-"""Texts that databases are known to stumble over."""
+"""Texts that databases are known to get wrong."""
 
 
 class ReadingTrials(Trials):
-    """What was written can be found and reads back the same."""
+    """Everything written can be found and reads back the same."""
 
     @trial
     async def test_every_filter_of_a_listing_holds(self, store: Store) -> None:
@@ -72,8 +72,8 @@ class ReadingTrials(Trials):
                 ),
             ),
         ]  # fmt: skip
-        for query, wanted in queries:
-            expected = [facts["id"] for facts in reversed(made) if wanted(facts)]
+        for query, matches in queries:
+            expected = [facts["id"] for facts in reversed(made) if matches(facts)]
             page = await store.rows(RunQuery(**query))
             assert ([row.id for row in page.rows], page.next) == (expected, None), query
             assert [row.id for row in await pages(store, {**query, "limit": 3})] == expected, query
@@ -93,8 +93,8 @@ class ReadingTrials(Trials):
                 await store.create(new(f"new{added:02}"))
                 added += 1
 
-        found = [row.id for row in await pages(store, {"limit": 5}, add)]
-        assert found == [f"old{index:02}" for index in reversed(range(23))]
+        ids = [row.id for row in await pages(store, {"limit": 5}, add)]
+        assert ids == [f"old{index:02}" for index in reversed(range(23))]
 
     @trial
     async def test_a_full_last_page_has_no_next(self, store: Store) -> None:

@@ -11,7 +11,11 @@ def test_the_schema_of_settings_knows_the_headings_of_kinds_and_applications(det
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate({"store": "x.db", "budget": {"steps": 3}, "workflow": {"max_parallel": 2}}, schema)
     jsonschema.validate({"prices": {"some-model": {"input": 1, "output": 2}}}, schema)
-    for wrong in ({"bugdet": {}}, {"budget": {"stpes": 3}}, {"prices": {"m": {"in": 1}}}, {"budget": [1]}):
+    for wrong in (
+        {"bugdet": {}}, {"budget": {"stpes": 3}}, {"prices": {"m": {"in": 1}}}, {"budget": [1]},
+        {"budget": {"steps": 0}}, {"telemetry": {"enabled": "yes"}}, {"agreement": {"min_lower95": 2}},
+        {"autonomy": {"demote": {"floor": "boss"}}}, {"plugins": [1]},
+    ):  # fmt: skip
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)
 

@@ -8,9 +8,9 @@ from typing import Any
 from detent.apps.warranty.flow import shipped
 from detent.apps.warranty.settings import HEADINGS
 from detent.authoring.heading import heading_keys
-from detent.flows.playbook.commands import drawing_of, page_of
+from detent.flows.playbook.drawing import draw_playbook
 from detent.flows.playbook.playbook import read_playbook
-from detent.insight.diagram.diagram import mermaid
+from detent.runtime.plugs import Drawing
 
 ROOT = Path(__file__).parents[3]
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 def test_the_drawing_is_that_of_the_step_files():
     playbook, problems = read_playbook(shipped())
     assert not problems
-    drawn = page_of(playbook, mermaid(drawing_of(playbook)))
+    drawn = draw_playbook(playbook, Drawing(page=True))
     assert (shipped() / "WORKFLOW.md").read_text(encoding="utf-8") == drawn
 
 

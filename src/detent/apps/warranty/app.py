@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from detent.runtime.plugs import App, KeyUse
+from detent.runtime.plugs import App, Beginning, KeyUse
 
 if TYPE_CHECKING:
     from detent.engine.flow import Flow
@@ -21,6 +21,13 @@ class Warranty(App):
     commands = "detent.apps.warranty.commands.group:group"
     run = "detent.apps.warranty.commands.run:run"
     suite = "detent.apps.warranty.evals:suite"
+    templates = ("mailbox",)
+
+    def begin(self, name: str, template: str, settings: Settings) -> Beginning:
+        """A project folder: step files, templates, settings, cases, sample mails."""
+        from detent.apps.warranty.project import beginning
+
+        return beginning(Path(name))
 
     def headings(self) -> Mapping[str, Keys]:
         """Those of its settings."""

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from detent.adapters.mail.send_email import EmailSender, send_email_tool
 from detent.adapters.mail.sink import MailSink
@@ -27,13 +27,15 @@ from detent.flows.playbook.registry import Load, imported, reachable
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.policy import USUAL, RetryPolicy
 from detent.runtime.key_uses import check_keys
-from detent.runtime.plugs import Definitions
+from detent.runtime.plugs import Checked, Definitions, Drawing
 from detent.runtime.project_files import ProjectFiles
 from detent.runtime.settings import FILES, Settings, SettingsError
 
 if TYPE_CHECKING:
     from detent.adapters.mail.settings import MailSettings
+    from detent.dispatch.dispatcher import DispatchSettings
     from detent.engine.flow import Flow
+    from detent.flows.playbook.trial import StepTrial
 
 HOME = "playbooks"
 """The folder of a project in which playbooks go by their names."""
@@ -51,15 +53,46 @@ class Playbooks(Definitions):
         """Whether a path is a folder of step files, right or wrong."""
         return path.is_dir() and is_playbook(path)
 
-    def find(self, said: str) -> Path:
+    def find(self, target: str) -> Path:
         """The folder of a path, or of a name under `playbooks/`."""
-        if ":" in said:
-            raise ConfigurationError(f"The path of a playbook has no colon: {said}")
-        return find_playbook(said, Path.cwd())
+        if ":" in target:
+            raise ConfigurationError(f"The path of a playbook has no colon: {target}")
+        return find_playbook(target, Path.cwd())
 
     def flows(self, path: Path, name: str | None = None) -> list[Flow]:
         """The flow of a folder; `DocumentError` lists everything wrong with it."""
         return [playbook_of(self.settings, path, tools=self.project.served())]
+
+    def check(self, paths: Sequence[Path]) -> list[Checked]:
+        """Check every file of each folder."""
+        results: list[Checked] = []
+        for path in paths:
+            problems = problems_of(self.settings, path, tools=self.project.served())
+            playbook, _ = read_playbook(path)
+            name = playbook.manifest.name or path.name
+            results.append(Checked(name, problems, len(playbook.steps), _shown(path, self.settings.folder)))
+        return results
+
+    def draw(self, path: Path, drawing: Drawing) -> str:
+        """A drawing of a playbook; handlers and tools that an application brings may be missing."""
+        from detent.flows.playbook.drawing import draw_playbook
+
+        try:
+            playbook = playbook_of(self.settings, path, tools=self.project.served()).playbook
+        except DocumentError as error:
+            if any(problem.code not in ("P14", "P16") for problem in error.problems):
+                raise
+            playbook, _ = read_playbook(path)
+        return draw_playbook(playbook, drawing)
+
+    async def try_step(
+        self, flow: Flow, step: str, data: Mapping[str, Any], dispatch: DispatchSettings
+    ) -> StepTrial:
+        """Ask one step, by its id, an alias or how the id begins."""
+        from detent.flows.playbook.trial import step_alone
+
+        assert isinstance(flow, PlaybookFlow)
+        return await step_alone(flow, step, data, dispatch=dispatch)
 
 
 # -- finding ------------------------------------------------------------------------------------------------
@@ -81,6 +114,10 @@ def find_playbook(reference: str, folder: Path) -> Path:
         f"There is no playbook '{reference}': neither a folder nor a name under {HOME}/."
         f"{nearest(reference, known)}{listed} Start one with: detent playbook new DIR"
     )
+
+
+def _shown(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
 
 
 def is_playbook(folder: Path) -> bool:

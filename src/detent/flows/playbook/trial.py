@@ -19,7 +19,7 @@ from detent.kernel.guards import dig
 from detent.kernel.placeholders import LITERAL, STAND_IN
 from detent.kernel.plain import copied, decode
 from detent.kernel.run import Run
-from detent.runtime.trial import Rehearsal
+from detent.runtime.trial import Rehearsal, shown_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,31 @@ class StepTrial:
     """What it waits for, when it waits."""
     error: str | None = None
 
+    @property
+    def title(self) -> str:
+        """The step and who performed it."""
+        unused = f", the agent's answer was not used: {self.fallback}" if self.fallback else ""
+        return f"{self.step_name}   {self.mode}{unused}"
+
+    def fields(self) -> list[tuple[str, str]]:
+        """What it came to, as names and values for people."""
+        reason = f"   ({self.reason})" if self.reason else ""
+        following = self.next_step or ("waits" if self.question else "not known before the effects are done")
+        if self.error is not None and self.next_step is None:
+            following = "none"
+        return [
+            ("next", f"{following}{reason}"),
+            ("error", self.error or ""),
+            ("question", self.question or ""),
+            ("missing", ", ".join(self.missing)),
+            *((f"set {key}", shown_value(value)) for key, value in self.changes.items()),
+            *((f"asked {call.function_name}", _asked(call)) for call in self.queries),
+            *(
+                (f"proposed {call.function_name}", f"{shown_value(call.arguments)}   (not performed)")
+                for call in self.effects
+            ),
+        ]
+
     def to_plain(self) -> dict[str, Any]:
         """As plain values."""
         return {
@@ -66,6 +91,11 @@ class StepTrial:
             "error": self.error,
             "text": self.text,
         }
+
+
+def _asked(call: FunctionCall) -> str:
+    answer = shown_value(call.result) if call.success else f"failed: {call.error_message}"
+    return f"{shown_value(call.arguments)} → {answer}"
 
 
 async def step_alone(

@@ -20,7 +20,7 @@ from detent.flows.workflow.single_step import ONLY, only, step_named
 from detent.flows.workflow.spec import SubworkflowStep, WorkflowSpec
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.key_hosts import KeyHosts, guarded_fetch
-from detent.runtime.plugs import Definitions
+from detent.runtime.plugs import Checked, Definitions, Description, Drawing
 from detent.runtime.settings import PREFIX, Settings, alike
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class Workflows(Definitions):
         file = self.shelf.find(name, self.settings.folder)
         self._named_files.append(file.resolve())
         events.tell(listener, events.ValidationStarted, workflow_name=name)
-        spec, problems = self.check(file, forced=forced)
+        spec, problems = self.problems(file, forced=forced)
         errors = [problem for problem in problems if problem.severity == "error"]
         if errors or spec is None:
             events.tell(listener, events.ValidationFailed, errors=tuple(errors))
@@ -162,7 +162,7 @@ class Workflows(Definitions):
         events.tell(listener, events.ValidationCompleted, warnings_count=len(problems))
         return Chosen(spec, file, tuple(problems))
 
-    def check(self, file: Path, *, forced: bool = False) -> tuple[WorkflowSpec | None, Sequence[Problem]]:
+    def problems(self, file: Path, *, forced: bool = False) -> tuple[WorkflowSpec | None, Sequence[Problem]]:
         """Return a file as far as it can be read, and its problems."""
         from detent.flows.workflow.checks import check_read
         from detent.flows.workflow.step_modes import CheckSettings
@@ -256,9 +256,9 @@ class Workflows(Definitions):
         """Whether a path is a YAML file."""
         return path.suffix in self.kind.suffixes and path.is_file()
 
-    def find(self, said: str) -> Path:
+    def find(self, target: str) -> Path:
         """Return the file for a name or path."""
-        return self.shelf.find(said, self.settings.folder)
+        return self.shelf.find(target, self.settings.folder)
 
     def flows(self, path: Path, name: str | None = None) -> list[Flow]:
         """Return the flows of a file, its own first.
@@ -304,6 +304,78 @@ class Workflows(Definitions):
                     yield self.flows_of(self.choose(str(file)).spec), False
         for clash in clashes:
             tell(f"The steps of these workflows are left out. {clash}")
+
+    def paths(self) -> list[Path]:
+        """Return the files on the shelf, right or wrong."""
+        return list(dict.fromkeys(listed.file for listed in self.shelf.all()))
+
+    def check(self, paths: Sequence[Path]) -> list[Checked]:
+        """Check files, and what the settings say about their steps."""
+        clashes: dict[Path, str] = {listed.file: listed.clash for listed in self.shelf.all() if listed.rivals}
+        results: list[Checked] = []
+        specs: list[WorkflowSpec] = []
+        for path in paths:
+            spec, problems = self.problems(path)
+            if path in clashes:
+                place = spec.places.get("name", spec.place) if spec is not None else (str(path), 1)
+                problems = [Problem("E005", clashes[path], Place(*place[:3]), "name"), *problems]
+            steps = sum(1 for _ in spec.every_step()) if spec is not None else 0
+            name = spec.name if spec is not None else ""
+            results.append(Checked(name or self.shown(path), problems, steps, self.shown(path)))
+            specs += [] if spec is None else [spec]
+        if beside := self.settings_problems(specs):
+            results.append(Checked("the settings", beside))
+        if results:
+            results[-1] = results[-1]._replace(notes=self.stand_ins(specs))
+        return results
+
+    def stand_ins(self, specs: Iterable[WorkflowSpec] | None = None) -> list[str]:
+        """Return notes on items of the project that replace shipped ones, as far as the files name them."""
+        from detent.flows.workflow.registry import named_by
+
+        used = None if specs is None else {name for spec in specs for name in named_by(spec)}
+        return [
+            f"Note: the {kind} '{item.name}' is the project's own ({item.origin}), in place of the one that "
+            f"ships."
+            for kind, item in self.registry.stand_ins
+            if used is None or (kind, item.name) in used
+        ]
+
+    def shown(self, file: Path) -> str:
+        """Return a file for people: from the working folder or the home folder, if it is in one of them."""
+        for folder, lead in ((self.settings.folder, ""), (Path.home(), "~/")):
+            if file.is_relative_to(folder):
+                return lead + file.relative_to(folder).as_posix()
+        return str(file)
+
+    def name_of(self, path: Path) -> str:
+        """Return the name of a workflow whose file has the right shape."""
+        return self.shelf.spec(str(path), self.settings.folder).name
+
+    def describe(self, path: Path) -> Description:
+        """Return the inputs of a workflow and who performs each step."""
+        from detent.flows.workflow.description import described, description
+
+        spec = self.shelf.spec(str(path), self.settings.folder)
+        return description(described(spec, self.shown(path), self.settings, self.registry))
+
+    def draw(self, path: Path, drawing: Drawing) -> str:
+        """Draw a workflow whose file has the right shape."""
+        from detent.flows.workflow import drawing as pictures
+
+        if drawing.format == "svg":
+            return super().draw(path, drawing)
+        spec = self.shelf.spec(str(path), self.settings.folder)
+        if drawing.format == "mermaid":
+            return pictures.mermaid(spec, "LR" if drawing.direction == "LR" else "TD", drawing.taken)
+        width = pictures.WIDTH if drawing.width is None else max(40, drawing.width)
+        return pictures.ascii(spec, drawing.taken, width=width)
+
+    async def taken(self, path: Path, store: Store, run_id: str) -> dict[str, str]:
+        """Return the status of each step of a run."""
+        from detent.flows.workflow.results import path_taken
+
+        return await path_taken(store, self.shelf.spec(str(path), self.settings.folder), run_id)
 
     def step_names(self) -> list[str]:
         """Return the names by which settings may configure the steps of all known workflow files."""
